@@ -95,7 +95,7 @@ def worker_of(
     Args:
         connection: to the stack.
         regions: of the ledger; they may be shared by many workers.
-        namespaces: of the stack; likewise.
+        namespaces: of the stack; as `regions`.
         archive_as_found: as `Compactor.archive_as_found`.
 
     Raises:

@@ -69,8 +69,7 @@ from countledger.compaction.report import (
 from countledger.compaction.retire import Retire
 from countledger.compaction.run import Run
 from countledger.ledger import keys
-from countledger.ledger.attempts import Backoff
-from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.head import NO_HEAD, encode_head
 from countledger.ledger.limits import HEAD_COVERS_MAX, SECOND_MS

@@ -14,17 +14,8 @@ from countledger.compaction.due import SWEEP_AFTER_MS, SweepSegment, segments_of
 from countledger.compaction.report import LastRunStore
 from countledger.compaction.schedule import decode_schedule, unswept_since_ms
 from countledger.ledger import keys
-from countledger.ledger.attempts import (
-    Again,
-    Attempts,
-    Backoff,
-    Done,
-    Pause,
-    Send,
-    attempt,
-    run,
-)
-from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.attempts import Again, Attempts, Done, Pause, Send, attempt, run
+from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.errors import (
     BadPayload,
     ConditionFailed,
@@ -229,7 +220,7 @@ class Dispatcher:
         key = keys.schedule_key(keys.check_namespace(namespace))
         item = self.index.dynamo.get(self.index.table, key, consistent=True)
         if item is None:
-            # Deleted a moment ago, or a crash left its trigger behind.
+            # Deleted a moment ago, or a crash left its trigger.
             return Dispatched(namespace=namespace, detail="it has no schedule")
         self._refuse_elsewhere(decode_schedule(item).region, namespace)
         last_runs = LastRunStore(self.index.dynamo, self.index.table, self.clock)

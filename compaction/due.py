@@ -1,4 +1,4 @@
-"""The compactor's side of the due index: the counters worth a run, and what a run leaves behind.
+"""The compactor's side of the due index: the counters worth a run, and what a run leaves.
 
 The materializer puts a counter into the index when its next entry arrives. That is too late for a
 counter that had enough entries when its namespace got a schedule (or a lower minimum number) and
@@ -13,8 +13,8 @@ from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.ledger import keys
-from countledger.ledger.attempts import Again, Attempts, Backoff, Done, Send, attempt, run
-from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.attempts import Again, Attempts, Done, Send, attempt, run
+from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.due import (
     DueRule,
     DueState,

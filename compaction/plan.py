@@ -221,7 +221,7 @@ def _known(at_ms: int | None) -> list[int]:
 
 
 def publish_of(table: str, counter: str, before: Head, after: Head) -> Put:
-    """The write that replaces the head, if nobody has replaced it since it was read."""
+    """The write that replaces the head, if it was not replaced since it was read."""
     return Put(table, encode_head(counter, after), is_still(before))
 
 

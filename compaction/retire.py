@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
-    from countledger.ledger.attempts import Backoff, Exhausted, Reply, Steps, Verdict
+    from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item
-    from countledger.ledger.clock import Clock
+    from countledger.ledger.clock import Backoff, Clock
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.head import Covered, Head
 

@@ -241,7 +241,7 @@ class Run:
         return self._compactor.archive.seal(self._counter, head.generation + 1, incarnation, items)
 
     def _publish(self, head: Head, after: Head) -> RunEnd | None:
-        """Replace the head, if nobody has replaced it.
+        """Replace the head, if it is still the one that was read.
 
         Raises:
             ServiceFailed: it would leave so late that "no head" could mean another counter.

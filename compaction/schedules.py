@@ -234,10 +234,12 @@ class Schedules:
         try:
             self.dynamo.put(Put(self.table, item, unmoved))
         except ConditionFailed as failed:
-            raise ScheduleExists(
-                f"the schedule of namespace {wanted.namespace!r} was changed by another process "
-                "just now: read it, and try again"
-            ) from failed
+            # The wanted one itself: an attempt without an answer wrote it, which the SDK repeated.
+            if failed.item is None or decode_schedule(failed.item) != wanted:
+                raise ScheduleExists(
+                    f"the schedule of namespace {wanted.namespace!r} was changed by another "
+                    "process just now: read it, and try again"
+                ) from failed
         self._trigger(wanted)
 
     def _trigger(self, schedule: Schedule) -> None:

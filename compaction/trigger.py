@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import ClientError
 
 from countledger.ledger.clock import show_duration
-from countledger.ledger.errors import BadSetting, ServiceFailed
+from countledger.ledger.errors import BadSetting, ServiceFailed, Unclear
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from countledger.ledger.service_errors import translated
 
@@ -230,8 +230,13 @@ class Triggers:
             (create, "ConflictException"),
             (update, "ResourceNotFoundException"),
         ):
-            if self._answered(call, refusal, request):
-                return
+            answer = self._answered(call, refusal, request)
+            if answer is None:
+                continue
+            # botocore takes every answer with status 200 for a success, also a proxy's page.
+            if "ScheduleArn" not in answer:
+                raise Unclear(f"schedule of namespace {namespace!r}: no clear answer; try again")
+            return
         raise ServiceFailed(
             f"the schedule of namespace {namespace!r} is being created and deleted; try again"
         )

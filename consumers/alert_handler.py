@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from countledger.consumers.alerts.dead_letters import QueueDeadLetters
-from countledger.consumers.alerts.delivery import ServicePublisher
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
+from countledger.consumers.alerts.service import ConnectedServices
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import failures_from
 from countledger.consumers.stream import label_of
@@ -43,20 +42,18 @@ def _parts() -> _EvaluatorParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    queues = connection.queues()
+    services = ConnectedServices(connection)
     rules = RuleCache(Rules(dynamo, table, connection.region))
     url = connection.setting("quarantine_queue_url")
-    queue = MessageQueue(queues, url, "the quarantine")
+    queue = MessageQueue(connection.queues(), url, "the quarantine")
     return _EvaluatorParts(
         rules,
         Evaluator(
             dynamo,
             table,
             rules,
-            ServicePublisher(
-                connection.events(), connection.topics(), connection.setting("alert_bus")
-            ),
-            QueueDeadLetters.at(queues, connection.setting("alert_dead_letter_queue_url")),
+            services.publisher,
+            services.dead_letters,
             StoredQuarantine(QuarantineStore(dynamo, table), queue, QuarantineSource.COUNTERS),
         ),
         Logger(),

@@ -128,7 +128,7 @@ def quarantine_of(
         ingest: the redrive of records of Kinesis; it is made for each of them, because it needs an
             extra that the others do not.
     """
-    from countledger.consumers.redrive import RepairCounter, review_alert_log
+    from countledger.consumers.auditor import RepairCounter, review_alert_log
     from countledger.ledger.quarantine_record import QuarantineSource
     from countledger.ledger.quarantine_service import QuarantineService
     from countledger.ledger.quarantine_store import QuarantineStore, notices_of

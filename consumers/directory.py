@@ -13,7 +13,7 @@ no record) and then its entry in this directory before its first batch is applie
 The entry expires before the progress does, and after the last time at which a record of the shard
 can be delivered.
 
-A shard whose progress is lost is recovered on request. Nobody knows how far it had been handled, so
+A shard whose progress is lost is recovered on request. How far it had been handled is unknown, so
 it counts as handled to its end: all its records up to there are dropped, and none counts twice.
 Records that had not been handled are missing from the totals until a repair adds them from the
 ledger.

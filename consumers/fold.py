@@ -257,6 +257,9 @@ def after(changes: CounterChanges, watermark: int | None) -> CounterChanges:
 
 def folded_change(changes: CounterChanges) -> FoldedChange:
     """Combine the changes of one counter (at least one)."""
+    if len(changes.rows) == 1:
+        only = changes[0]
+        return FoldedChange(only.sequence, only.sequence, only.delta, only.events, only.entries)
     sequences, deltas, events, entries = zip(*changes.rows, strict=False)
     first, last = int(sequences[0]), int(sequences[-1])
     return FoldedChange(first, last, amount.total_of(deltas), sum(events), sum(entries))

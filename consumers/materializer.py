@@ -21,6 +21,7 @@ some time after the progress has passed it (`watermark`).
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cache
@@ -47,6 +48,7 @@ from countledger.consumers.progress import (
 from countledger.consumers.record import above, find, sequence_of
 from countledger.consumers.total_writer import TotalWriter, Written
 from countledger.consumers.watermark import PassedShards
+from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
@@ -159,7 +161,7 @@ class Materializer:
         if attempt is not None and attempt.is_last:
             self.quarantine.put(records[0], attempt.reason, str(batch.shard))
             skipped = 1
-        # Behind a quarantined first record only records without a number follow: all are rejected.
+        # After a quarantined first record only records without a number follow: all are rejected.
         folded = fold(records[skipped:], batch.now_ms)
         for rejected in folded.rejected:
             self.quarantine.put(rejected.record, rejected.reason, str(batch.shard))
@@ -192,7 +194,7 @@ class Materializer:
     ) -> None:
         """Step 6; if it fails, the last record is delivered again, and dropped."""
         handled_at_ms = self.clock.now_ms()
-        earlier, earlier_at_ms, settled = history_after(
+        earlier, earlier_at_ms, landed = history_after(
             batch.progress, handled_at_ms, self.passed.late_ms
         )
         progress = ShardProgress(
@@ -205,7 +207,7 @@ class Materializer:
             write_units=dynamo.meter.write_units + 1,  # its own
             earlier=earlier,
             earlier_at_ms=earlier_at_ms,
-            settled=settled,
+            landed=landed,
         )
         error: CountledgerError
         try:
@@ -235,22 +237,39 @@ def _writers(_process: tuple[int, int]) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_WRITERS, "countledger-materializer")
 
 
+def in_order(folded: Fold) -> deque[tuple[str, CounterChanges]]:
+    """The counters of a batch in the order of their first records, for several to take from."""
+    return deque(folded.changes.items())
+
+
 def _write_all(writer: TotalWriter, folded: Fold, deadline: Deadline) -> dict[str, Written]:
     """Write each counter's changes; when this returns or raises, no write is under way.
 
-    The writes begin in the order of the counters' first records.
+    The writes begin in the order of the counters' first records. Each thread takes one counter
+    after the other: to hand over each of them by itself would take half as long as to write it.
     """
+    waiting = in_order(folded)
+    written: dict[str, Written] = {}
+
+    def write_some() -> None:
+        with guarded(deadline.check):
+            while waiting:
+                try:
+                    counter, changes = waiting.popleft()
+                except IndexError:
+                    return  # another thread took the last one
+                written[counter] = write(counter, changes)
 
     def write(counter: str, changes: CounterChanges) -> Written:
         try:
-            with deadline.guarded():
-                return writer.write(counter, changes)
+            deadline.check()
+            return writer.write(counter, changes)
         except OutOfTime as error:
             return Written(error=error)
 
     pool = _writers(this_process())
-    writing = {
-        counter: pool.submit(write, counter, changes) for counter, changes in folded.changes.items()
-    }
-    wait(writing.values())
-    return {counter: one.result() for counter, one in writing.items()}
+    threads = [pool.submit(write_some) for _ in range(min(_WRITERS, len(waiting)))]
+    wait(threads)
+    for one in threads:
+        one.result()
+    return written

@@ -15,7 +15,7 @@ from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.due import due_state_of, mark_of, rule_in
 from countledger.ledger.errors import ConditionFailed, CorruptItem, RequestRejected
 from countledger.ledger.limits import DUE_RULE_LIFE_MS, RANK_RULE_LIFE_MS
-from countledger.ledger.ranking import clauses_for, is_on
+from countledger.ledger.ranking import clauses_for, partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,7 +130,7 @@ class RankRules:
     dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
-    _known: TtlCache[bool | None] = field(
+    _known: TtlCache[int | None] = field(
         default_factory=lambda: TtlCache(RANK_RULE_LIFE_MS), repr=False
     )
     _lock: Lock = field(default_factory=Lock, repr=False)
@@ -141,16 +141,16 @@ class RankRules:
         Raises:
             ServiceFailed: the rule could not be read; the changes must be delivered again.
         """
-        return clauses_for(counter, on=self._of(keys.namespace_of(counter)))
+        return clauses_for(counter, self._of(keys.namespace_of(counter)))
 
-    def _of(self, namespace: str) -> bool | None:
+    def _of(self, namespace: str) -> int | None:
         # The writers of a batch call this at once; one of them reads.
         with self._lock:
             return self._known.of(namespace, self.clock.now_ms(), self._read)
 
-    def _read(self, namespace: str) -> bool | None:
+    def _read(self, namespace: str) -> int | None:
         try:
-            return is_on(self.dynamo.get(self.table, keys.ranking_key(namespace)))
+            return partitions_of(self.dynamo.get(self.table, keys.ranking_key(namespace)))
         except CorruptItem:
             # `top` of that namespace reports it; totals do not wait for a repair of the rule.
             return None

@@ -48,7 +48,7 @@ class ShardProgress:
         write_units: the write units of these updates and of the progress itself.
         earlier: an earlier position, as a sequence number.
         earlier_at_ms: when the shard was at `earlier`, ms since the epoch.
-        settled: a position long before `earlier`: each write of an invocation that began before
+        landed: a position long before `earlier`: each write of an invocation that began before
             this position was stored has landed.
         attempted: the first sequence number of the last batch whose attempts were counted.
         attempts: how many invocations began there and did not end.
@@ -63,7 +63,7 @@ class ShardProgress:
     write_units: float
     earlier: int | None = None
     earlier_at_ms: int | None = None
-    settled: int | None = None
+    landed: int | None = None
     attempted: int | None = None
     attempts: int = 0
 
@@ -93,22 +93,22 @@ class ShardProgress:
             return self.position
         if self.earlier_at_ms is not None and now_ms - self.earlier_at_ms >= late_ms:
             return self.earlier
-        return self.settled
+        return self.landed
 
 
 def history_after(
     before: ShardProgress, now_ms: int, late_ms: int
 ) -> tuple[int | None, int | None, int | None]:
-    """`earlier`, `earlier_at_ms` and `settled` for the progress that follows `before`.
+    """`earlier`, `earlier_at_ms` and `landed` for the progress that follows `before`.
 
-    A position stays `earlier` until it is old enough to become `settled`; then a newer position
-    becomes `earlier`. So `settled` is at most twice `late_ms` old.
+    A position stays `earlier` until it is old enough to become `landed`; then a newer position
+    becomes `earlier`. So `landed` is at most twice `late_ms` old.
     """
     if before.earlier is None or before.earlier_at_ms is None:
-        return before.position, before.handled_at_ms, before.settled
+        return before.position, before.handled_at_ms, before.landed
     if now_ms - before.earlier_at_ms >= late_ms:
         return before.position, before.handled_at_ms, before.earlier
-    return before.earlier, before.earlier_at_ms, before.settled
+    return before.earlier, before.earlier_at_ms, before.landed
 
 
 def opening_of(table: str, shard: str, now_ms: int) -> Update:
@@ -139,7 +139,7 @@ def recovery_of(table: str, progress: ShardProgress, found: Item | None) -> Upda
     same: Condition = Absent("position") if there is None else Compare("position", "=", there)
     at = (found or {}).get("handled_at")
     unmoved: Condition = Absent("handled_at") if at is None else Compare("handled_at", "=", at)
-    names = ("earlier", "earlier_at", "settled", "attempted", "attempts")
+    names = ("earlier", "earlier_at", "landed", "attempted", "attempts")
     numbers = ("records", "updates", "write_units")
     clauses = tuple(clause for clause in _clauses(progress) if clause.name not in numbers)
     zeros = tuple(Assign(name, 0) for name in numbers)
@@ -167,7 +167,7 @@ def _clauses(progress: ShardProgress) -> tuple[Clause, ...]:
     history = (
         ("earlier", None if progress.earlier is None else _padded(progress.earlier)),
         ("earlier_at", progress.earlier_at_ms),
-        ("settled", None if progress.settled is None else _padded(progress.settled)),
+        ("landed", None if progress.landed is None else _padded(progress.landed)),
     )
     expires_at = (progress.handled_at_ms + PROGRESS_LIFE_MS) // SECOND_MS
     return (
@@ -207,7 +207,7 @@ def decode_progress(item: Item) -> ShardProgress:
         write_units=require(item, "write_units", int),
         earlier=_position_in(item, "earlier"),
         earlier_at_ms=optional(item, "earlier_at", int),
-        settled=_position_in(item, "settled"),
+        landed=_position_in(item, "landed"),
         attempted=_position_in(item, "attempted"),
         attempts=optional(item, "attempts", int) or 0,
     )

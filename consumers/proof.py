@@ -69,12 +69,12 @@ class Proof:
     Attributes:
         text: the facts, as text.
         handled: for each shard with handled records, the sequence number up to which all are.
-        settled: the shards of which no write of an earlier invocation can land any more.
+        landed: the shards of which no write of an earlier invocation can land any more.
     """
 
     text: str
     handled: Mapping[str, int]
-    settled: frozenset[str]
+    landed: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,8 @@ class Prover:
                 for one in shards
             }
             if all(proofs.values()):
-                settled = self._settled(proofs, opened, closely=closely)
-                return _proof(opened, proofs, settled, self.clock.now_ms())
+                landed = self._landed(proofs, opened, closely=closely)
+                return _proof(opened, proofs, landed, self.clock.now_ms())
             now_ms = self.clock.now_ms()
             reached = {name: one.sequence for name, one in progress.items()}
             if reached != handled:
@@ -154,7 +154,7 @@ class Prover:
                 return By.STREAM if made_at_ms(record) > limit_ms else None
         return By.END
 
-    def _settled(
+    def _landed(
         self,
         proofs: Mapping[StreamShard, By | None],
         progress: Mapping[str, ShardProgress],
@@ -169,13 +169,13 @@ class Prover:
         is read after that progress: two calls for each such shard.
         """
         now_ms = self.clock.now_ms()
-        settled: set[str] = set()
+        landed: set[str] = set()
         for one, by in proofs.items():
             mine = progress.get(str(one.shard))
             if by is By.CHILD:
                 rests = (
                     closely
-                    and _children_settled(one, proofs, progress, now_ms, self.late_ms)
+                    and _children_landed(one, proofs, progress, now_ms, self.late_ms)
                     and not self._is_left(one, mine)
                 )
             else:
@@ -185,8 +185,8 @@ class Prover:
                     and not (by is By.END and _may_be_trimmed(mine, now_ms))
                 )
             if rests:
-                settled.add(str(one.shard))
-        return frozenset(settled)
+                landed.add(str(one.shard))
+        return frozenset(landed)
 
     def _is_left(self, one: StreamShard, mine: ShardProgress | None) -> bool:
         """Whether the stream has records of an ended shard after the shard's own progress."""
@@ -206,7 +206,7 @@ def is_finished(
 def _proof(
     opened: Mapping[str, ShardProgress],
     proofs: Mapping[StreamShard, By | None],
-    settled: frozenset[str],
+    landed: frozenset[str],
     now_ms: int,
 ) -> Proof:
     by_progress = sum(by in (By.CHILD, By.PROGRESS) for by in proofs.values())
@@ -222,7 +222,7 @@ def _proof(
         if by is By.CHILD
         or (by is By.END and one.closed and _may_be_trimmed(opened.get(str(one.shard)), now_ms))
     }
-    return Proof(text, handled | ends_at, settled)
+    return Proof(text, handled | ends_at, landed)
 
 
 def _may_be_trimmed(mine: ShardProgress | None, now_ms: int) -> bool:
@@ -233,7 +233,7 @@ def _may_be_trimmed(mine: ShardProgress | None, now_ms: int) -> bool:
     return mine is not None and now_ms - mine.handled_through_ms > _SURELY_KEPT_MS
 
 
-def _children_settled(
+def _children_landed(
     one: StreamShard,
     shards: Iterable[StreamShard],
     progress: Mapping[str, ShardProgress],

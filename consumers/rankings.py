@@ -27,17 +27,27 @@ from countledger.ledger import keys
 from countledger.ledger.amount import negated
 from countledger.ledger.attributes import require, require_amount
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import BadSetting, ConditionFailed, NotRanked
+from countledger.ledger.errors import BadSetting, ConditionFailed, CorruptItem, NotRanked, shown
 from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare
 from countledger.ledger.limits import RANK_SETTLES_MS, TOP_MAX
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put
-from countledger.ledger.ranking import is_on, namespace_board, place_of, top_query, unrank_of
+from countledger.ledger.ranking import (
+    PARTITIONS_MAX,
+    kept_partitions,
+    move_of,
+    namespace_board,
+    partitions_of,
+    place_of,
+    top_query,
+    unrank_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
     from countledger.ledger.operations import Update
@@ -123,7 +133,7 @@ class Rankings:
     namespaces: Namespaces
     clock: Clock = field(default_factory=SystemClock)
 
-    def switch_on(self, namespace: str, *, wait: bool = True) -> int:
+    def switch_on(self, namespace: str, *, wait: bool = True, partitions: int | None = None) -> int:
         """Rank the totals of a namespace, later ones included.
 
         Each later change of a total costs two write units more, and the first update of a counter
@@ -133,6 +143,11 @@ class Rankings:
 
         Args:
             namespace: of kind ledger or strict.
+            partitions: how many partitions of the index hold the ranking, 1 to 100; None: four, or
+                as many as it has. Each takes about 500 changed totals a second, and costs `top`
+                half a read unit. The number can only grow; a total moves to its new partition with
+                its next update. Strict counters move in this call, if the number is given: two
+                write units each, or one if a counter is in its partition already.
             wait: wait three minutes, until all materializers have read the rule. Otherwise a total
                 that is created in that time gets its position with its next update.
 
@@ -142,14 +157,23 @@ class Rankings:
         Raises:
             NamespaceUnknown: the namespace does not exist.
             NotRanked: it holds sequences, which are not ranked.
+            BadSetting: the number of partitions is out of range, or lower than it was.
+            CorruptItem: the stored number is corrupt. Give a number: this call then writes it, and
+                moves each total to its partition.
         """
+        if partitions is not None and (
+            type(partitions) is not int or not 1 <= partitions <= PARTITIONS_MAX
+        ):
+            raise BadSetting(
+                f"partitions {shown(partitions)}: a ranking has 1 to {PARTITIONS_MAX}; give an int"
+            )
         kind = self.namespaces.get(keys.check_namespace(namespace)).kind
         if kind is Kind.SEQUENCE:
             raise NotRanked(f"namespace {namespace!r} holds sequences, which are not ranked")
-        self._rule(namespace, on=True)
+        number, repaired = self._write_rule(namespace, partitions, on=True)
+        board = namespace_board(namespace, number)
         if wait and kind is Kind.LEDGER:
             self.clock.sleep_ms(RANK_SETTLES_MS)
-        board = namespace_board(namespace)
 
         def place(counter: str) -> Update:
             return place_of(self.table, board, counter, may_be_made=False)
@@ -157,7 +181,13 @@ class Rankings:
         # A total of zeros, created for a ranked group, gets its position with its first entry.
         recorded = Compare("version", ">", 0)
         lacking = AllOf(Absent(board.attribute), Absent("bins"), recorded)
-        return self._sweep(namespace, lacking, place)
+        placed = self._sweep(namespace, lacking, place)
+        if repaired or (kind is Kind.STRICT and partitions is not None):
+            # A change of a strict counter does not write its position. And by a corrupt rule nobody
+            # knows which partitions hold totals.
+            there = BeginsWith(board.attribute, board.name + "#")
+            self._sweep(namespace, there, lambda counter: move_of(self.table, board, counter))
+        return placed
 
     def switch_off(self, namespace: str) -> int:
         """Stop ranking a namespace's totals; their updates cost the same as before.
@@ -173,8 +203,7 @@ class Rankings:
             NamespaceUnknown: the namespace does not exist.
         """
         self.namespaces.get(keys.check_namespace(namespace))
-        self._rule(namespace, on=False)
-        board = namespace_board(namespace)
+        board = namespace_board(namespace, self._write_rule(namespace, None, on=False)[0])
 
         def remove(counter: str) -> Update:
             return unrank_of(self.table, board, counter)
@@ -183,14 +212,14 @@ class Rankings:
 
     def is_on(self, namespace: str) -> bool:
         """Whether a namespace is ranked: half a read unit."""
-        key = keys.ranking_key(keys.check_namespace(namespace))
-        return bool(is_on(self.dynamo.get(self.table, key)))
+        return bool(partitions_of(self._rule_of(namespace)))
 
     def top(self, namespace: str, limit: int = 10) -> list[Ranked]:
         """The highest totals of a namespace, equal ones by name.
 
-        Half a read unit to see that it is ranked, one for each of the board's four partitions, and
-        for each 4 KB more. The index is updated with a short delay.
+        Half a read unit to see that it is ranked, half of one for each partition of the board (four
+        unless `switch_on` was given another number), and for each 4 KB more. The index is updated
+        with a short delay.
 
         Args:
             namespace: a ranked namespace.
@@ -201,15 +230,52 @@ class Rankings:
             BadSetting: the limit is out of range.
         """
         check_limit(limit)
-        if not self.is_on(namespace):
+        partitions = partitions_of(self._rule_of(namespace))
+        if not partitions:
             raise NotRanked(
                 f"namespace {namespace!r} is not ranked: `countledger namespace rank` switches it "
                 "on, for two write units with each change of a total"
             )
-        return top_of(self.dynamo, self.table, namespace_board(namespace), limit)
+        return top_of(self.dynamo, self.table, namespace_board(namespace, partitions), limit)
 
-    def _rule(self, namespace: str, *, on: bool) -> None:
-        self.dynamo.put(Put(self.table, {**keys.ranking_key(namespace), "on": on}))
+    def _rule_of(self, namespace: str) -> Item | None:
+        return self.dynamo.get(self.table, keys.ranking_key(keys.check_namespace(namespace)))
+
+    def _write_rule(self, namespace: str, partitions: int | None, *, on: bool) -> tuple[int, bool]:
+        """Write the rule, so that no call at the same time lowers the number of partitions.
+
+        Returns:
+            The number of partitions, and whether it was corrupt before.
+
+        Raises:
+            BadSetting: the number is lower than it was.
+            CorruptItem: the number is corrupt, and none is given.
+        """
+        while True:
+            rule = self._rule_of(namespace)
+            try:
+                before, corrupt = kept_partitions(rule), False
+            except CorruptItem:
+                if partitions is None:
+                    raise
+                before, corrupt = partitions, True
+            if rule is not None and partitions is not None and partitions < before:
+                raise BadSetting(
+                    f"{partitions} partitions: namespace {namespace!r} has {before} already, and "
+                    "totals in the others would be missed: give as many or more"
+                )
+            number = partitions or before
+            item = {**keys.ranking_key(namespace), "on": on, "partitions": number}
+            unchanged = (
+                Compare("partitions", "=", rule["partitions"])
+                if rule is not None and "partitions" in rule
+                else Absent("partitions" if rule is not None else "part")
+            )
+            try:
+                self.dynamo.put(Put(self.table, item, unchanged))
+            except ConditionFailed:
+                continue  # another call wrote the rule meanwhile: its number counts now
+            return number, corrupt
 
     def _sweep(self, namespace: str, where: Condition, change: Callable[[str], Update]) -> int:
         def changed(counter: str) -> bool:

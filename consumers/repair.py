@@ -228,7 +228,7 @@ def _raised(item: Item | None, proof: Proof) -> Iterator[tuple[str, int]]:
     """
     for shard, handled in proof.handled.items():
         found = watermark.sequence_in(item, shard)
-        if shard not in proof.settled and (found is None or found < handled):
+        if shard not in proof.landed and (found is None or found < handled):
             yield shard, handled
 
 

@@ -13,8 +13,8 @@ from random import Random
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from countledger.ledger import keys
-from countledger.ledger.attempts import Attempts, Backoff, ask, run
-from countledger.ledger.clock import Clock, SystemClock, to_datetime
+from countledger.ledger.attempts import Attempts, ask, run
+from countledger.ledger.clock import Backoff, Clock, SystemClock, to_datetime
 from countledger.ledger.errors import CorruptItem, Throttled, TooManyCounters
 from countledger.ledger.limits import TRANSACTION_ACTIONS
 from countledger.ledger.operations import TransactGet

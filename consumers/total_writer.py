@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 10
 _CLEANED_AT_ONCE: Final = 100
 _SHOWN: Final = 60
+_NEXT_VERSION: Final = Add("version", 1)
+_READABLE: Final = AnyOf(Absent("v"), Compare("v", "=", FORMAT))
+# Strict counters and sequences have the same key, and bounds.
+_NOT_STRICT: Final = Absent("method")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +71,13 @@ def update_of(table: str, counter: str, step: FoldedChange, shard: str, now_ms: 
             Add("total", step.delta),
             Add("events", step.events),
             Add("entries", step.entries),
-            Add("version", 1),
+            _NEXT_VERSION,
             Assign("updated_at", now_ms),
             Assign(mark, watermark.encode(step.last, now_ms)),
         ),
         AllOf(
-            AnyOf(Absent("v"), Compare("v", "=", FORMAT)),
-            # Strict counters and sequences have the same key, and bounds.
-            Absent("method"),
+            _READABLE,
+            _NOT_STRICT,
             AnyOf(Absent(mark), Compare(mark, "<", watermark.floor(step.first))),
         ),
         returning="ALL_NEW",

@@ -140,7 +140,7 @@ def verdict_of(
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A verdict with the facts behind it.
+    """A verdict with its facts.
 
     Attributes:
         verdict: for the user.
@@ -201,7 +201,7 @@ class Verifier:
         return (evidence.verdict for evidence in self.compare(counters))
 
     def compare(self, counters: Iterable[str]) -> Iterator[Evidence]:
-        """As `verify`, with the facts behind each verdict."""
+        """As `verify`, with the facts of each verdict."""
         feed = map(keys.check_counter, counters)
         while chunk := list(islice(feed, self.chunk)):
             found: dict[str, Evidence] = {}

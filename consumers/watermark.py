@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from threading import Lock
 from typing import TYPE_CHECKING, Final
@@ -49,6 +50,7 @@ if 1 << 8 * _SEQUENCE_BYTES <= END:
     raise AssertionError("a sequence number of 40 digits must fit")
 
 
+@lru_cache(maxsize=1_000)
 def attribute(shard: str) -> str:
     """The attribute that holds the watermark of a stream shard."""
     digest = blake2b(shard.encode(), digest_size=_SHARD_HASH_BYTES).digest()

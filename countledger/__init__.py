@@ -40,12 +40,11 @@ if TYPE_CHECKING:
     from countledger.ledger.errors import CountledgerError
     from countledger.ledger.exact import ExactSum
     from countledger.ledger.head import Head
-    from countledger.ledger.ids import IdempotencyKey
+    from countledger.ledger.ids import IdempotencyKey, RangeKey
     from countledger.ledger.namespace import Kind, Namespace
     from countledger.ledger.settings import Settings
     from countledger.ledger.total import Total
-    from countledger.producers.buffer.buffering import Buffering, BufferStatistics
-    from countledger.producers.buffer.errors import Failure
+    from countledger.producers.buffer.buffering import Buffering, BufferStatistics, Failure
     from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.claims.claim import Claim
@@ -82,6 +81,7 @@ __all__ = [
     "Namespace",
     "NewItem",
     "PendingEntry",
+    "RangeKey",
     "Ranked",
     "Receipt",
     "Remedy",
@@ -124,12 +124,13 @@ _MODULES: Final = {
     "ExactSum": "countledger.ledger.exact",
     "Head": "countledger.ledger.head",
     "IdempotencyKey": "countledger.ledger.ids",
+    "RangeKey": "countledger.ledger.ids",
     "Kind": "countledger.ledger.namespace",
     "Namespace": "countledger.ledger.namespace",
     "Settings": "countledger.ledger.settings",
     "Total": "countledger.ledger.total",
     "Buffering": "countledger.producers.buffer.buffering",
-    "Failure": "countledger.producers.buffer.errors",
+    "Failure": "countledger.producers.buffer.buffering",
     "PendingEntry": "countledger.producers.buffer.outcomes",
     "BufferedProducer": "countledger.producers.buffer.producer",
     "BufferStatistics": "countledger.producers.buffer.buffering",
@@ -179,7 +180,7 @@ def record(
     counter: str,
     delta: Amount,
     *,
-    key: str | IdempotencyKey | None = None,
+    key: str | IdempotencyKey | RangeKey | None = None,
     occurred_at: datetime | None = None,
     note: Mapping[str, str] | None = None,
 ) -> Receipt:

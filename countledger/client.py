@@ -31,13 +31,14 @@ if TYPE_CHECKING:
         Freshness,
         Head,
         IdempotencyKey,
+        RangeKey,
         Receipt,
         Settings,
         Snapshot,
         Total,
     )
     from countledger.compaction.assembly import Deletions, Regions, Schedules, Worker
-    from countledger.consumers.alerts.services import Alerts
+    from countledger.consumers.alerts.service import Alerts
     from countledger.consumers.assembly import (
         Groups,
         LedgerStream,
@@ -84,7 +85,7 @@ class CountLedger:
         counter: str,
         delta: Amount,
         *,
-        key: str | IdempotencyKey | None = None,
+        key: str | IdempotencyKey | RangeKey | None = None,
         occurred_at: datetime | None = None,
         note: Mapping[str, str] | None = None,
     ) -> Receipt:
@@ -95,8 +96,9 @@ class CountLedger:
             delta: an int or an exact decimal, not zero.
             key: what a retry repeats. A bare key is remembered for at least the horizon. With its
                 time (`IdempotencyKey`) the identity is the pair, and a retry after the horizon is
-                refused and not counted. Without a key the call itself retries safely, but another
-                call is another change.
+                refused and not counted. `RangeKey` makes the key of a range of another system's
+                records. Without a key the call itself retries safely, but another call is another
+                change.
             occurred_at: the event's own business time; not part of the identity.
             note: short texts of your own, for the change log.
 
@@ -164,7 +166,7 @@ class CountLedger:
             SetupError: the stack does not exist, or the spool cannot be used.
         """
         from countledger import Buffering
-        from countledger.producers.buffer.assembly import buffered_producer
+        from countledger.producers.assembly import buffered_producer
 
         return buffered_producer(self.connection, buffering or Buffering(), on_failure)
 
@@ -464,7 +466,7 @@ class CountLedger:
     @made_once
     def alerts(self) -> Alerts:
         """The alerts of the stack: rules for totals that cross thresholds, and the alert log."""
-        from countledger.consumers.alerts.services import alerts_of
+        from countledger.consumers.alerts.service import alerts_of
 
         return alerts_of(self.connection)
 

@@ -24,6 +24,9 @@ MILLION: Final = 1_000_000
 WRITE_UNITS_MILLION: Final = 0.625
 READ_UNITS_MILLION: Final = 0.125
 STORAGE_GB_MONTH: Final = 0.25
+# A unit of provisioned capacity, an hour.
+WRITE_CAPACITY_HOUR: Final = 0.00065
+READ_CAPACITY_HOUR: Final = 0.00013
 LAMBDA_REQUEST: Final = 0.20 / MILLION
 LAMBDA_GB_SECOND: Final = 0.0000133334
 _SHARD_HOUR: Final = 0.015
@@ -34,7 +37,8 @@ _PUT_UNIT_BYTES: Final = 25_000
 BATCH_RECORDS: Final = 1_000
 BATCH_UNITS: Final = 65
 # Lambda gives a whole processor for 1,769 MB, and a part of it for a part of that.
-BATCH_GB_SECONDS: Final = 1_769 / 1_024 * 0.060
+WHOLE_PROCESSOR_MB: Final = 1_769
+BATCH_GB_SECONDS: Final = WHOLE_PROCESSOR_MB / 1_024 * 0.060
 # To merge an entry later, with its share of the heads, by each way to retire it.
 BY_DELETES: Final = 1.06
 BY_TRANSACTIONS: Final = 2.06
@@ -87,11 +91,16 @@ def price_of(way: str, entries: float, *, streamed: bool = False) -> Price:
     """
     invocations = MILLION * entries / BATCH_RECORDS * (2 if streamed else 1)
     lambda_ = invocations * (LAMBDA_REQUEST + BATCH_GB_SECONDS * LAMBDA_GB_SECOND)
-    sent = MILLION * KINESIS_BYTES if streamed else 0
-    hours, put_units = sent / _SHARD_BYTES_AN_HOUR, sent / _PUT_UNIT_BYTES
-    kinesis = hours * _SHARD_HOUR + put_units / MILLION * _PUT_UNITS_MILLION
+    kinesis = kinesis_dollars() if streamed else 0.0
     totals = entries * BATCH_UNITS / BATCH_RECORDS
     return Price(way, entries, totals, rest=lambda_ + kinesis, merges=True)
+
+
+def kinesis_dollars() -> float:
+    """What a stream of Kinesis takes for a million events, over shards that are kept full."""
+    sent = MILLION * KINESIS_BYTES
+    hours, put_units = sent / _SHARD_BYTES_AN_HOUR, sent / _PUT_UNIT_BYTES
+    return hours * _SHARD_HOUR + put_units / MILLION * _PUT_UNITS_MILLION
 
 
 def prices(uniform: float, zipf: float) -> list[Price]:
@@ -135,9 +144,12 @@ class Workload:
         reads_per_day: how many totals are read.
         regions: over how many regions the ledger spans.
         retire: how merged entries are deleted; None: nothing is compacted.
+        average_use: the used share of provisioned capacity, 0 to 1; None: capacity on demand.
+        memory_mb: of the materializer. Above 1,769 MB it costs more and is no faster; below, it
+            takes longer, and costs the same.
 
     Raises:
-        BadSetting: a number cannot be.
+        BadSetting: a number is out of range.
     """
 
     events_per_day: float
@@ -146,15 +158,20 @@ class Workload:
     reads_per_day: float = 0.0
     regions: int = 1
     retire: Retire | None = Retire.TRANSACTION
+    average_use: float | None = None
+    memory_mb: int = WHOLE_PROCESSOR_MB
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Refuse a number that is out of range."""
+        if self.average_use is not None and not 0 < self.average_use <= 1:
+            raise BadSetting(f"average use: {self.average_use:g} is not above 0 and at most 1")
         for name, least, most in (
             ("events_per_day", 0, _COUNT_MAX),
             ("events_per_entry", 1, _COUNT_MAX),
             ("total_units", 0, _COUNT_MAX),
             ("reads_per_day", 0, _COUNT_MAX),
             ("regions", 1, _REGIONS_MAX),
+            ("memory_mb", 128, 10_240),
         ):
             value = getattr(self, name)
             if not least <= value <= most:
@@ -204,16 +221,18 @@ def bill(load: Workload) -> list[BillItem]:
     merged = _UNITS[load.retire] if load.retire else 0.0
     batches = entries / BATCH_RECORDS * regions
     days = DAYS if load.retire is None else _MERGED_AFTER_DAYS
+    use = load.average_use
+    memory = max(1.0, load.memory_mb / WHOLE_PROCESSOR_MB)
     return [
-        _written("entries", entries * regions),
-        _written("totals", entries * load.total_units * regions),
-        _written("compaction", entries * merged * regions),
-        _read("reads of totals", load.reads_per_day * DAYS * _READ_UNITS),
+        _written("entries", entries * regions, use),
+        _written("totals", entries * load.total_units * regions, use),
+        _written("compaction", entries * merged * regions, use),
+        _read("reads of totals", load.reads_per_day * DAYS * _READ_UNITS, use),
         BillItem(
             "materializer",
             batches,
             "invocations",
-            batches * (LAMBDA_REQUEST + BATCH_GB_SECONDS * LAMBDA_GB_SECOND),
+            batches * (LAMBDA_REQUEST + BATCH_GB_SECONDS * memory * LAMBDA_GB_SECOND),
         ),
         _stored("storage", entries / DAYS * days * _ENTRY_BYTES * regions / _GB),
     ]
@@ -234,8 +253,15 @@ def savings(load: Workload) -> list[Saving]:
 def _others(load: Workload) -> Iterator[tuple[str, Workload]]:
     if load.events_per_entry < COALESCED:
         yield (
-            f"Buffering(coalesce=True): {COALESCED} events to an entry, where nobody needs each",
+            f"Buffering(coalesce=True): {COALESCED} events to an entry, if not each is needed",
             replace(load, events_per_entry=float(COALESCED)),
+        )
+    if load.average_use is not None:
+        yield "CapacityMode=on-demand", replace(load, average_use=None)
+    if load.memory_mb > WHOLE_PROCESSOR_MB:
+        yield (
+            f"MaterializerMemoryMb={WHOLE_PROCESSOR_MB}: more is no faster",
+            replace(load, memory_mb=WHOLE_PROCESSOR_MB),
         )
     if load.retire is Retire.TRANSACTION:
         yield (
@@ -249,12 +275,19 @@ def _others(load: Workload) -> Iterator[tuple[str, Workload]]:
         )
 
 
-def _written(what: str, units: float) -> BillItem:
-    return BillItem(what, units, "write units", units / MILLION * WRITE_UNITS_MILLION)
+def _written(what: str, units: float, use: float | None) -> BillItem:
+    dollars_ = _capacity(units, use, WRITE_UNITS_MILLION, WRITE_CAPACITY_HOUR)
+    return BillItem(what, units, "write units", dollars_)
 
 
-def _read(what: str, units: float) -> BillItem:
-    return BillItem(what, units, "read units", units / MILLION * READ_UNITS_MILLION)
+def _read(what: str, units: float, use: float | None) -> BillItem:
+    dollars_ = _capacity(units, use, READ_UNITS_MILLION, READ_CAPACITY_HOUR)
+    return BillItem(what, units, "read units", dollars_)
+
+
+def _capacity(units: float, use: float | None, million: float, hour: float) -> float:
+    """Dollars for units on demand, or provisioned: an hour of capacity is 3,600 units if used."""
+    return units / MILLION * million if use is None else units / 3_600 / use * hour
 
 
 def _stored(what: str, gigabytes: float) -> BillItem:

@@ -4,6 +4,7 @@ Table schemas and the settings of the event source mapping are written once, in 
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,14 +16,10 @@ from countledger.ledger.errors import CountledgerError
 
 TEMPLATE_PATH: Final = Path(__file__).resolve().parent / "template.yaml"
 
-# What a table of the template shares with CreateTable. The rest (recovery, time to live, replicas,
-# encryption) are calls of their own, or mean nothing to a bare engine.
-_SCHEMA_PROPERTIES: Final = (
-    "AttributeDefinitions",
-    "KeySchema",
-    "BillingMode",
-    "GlobalSecondaryIndexes",
-)
+# What a table of the template shares with CreateTable. The rest (capacity, recovery, time to live,
+# replicas, encryption) are calls of their own, or mean nothing to a bare engine.
+_SCHEMA_PROPERTIES: Final = ("AttributeDefinitions", "KeySchema")
+_INDEX_PROPERTIES: Final = ("IndexName", "KeySchema", "Projection")
 
 
 class TemplateUnsupported(CountledgerError):
@@ -135,9 +132,12 @@ def table_schemas() -> dict[str, TableSchema]:
 
 def _table_schema(logical_id: str) -> TableSchema:
     properties = resource(logical_id)
-    arguments: dict[str, Any] = {
-        name: properties[name] for name in _SCHEMA_PROPERTIES if name in properties
-    }
+    arguments: dict[str, Any] = {name: properties[name] for name in _SCHEMA_PROPERTIES}
+    arguments["BillingMode"] = "PAY_PER_REQUEST"
+    arguments["GlobalSecondaryIndexes"] = [
+        {name: index[name] for name in _INDEX_PROPERTIES}
+        for index in properties["GlobalSecondaryIndexes"]
+    ]
     arguments["StreamSpecification"] = {"StreamEnabled": True, **properties["StreamSpecification"]}
     time_to_live = properties.get("TimeToLiveSpecification")
     return TableSchema(
@@ -146,13 +146,30 @@ def _table_schema(logical_id: str) -> TableSchema:
     )
 
 
-def mapping_settings(logical_id: str = "MaterializerMapping") -> MappingSettings:
+def _number(value: Any, parameters: Mapping[str, str]) -> Any:  # noqa: ANN401 - of any property
+    """A property; the value of a parameter of type Number that it refers to."""
+    name = value.get("Ref") if isinstance(value, dict) else None
+    declared = load_template()["Parameters"].get(str(name), {})
+    if declared.get("Type") != "Number":
+        return value
+    return int(parameters.get(str(name), declared["Default"]))
+
+
+def mapping_settings(
+    logical_id: str = "MaterializerMapping", parameters: Mapping[str, str] | None = None
+) -> MappingSettings:
     """What plays or checks an event source mapping needs to know of it.
+
+    Args:
+        logical_id: the mapping.
+        parameters: of the stack; without them, and for those that are not in them, the defaults.
 
     Raises:
         TemplateUnsupported: no such mapping, or a setting that the pump cannot play.
     """
-    properties = resource(logical_id)
+    properties = {
+        name: _number(value, parameters or {}) for name, value in resource(logical_id).items()
+    }
     if properties.get("ParallelizationFactor", 1) != 1:
         raise TemplateUnsupported(f"{logical_id}: ParallelizationFactor must be 1")
     if "DestinationConfig" in properties:

@@ -116,6 +116,8 @@ def parse_delta(value: object) -> Amount:
         BadDelta: it is no `int` or `Decimal`, not finite, zero, or has more than 20 digits before
             the decimal point or 9 after it.
     """
+    if type(value) is int and value and -_AMOUNT_LIMIT < value < _AMOUNT_LIMIT:
+        return value
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise BadDelta(
             f"delta {shown(value)} is a {type(value).__name__}: give an int or a "
@@ -154,7 +156,7 @@ def from_number(text: str) -> Amount:
     Raises:
         ValueError: the text is no finite number.
     """
-    if text.lstrip("-").isdecimal():
+    if text.isdecimal() or text.lstrip("-").isdecimal():
         return int(text)
     try:
         value = Decimal(text)

@@ -63,7 +63,7 @@ def entries_of(
     on_corrupt: OnCorrupt | None,
 ) -> Iterator[Entry]:
     """The entries of a counter that are not merged yet, newest first."""
-    from countledger.ledger.change_log import newest_first
+    from countledger.ledger.exact import newest_first
 
     spread = namespaces.expect(keys.check_counter(counter), Kind.LEDGER).spread
     dynamo, table = connection.dynamo("standard"), connection.setting("ledger_table")

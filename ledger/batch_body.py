@@ -16,7 +16,7 @@ _PUT_ASIDE: Final = "countledger-batch"
 
 
 def put_aside(params: dict[str, Any], context: dict[str, Any], **_: object) -> None:
-    """Keep the batch, behind all who may change it, and leave its tables without items."""
+    """Keep the batch, after all hooks that may change it, and leave its tables without items."""
     context[_PUT_ASIDE] = dict(params)
     params["RequestItems"] = {table: [] for table in params["RequestItems"]}
 

@@ -1,14 +1,19 @@
-"""Time is a parameter: one clock for the product, another for tests and simulations."""
+"""Time is a parameter: one clock for the product, another for tests and simulations; and waits."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import inf
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from countledger.ledger.errors import BadTime, shown
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The least and the most of a unit that are shown in that unit alone.
@@ -48,6 +53,33 @@ class SystemClock:
     def sleep_ms(self, duration_ms: float) -> None:
         """Return after that many milliseconds."""
         time.sleep(duration_ms / 1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Capped exponential back-off with full jitter.
+
+    Attributes:
+        attempts: how many times in all.
+        base_ms: the longest first wait.
+        cap_ms: the longest wait of all.
+    """
+
+    attempts: int = 8
+    base_ms: float = 50
+    cap_ms: float = 5_000
+
+    def waits_ms(self, random: Random) -> Iterator[float]:
+        """The wait before each attempt but the first, drawn evenly from zero to its ceiling."""
+        for attempt in range(self.attempts - 1):
+            yield random.uniform(0, min(self.cap_ms, self.base_ms * 2**attempt))
+
+    def tries(self, clock: Clock, random: Random) -> Iterator[None]:
+        """Once for each attempt, when it is its turn: the first at once, the others after waits."""
+        yield
+        for wait_ms in self.waits_ms(random):
+            clock.sleep_ms(wait_ms)
+            yield
 
 
 def to_ms(moment: object) -> int:

@@ -15,11 +15,12 @@ from countledger.ledger.batch_body import spell
 from countledger.ledger.before_send import watch
 from countledger.ledger.credentials import renew_in_fork
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.errors import BadSetting, CountledgerError, StackNotFound
+from countledger.ledger.errors import BadSetting, CountledgerError, SetupError, StackNotFound
 from countledger.ledger.forks import ClientPerProcess, lock_open_in_forks, made_once
 from countledger.ledger.meter import Meter
 from countledger.ledger.service_errors import translated
 from countledger.ledger.settings import Settings
+from countledger.ledger.transport.choice import is_fast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -253,9 +254,26 @@ class Connection:
                 renew_in_fork(self.session)
                 client = make(service, endpoint_url=self.endpoint_url, config=config)
         watch(client)
-        if service == "dynamodb":
-            spell(client)
-        return client
+        if service != "dynamodb":
+            return client
+        spell(client)
+        return self._fast(client, retries) if is_fast(self.settings.transport) else client
+
+    def _fast(self, client: object, retries: Retries) -> object:
+        """The client with the fast transport, whose dependency is an extra."""
+        from countledger.ledger.transport.client import FastClient  # noqa: PLC0415
+
+        credentials = self.session.get_credentials()
+        attempts = _RETRIES[retries]["total_max_attempts"]
+        try:
+            return FastClient(client, credentials, attempts=attempts)
+        except AttributeError as error:
+            if not self.settings.transport:
+                return client
+            raise SetupError(
+                f"the fast transport does not know this version of botocore ({error}): set "
+                "COUNTLEDGER_TRANSPORT=boto3"
+            ) from error
 
     def config(self, service: str, retries: Retries, region: str | None = None) -> Config:
         """How the clients of a service are set up, of boto3 and of others that take it."""

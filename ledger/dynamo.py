@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from countledger.ledger.attempts import Backoff
 from countledger.ledger.attributes import Item, Key, decode, encode
-from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.errors import (
     ConditionFailed,
     Reason,

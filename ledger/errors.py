@@ -90,7 +90,7 @@ class BadCounterName(BadInput):
 
 
 class BadDelta(BadInput):
-    """A delta is zero, is not an exact number, or has too many digits."""
+    """A delta is zero, no exact number, too long, or sums no possible number of events."""
 
 
 class BadKey(BadInput):

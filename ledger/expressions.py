@@ -7,7 +7,7 @@ request. No other module writes the text of an expression.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from countledger.ledger.attributes import encode_value
 
@@ -31,6 +31,11 @@ class Placeholders:
         self._values.append(value)
         return f":{len(self._values) - 1}"
 
+    def noted(self) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The names by their placeholders, and the placeholders of the values."""
+        values = tuple(f":{number}" for number in range(len(self._values)))
+        return {p: n for n, p in self._names.items()}, values
+
     def arguments(self) -> dict[str, Any]:
         """The request's arguments that explain the placeholders."""
         arguments: dict[str, Any] = {}
@@ -49,6 +54,9 @@ class Condition(Protocol):
     def encode(self, to: Placeholders) -> str:
         """Its text, with its names and values noted."""
 
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append its shape, on which its text depends, and its values in the text's order."""
+
 
 @dataclass(frozen=True, slots=True)
 class Absent:
@@ -59,6 +67,10 @@ class Absent:
     def encode(self, to: Placeholders) -> str:
         """Its text."""
         return f"attribute_not_exists({to.name(self.name)})"
+
+    def outline(self, shape: list[object], values: list[object]) -> None:  # noqa: ARG002 - has none
+        """Append its shape."""
+        shape += (Absent, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +85,11 @@ class Compare:
         """Its text."""
         return f"{to.name(self.name)} {self.operator} {to.value(self.value)}"
 
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append its shape and its value."""
+        shape += (Compare, self.name, self.operator)
+        values.append(self.value)
+
 
 @dataclass(frozen=True, slots=True)
 class Lacks:
@@ -84,6 +101,11 @@ class Lacks:
     def encode(self, to: Placeholders) -> str:
         """Its text."""
         return f"NOT contains({to.name(self.name)}, {to.value(self.value)})"
+
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append its shape and its value."""
+        shape += (Lacks, self.name)
+        values.append(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +119,11 @@ class SizeAtMost:
         """Its text."""
         return f"size({to.name(self.name)}) <= {to.value(self.size)}"
 
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append its shape and its value."""
+        shape += (SizeAtMost, self.name)
+        values.append(self.size)
+
 
 @dataclass(frozen=True, slots=True)
 class BeginsWith:
@@ -108,6 +135,11 @@ class BeginsWith:
     def encode(self, to: Placeholders) -> str:
         """Its text."""
         return f"begins_with({to.name(self.name)}, {to.value(self.prefix)})"
+
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append its shape and its value."""
+        shape += (BeginsWith, self.name)
+        values.append(self.prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +153,11 @@ class Between:
     def encode(self, to: Placeholders) -> str:
         """Its text."""
         return f"{to.name(self.name)} BETWEEN {to.value(self.low)} AND {to.value(self.high)}"
+
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append its shape and its values."""
+        shape += (Between, self.name)
+        values += (self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -137,6 +174,12 @@ class AllOf:
         """Its text."""
         return " AND ".join(_grouped(condition, to) for condition in self.conditions)
 
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append the shapes and the values of its conditions."""
+        shape += (AllOf, len(self.conditions))
+        for condition in self.conditions:
+            condition.outline(shape, values)
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class AnyOf:
@@ -151,6 +194,12 @@ class AnyOf:
     def encode(self, to: Placeholders) -> str:
         """Its text."""
         return " OR ".join(_grouped(condition, to) for condition in self.conditions)
+
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append the shapes and the values of its conditions."""
+        shape += (AnyOf, len(self.conditions))
+        for condition in self.conditions:
+            condition.outline(shape, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,3 +255,82 @@ def encode_update(clauses: Sequence[Clause], to: Placeholders) -> str:
     dropped = [to.name(c.name) for c in clauses if isinstance(c, Drop)]
     parts = (("SET", assigned), ("ADD", added), ("REMOVE", dropped))
     return " ".join(f"{verb} {', '.join(texts)}" for verb, texts in parts if texts)
+
+
+# ---- texts, each composed once for all requests of one shape ----
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionTexts:
+    """The texts of all requests of one shape.
+
+    Attributes:
+        texts: the arguments that hold expressions.
+        names: the placeholders of names.
+        values: the placeholders of values, in the order of the values of an outline.
+    """
+
+    texts: dict[str, str]
+    names: dict[str, str]
+    values: tuple[str, ...]
+
+
+_TEXTS: Final[dict[tuple[object, ...], ExpressionTexts]] = {}
+_TEXTS_MAX: Final = 1_000
+# Longer ones, such as the removal of a hundred watermarks, name what no other request names.
+_SHAPE_MAX: Final = 100
+
+
+def expression_arguments(
+    clauses: Sequence[Clause] | None, condition: Condition | None
+) -> dict[str, Any]:
+    """The arguments of a request that hold its update and its condition, each if it has one."""
+    shape: list[object] = [clauses is None, condition is None]
+    values: list[object] = []
+    if clauses is not None:
+        _outline_update(clauses, shape, values)
+    if condition is not None:
+        condition.outline(shape, values)
+    key = tuple(shape)
+    found = _TEXTS.get(key)
+    if found is None:
+        found = _texts_of(clauses, condition)
+        if len(shape) <= _SHAPE_MAX:
+            if len(_TEXTS) >= _TEXTS_MAX:
+                _TEXTS.clear()
+            _TEXTS[key] = found
+    arguments: dict[str, Any] = found.texts.copy()
+    if found.names:
+        arguments["ExpressionAttributeNames"] = found.names.copy()
+    if values:
+        encoded = map(encode_value, values)
+        arguments["ExpressionAttributeValues"] = dict(zip(found.values, encoded, strict=True))
+    return arguments
+
+
+def _outline_update(clauses: Sequence[Clause], shape: list[object], values: list[object]) -> None:
+    """As `encode_update` writes them: all that are assigned first."""
+    once: list[object] = []
+    added: list[object] = []
+    shape.append(len(clauses))
+    for clause in clauses:
+        kind = type(clause)
+        shape += (kind, clause.name)
+        if kind is Assign:
+            values.append(clause.value)  # type: ignore[union-attr]  # only `Drop` has none
+        elif kind is AssignOnce:
+            once.append(clause.value)  # type: ignore[union-attr]
+        elif kind is Add:
+            added.append(clause.value)  # type: ignore[union-attr]
+    values += once
+    values += added
+
+
+def _texts_of(clauses: Sequence[Clause] | None, condition: Condition | None) -> ExpressionTexts:
+    placeholders = Placeholders()
+    texts: dict[str, str] = {}
+    if clauses is not None:
+        texts["UpdateExpression"] = encode_update(clauses, placeholders)
+    if condition is not None:
+        texts["ConditionExpression"] = condition.encode(placeholders)
+    return ExpressionTexts(texts, *placeholders.noted())

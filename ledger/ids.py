@@ -4,6 +4,7 @@
 - of a key with its time (`IdempotencyKey`): the pair is the identity and begins with the time as
   well, so that its age is known and the change log stays in order;
 - of a bare key: `k` and a hash of the key alone. It carries no time;
+- of a range of another system's records (`RangeKey`): a key that is made of the range;
 - of a message through Kinesis that carries an id: that id and the whole content are the identity,
   which begins with the time (`bound_id`). Another content under the same id is another entry.
 """
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 BARE_KEY_PREFIX: Final = "k"
 _HASH_HEAD_BITS: Final = 12
 _HASH_TAIL_BITS: Final = 62
+# With two positions of 128 digits (of Kinesis they have 56) a key is within its 1,024 bytes.
+_SOURCE_MAX_BYTES: Final = 766
+_POSITION_LIMIT: Final = 10**128
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,58 @@ class IdempotencyKey:
     def at_ms(self) -> int:
         """The time in milliseconds since the epoch."""
         return to_ms(self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeKey:
+    """The key of an entry that sums a range of another system's records.
+
+    A stream engine that restarts from its checkpoint reads records again. If it sums the same
+    ranges again, it emits the same keys, and the entries are duplicates: they do not count twice.
+    So `first` and `last` must follow from the records alone (blocks of 1,000 offsets), never from a
+    clock or from when a batch happened to end. One range may have an entry in many counters.
+
+    Attributes:
+        source: which sequence of records, for example topic and partition; 1 to 766 bytes of
+            UTF-8 without control characters.
+        first: the position of the first record, 0 or more.
+        last: the position of the last record, `first` or more.
+        at: a time that follows from the records as well, for example that of the first one; aware.
+            With it, a replay after the horizon is refused (`KeyExpired`) and cannot count twice.
+            Without it, the key is a bare key, which is remembered for at least the horizon.
+
+    Raises:
+        BadKey: a part breaks its rule.
+        BadTime: the time is naive or before 1970.
+    """
+
+    source: str
+    first: int
+    last: int
+    at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        """Check each part; the time is checked with the key."""
+        check_key(self.source)
+        size = len(self.source.encode())
+        if size > _SOURCE_MAX_BYTES:
+            raise BadKey(
+                f"source {shown(self.source)} of a range is {size} bytes long; at most "
+                f"{_SOURCE_MAX_BYTES} fit"
+            )
+        for name, position in (("first", self.first), ("last", self.last)):
+            if type(position) is not int or not 0 <= position < _POSITION_LIMIT:
+                raise BadKey(
+                    f"{name} {shown(position)} of a range is not an int from 0 to 128 digits"
+                )
+        if self.last < self.first:
+            raise BadKey(f"range {self.first} to {self.last} is empty: last is before first")
+        self.idempotency_key()
+
+    def idempotency_key(self) -> str | IdempotencyKey:
+        """The key that the entry gets; the same range always gives the same one."""
+        key = f"{self.source}#{self.first}-{self.last}"
+        return key if self.at is None else IdempotencyKey(key, self.at)
 
 
 def check_key(key: object) -> str:

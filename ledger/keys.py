@@ -94,6 +94,8 @@ _ENTRY_KEYS = re.compile(
     r"|[0-9a-f]{0,2}k[0-9a-f]{32})\n)*+"
 )
 _NAMESPACE = re.compile(r"[^#:]+")
+# Counter names of printable ASCII, as nearly all are: a fifth of the time of the full check.
+_is_ordinary = re.compile(r"[ -\"$-9;-~]+(?::[ -\"$-~]+)?").fullmatch
 
 
 def has_control_characters(text: str) -> bool:
@@ -107,22 +109,28 @@ def check_counter(name: object) -> str:
     Raises:
         BadCounterName: naming the rule that it breaks.
     """
+    if type(name) is str and len(name) <= COUNTER_NAME_MAX_BYTES and _is_ordinary(name):
+        return name
     if not isinstance(name, str):
         raise BadCounterName(f"counter name {shown(name)} is a {type(name).__name__}, not a str")
     if not name:
         raise BadCounterName("counter name is empty: give `namespace:rest` or a plain name")
-    what = f"counter name {shown(name, 80)}"
+    if (broken := _broken_rule(name)) is not None:
+        raise BadCounterName(f"counter name {shown(name, 80)} {broken}")
+    return name
+
+
+def _broken_rule(name: str) -> str | None:
     if has_control_characters(name):
-        raise BadCounterName(f"{what} holds control characters")
+        return "holds control characters"
     if "#" in name:
-        raise BadCounterName(f"{what} holds a '#', which is reserved")
-    size = len(name.encode())
-    if size > COUNTER_NAME_MAX_BYTES:
-        raise BadCounterName(f"{what} is {size} bytes long; at most {COUNTER_NAME_MAX_BYTES} fit")
+        return "holds a '#', which is reserved"
+    if (size := len(name.encode())) > COUNTER_NAME_MAX_BYTES:
+        return f"is {size} bytes long; at most {COUNTER_NAME_MAX_BYTES} fit"
     namespace, colon, rest = name.partition(":")
     if colon and not (namespace and rest):
-        raise BadCounterName(f"{what} needs text on both sides of its first colon")
-    return name
+        return "needs text on both sides of its first colon"
+    return None
 
 
 def is_counter(name: str) -> bool:

@@ -11,7 +11,7 @@ DAY_MS: Final = 24 * HOUR_MS
 
 # A partition key holds 2,048 bytes at the service; the rest is left for prefixes and bins.
 COUNTER_NAME_MAX_BYTES: Final = 512
-# With a colon and one byte behind it, it is a counter name.
+# With a colon and one byte after it, it is a counter name.
 NAMESPACE_MAX_BYTES: Final = COUNTER_NAME_MAX_BYTES - 2
 # An id begins with 48 bits of milliseconds; no entry is made before 1970.
 TIME_LIMIT_MS: Final = 1 << 48

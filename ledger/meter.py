@@ -45,12 +45,16 @@ class Meter:
         self._count(0.0, _units(consumed))
 
     def _count(self, write_units: float, read_units: float) -> None:
+        meter: Meter | None = self
         with _COUNTING:
-            self.write_units += write_units
-            self.read_units += read_units
-        if self.parent is not None:
-            self.parent._count(write_units, read_units)  # noqa: SLF001 - its own kind
+            while meter is not None:
+                meter.write_units += write_units
+                meter.read_units += read_units
+                meter = meter.parent
 
 
 def _units(consumed: Iterable[ConsumedCapacityTypeDef]) -> float:
-    return sum(one.get("CapacityUnits", 0.0) for one in consumed)
+    units = 0.0
+    for one in consumed:
+        units += one.get("CapacityUnits", 0.0)
+    return units

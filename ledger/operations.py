@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from countledger.ledger.attributes import Item, Key, encode
-from countledger.ledger.expressions import Clause, Condition, Placeholders, encode_update
+from countledger.ledger.expressions import (
+    Clause,
+    Condition,
+    Placeholders,
+    expression_arguments,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,14 +46,11 @@ class Update:
 
     def arguments(self) -> dict[str, Any]:
         """The request."""
-        placeholders = Placeholders()
-        expression = encode_update(self.clauses, placeholders)
         return {
             "TableName": self.table,
             "Key": encode(self.key),
-            "UpdateExpression": expression,
             "ReturnValues": self.returning,
-            **_conditional(self.condition, placeholders),
+            **_conditional(self.condition, self.clauses),
         }
 
 
@@ -229,18 +231,15 @@ Operation: TypeAlias = (
 
 
 def _conditional(
-    condition: Condition | None, placeholders: Placeholders | None = None
+    condition: Condition | None, clauses: Sequence[Clause] | None = None
 ) -> Mapping[str, Any]:
     """A refused condition returns the item that it met: no second read is needed."""
-    placeholders = placeholders or Placeholders()
-    if condition is None:
-        return placeholders.arguments()
-    text = condition.encode(placeholders)
-    return {
-        "ConditionExpression": text,
-        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        **placeholders.arguments(),
-    }
+    if condition is None and clauses is None:
+        return {}
+    arguments = expression_arguments(clauses, condition)
+    if condition is not None:
+        arguments["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+    return arguments
 
 
 def _present(**arguments: object) -> dict[str, Any]:

@@ -6,7 +6,7 @@
 
 After a crash between any two steps the record is delivered again: after 1 its message is still
 owed and is sent then; after 2 it is sent a second time. A record is in a queue alone only if the
-table refuses its item for good: it must not block its stream.
+table always refuses its item: it must not block its stream.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class QuarantineStore:
 
         Returns:
             Whether a message about it must be sent: not if one was sent, or a person has handled
-            the record. It must if the table refuses the item for good.
+            the record. It must if the table always refuses the item.
 
         Raises:
             ServiceFailed: the record is not kept; it must be delivered again.

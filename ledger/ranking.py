@@ -28,6 +28,7 @@ from countledger.ledger.expressions import (
     AllOf,
     AnyOf,
     Assign,
+    BeginsWith,
     Clause,
     Compare,
     Condition,
@@ -37,7 +38,9 @@ from countledger.ledger.limits import FORMAT
 from countledger.ledger.operations import Query, Update
 
 # Each partition costs a query of half a read unit and takes 500 changed totals a second.
-BUCKETS: Final = 4
+PARTITIONS: Final = 4
+PARTITIONS_MAX: Final = 100
+_BYTES: Final = 256
 _READABLE: Final = AnyOf(Absent("v"), Compare("v", "=", FORMAT))
 
 
@@ -49,26 +52,31 @@ class Board:
         name: whose it is: `namespace#<ns>` or `group#<group>`.
         index: the index that holds it.
         attribute: what puts a total into that index.
+        partitions: how many partitions of the index hold it.
     """
 
     name: str
     index: Literal["ranks", "group_ranks"]
     attribute: Literal["ranked", "ranked_group"]
+    partitions: int = PARTITIONS
 
     @property
     def buckets(self) -> list[str]:
         """Its partitions in the index."""
-        return [f"{self.name}#{number}" for number in range(BUCKETS)]
+        return [f"{self.name}#{number}" for number in range(self.partitions)]
 
     def bucket_of(self, counter: str) -> str:
         """The one of them that a counter belongs to."""
-        digest = blake2b(counter.encode(), digest_size=1, person=b"rank").digest()
-        return self.buckets[digest[0] % BUCKETS]
+        # One byte spreads counters evenly only over a power of two: of 100 partitions, 56 would get
+        # half as many counters more than the others. Four partitions keep the places they had.
+        size = 1 if _BYTES % self.partitions == 0 else 8
+        digest = blake2b(counter.encode(), digest_size=size, person=b"rank").digest()
+        return f"{self.name}#{int.from_bytes(digest) % self.partitions}"
 
 
-def namespace_board(namespace: str) -> Board:
+def namespace_board(namespace: str, partitions: int) -> Board:
     """The board of a namespace."""
-    return Board(keys.NAMESPACE_PREFIX + namespace, "ranks", "ranked")
+    return Board(keys.NAMESPACE_PREFIX + namespace, "ranks", "ranked", partitions)
 
 
 def group_board(group: str) -> Board:
@@ -93,15 +101,50 @@ def is_on(item: Item | None) -> bool | None:
     return item["on"]
 
 
-def clauses_for(counter: str, *, on: bool | None) -> tuple[Clause, ...]:
+def partitions_of(item: Item | None) -> int | None:
+    """Over how many partitions a namespace is ranked, by its item; 0: it is not; None: never set.
+
+    Raises:
+        CorruptItem, NewerFormat: as `is_on`; or the number of partitions is none.
+    """
+    on = is_on(item)
+    if not on:
+        return None if on is None else 0
+    return kept_partitions(item)
+
+
+def kept_partitions(item: Item | None) -> int:
+    """The number of partitions in a namespace's item, also while it is not ranked.
+
+    Raises:
+        CorruptItem: it is no number of partitions.
+    """
+    found = (item or {}).get("partitions", PARTITIONS)
+    if type(found) is not int or not 1 <= found <= PARTITIONS_MAX:
+        name = (item or {}).get("counter")
+        raise CorruptItem(
+            f"the ranking of {name!r} has {shown(found)} partitions, not 1 to {PARTITIONS_MAX}: "
+            "switch it on again with a number (`namespace rank --partitions`)",
+            item,
+        )
+    return found
+
+
+def clauses_for(counter: str, partitions: int | None) -> tuple[Clause, ...]:
     """The changes that an update of a total adds for the ranking of its namespace; none if unset.
 
     A total that has its place already, or has none to lose, is not touched in the index by this.
+
+    Args:
+        counter: whose total.
+        partitions: as `partitions_of` gives them.
     """
-    if on is None:
+    if partitions is None:
         return ()
-    board = namespace_board(keys.namespace_of(counter))
-    return (Assign(board.attribute, board.bucket_of(counter)) if on else Drop(board.attribute),)
+    board = namespace_board(keys.namespace_of(counter), max(partitions, 1))
+    if partitions:
+        return (Assign(board.attribute, board.bucket_of(counter)),)
+    return (Drop(board.attribute),)
 
 
 def place_of(table: str, board: Board, counter: str, *, may_be_made: bool) -> Update:
@@ -127,9 +170,19 @@ def place_of(table: str, board: Board, counter: str, *, may_be_made: bool) -> Up
     return Update(table, keys.total_key(counter), clauses, AllOf(*conditions))
 
 
+def move_of(table: str, board: Board, counter: str) -> Update:
+    """Move a total to its partition, from another one of its board. One unit, and two the index."""
+    bucket = board.bucket_of(counter)
+    other = AllOf(
+        BeginsWith(board.attribute, board.name + "#"), Compare(board.attribute, "<>", bucket)
+    )
+    moved = (Assign(board.attribute, bucket),)
+    return Update(table, keys.total_key(counter), moved, AllOf(other, _READABLE))
+
+
 def unrank_of(table: str, board: Board, counter: str) -> Update:
     """Take a total off a board, if it is on it. One unit, and one for the index."""
-    there = Compare(board.attribute, "=", board.bucket_of(counter))
+    there = BeginsWith(board.attribute, board.name + "#")
     return Update(table, keys.total_key(counter), (Drop(board.attribute),), there)
 
 

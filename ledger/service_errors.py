@@ -63,9 +63,15 @@ _ADVICE: Final[dict[type[CountledgerError], str]] = {
     Unclear: "no clear answer came",
     Unreachable: "check the network, the region and AWS_ENDPOINT_URL (`countledger status`)",
 }
+_CONFLICT: Final = "TransactionConflictException"
+_IN_PROGRESS: Final = "TransactionInProgressException"
+# With these the SDK repeats a call, whatever the answer says.
+_PASSING: Final = (500, 502, 503, 504)
 _OTHER_SCHEMA: Final = "does not match the schema"
 # What the service says of a sum, or a number, that needs more than 38 digits.
 _OVERFLOW: Final = ("number overflow", "number underflow", "38 significant digits")
+# What the service says of a request that is signed for another time.
+_OTHER_TIME: Final = ("signature expired", "signature not yet current")
 _SERVER_FAULT: Final = 500
 _CREDENTIALS: Final = (
     sdk.NoCredentialsError,
@@ -125,6 +131,19 @@ def translated(what: str) -> Iterator[None]:
             raise ours from error
 
 
+def may_pass(error: Exception) -> bool:
+    """Whether a call that failed so may succeed a moment later: what the SDK would repeat.
+
+    A conflict with a transaction is not repeated at once: its caller may have to read again.
+    """
+    if isinstance(error, sdk.ClientError):
+        code = error.response["Error"]["Code"]
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        throttled = _BY_CODE.get(code) is Throttled and code != _CONFLICT
+        return throttled or code == _IN_PROGRESS or status in _PASSING
+    return isinstance(error, sdk.ConnectionError | sdk.HTTPClientError)
+
+
 def _kind_of(error: Exception) -> type[CountledgerError] | None:
     """What an error means if the call made one attempt; None: it is no error of the SDK's."""
     if isinstance(error, _CREDENTIALS):
@@ -159,6 +178,8 @@ def _from_answer(what: str, error: sdk.ClientError) -> CountledgerError:
             return _explain(TableNotFound, what, error)
         if any(words in message.lower() for words in _OVERFLOW):
             return _explain(SumOverflow, what, error)
+    if any(words in error.response["Error"].get("Message", "").lower() for words in _OTHER_TIME):
+        return _explain(NoCredentials, what, error, "set the clock of this machine")
     # botocore uses the status as the code if the answer is not in the service's format.
     foreign = code.isdigit()
     if (foreign or status >= _SERVER_FAULT) and code not in _BY_CODE:
@@ -166,12 +187,14 @@ def _from_answer(what: str, error: sdk.ClientError) -> CountledgerError:
     return _explain(_BY_CODE.get(code, ServiceFailed), what, error)
 
 
-def _explain(kind: type[CountledgerError], what: str, error: Exception) -> CountledgerError:
+def _explain(
+    kind: type[CountledgerError], what: str, error: Exception, advice: str | None = None
+) -> CountledgerError:
     if isinstance(error, sdk.ClientError):
         answer = error.response["Error"]
         reason = f"{answer['Code']}: {answer.get('Message', '')}"
     else:
         reason = str(error)
-    advice = _ADVICE.get(kind)
+    advice = advice or _ADVICE.get(kind)
     text = " ".join(f"{what}: {reason}".split()).rstrip(".")
     return kind(f"{text}; {advice}" if advice else text)

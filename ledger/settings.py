@@ -21,6 +21,7 @@ from countledger.ledger.limits import (
 PREFIX: Final = "COUNTLEDGER_"
 STACK_NAME_DEFAULT: Final = "countledger"
 _STACK_NAME_MAX_CHARACTERS: Final = 128
+TRANSPORTS: Final = ("boto3", "fast")
 
 
 def _variable(name: str, default: str | int | None = None) -> Any:  # noqa: ANN401 - a field of any type
@@ -61,20 +62,27 @@ class Settings:
     ingest_expired_queue_url: str | None = _variable("ingest_expired_queue_url")
     clock_skew_ms: int = _variable("clock_skew_ms", CLOCK_SKEW_DEFAULT_MS)
     replication_bound_ms: int = _variable("replication_bound_ms", REPLICATION_BOUND_DEFAULT_MS)
+    transport: str | None = _variable("transport")
 
     def __post_init__(self) -> None:
         """Check what has bounds."""
         if not 0 < len(self.stack_name) <= _STACK_NAME_MAX_CHARACTERS:
             rule = f"the name of a stack has 1 to {_STACK_NAME_MAX_CHARACTERS} characters"
             raise _bad("stack_name", self.stack_name, rule)
+        if self.transport not in {None, "", *TRANSPORTS}:
+            raise _bad("transport", self.transport, f"give one of {', '.join(TRANSPORTS)}")
         for name, most in (("clock_skew_ms", HOUR_MS), ("replication_bound_ms", DAY_MS)):
             object.__setattr__(self, name, _milliseconds(name, getattr(self, name), most))
 
     @classmethod
     def of_stack(cls, stack_name: str) -> Settings:
-        """The settings of a stack, whatever the environment says: its outputs name the rest."""
+        """The settings of a stack, whatever the environment says: its outputs name the rest.
+
+        The transport is the process's own, not the stack's.
+        """
+        of_the_stack = (one for one in fields(cls) if one.name != "transport")
         return cls(
-            **{one.name: one.metadata["default"] for one in fields(cls)}
+            **{one.name: one.metadata["default"] for one in of_the_stack}
             | {"stack_name": stack_name}
         )
 

@@ -34,7 +34,7 @@ class Total:
         counter: its name.
         total: the sum of the deltas that the consumer has taken in; 0 for a counter never seen.
         events: how many events they carried; of a strict counter, which counts none, 0.
-        entries: how many there were; likewise.
+        entries: how many there were; of a strict counter 0.
         version: how often it was updated; 0 = never. (That of a strict counter begins elsewhere,
             and grows as well.)
         updated_at_ms: when it was last updated, milliseconds since the epoch.

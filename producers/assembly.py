@@ -8,13 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from countledger.ledger.connection import Connection
     from countledger.ledger.namespace import Namespaces
+    from countledger.producers.buffer.buffering import Buffering, Failure
+    from countledger.producers.buffer.delivery import BatchDelivery
+    from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.claims.claims import Claims
     from countledger.producers.recorder import Recorder
     from countledger.producers.sequences.sequences import Sequences
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.counters import StrictCounters
+
 
 __all__ = [
     "Claims",
@@ -72,4 +78,33 @@ def _context_of(connection: Connection) -> MethodContext:
         reads=connection.dynamo("standard"),
         table=connection.setting("counters_table"),
         clock_skew_ms=connection.settings.clock_skew_ms,
+    )
+
+
+def buffered_producer(
+    connection: Connection,
+    buffering: Buffering,
+    on_failure: Callable[[Failure], object] | None,
+) -> BufferedProducer:
+    """A buffered producer of a stack.
+
+    Raises:
+        SetupError: the stack does not exist, or the spool cannot be used.
+    """
+    from countledger.ledger.assembly import namespaces_of
+    from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker, ledger_name
+    from countledger.producers.buffer.producer import BufferedProducer
+    from countledger.producers.sender import sender_of
+
+    def make_delivery() -> BatchDelivery:
+        # Each process has connections of its own: a fork must not use those of its parent.
+        sender = sender_of(connection, namespaces_of(connection))
+        return BatchDelivery(sender, buffering.attempts)
+
+    return BufferedProducer(
+        buffering,
+        make_delivery,
+        EntryMaker(connection.region),
+        ledger=ledger_name(connection),
+        on_failure=on_failure,
     )

@@ -8,13 +8,13 @@ from datetime import datetime
 from decimal import Decimal, DecimalException
 from typing import Annotated, Any, Final
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from countledger.ledger.amount import parse_delta_text
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput, BadPayload, BadTime, shown
 from countledger.ledger.ids import IdempotencyKey
-from countledger.producers.event import Event
+from countledger.producers.event import EVENTS_MAX, Event
 
 # Far above any event whose parts keep their bounds.
 MAX_BYTES: Final = 16_384
@@ -73,6 +73,7 @@ class EventPayload(BaseModel):
     at: _Time | None = None
     occurred_at: _Time | None = None
     note: dict[str, str] | None = None
+    events: int = Field(default=1, ge=1, le=EVENTS_MAX)
 
     def event(self) -> Event:
         """The event.
@@ -87,6 +88,7 @@ class EventPayload(BaseModel):
             key=keyed(self.key, self.at),
             occurred_at=self.occurred_at,
             note=self.note,
+            events=self.events,
         )
 
 

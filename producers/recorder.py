@@ -7,10 +7,12 @@ need no condition, because putting an identical entry again changes nothing.
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
@@ -21,12 +23,13 @@ from countledger.ledger.errors import (
     Unacknowledged,
 )
 from countledger.ledger.ids import new_id
+from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.ledger.namespace import Kind
 from countledger.producers.event import Event, Receipt, complete, make_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from countledger.ledger.entry import Entry
     from countledger.producers.sender import Outcome, Sender
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 # In flight at once: enough to hide a round trip of some milliseconds, few enough for one process.
 _SENDERS: Final = 8
 _CHUNK: Final = _SENDERS * BATCH_WRITE_ITEMS
+# Of events that are all there: to hand over a batch to a thread takes as long as to send some of
+# its entries.
+_LARGE_CHUNK: Final = 10 * _CHUNK
 # What belongs to one event is its outcome; what concerns every event is raised.
 _OF_ONE_EVENT: Final = (BadInput, ServiceFailed, CorruptItem)
 _MAY_BE_IN: Final = (Receipt, Unacknowledged)
@@ -93,7 +99,7 @@ class Recorder:
             SetupError: no table, no permission, nothing reachable; no event was recorded.
         """
         every = list(events)
-        return complete(self.record_stream(every), len(every), _MAY_BE_IN)
+        return complete(self._record(every, _LARGE_CHUNK), len(every), _MAY_BE_IN)
 
     def record_stream(self, events: Iterable[Event]) -> Iterator[Outcome]:
         """As `record_many` for events of any number, 200 at a time.
@@ -109,9 +115,13 @@ class Recorder:
             occurs after some were sent, it is raised after the outcomes of all those events; it
             is also the outcome of each event of their group that it stopped.
         """
+        return self._record(events, _CHUNK)
+
+    def _record(self, events: Iterable[Event], size: int) -> Iterator[Outcome]:
+        """Record events in groups of a size."""
         feed = iter(events)
         with ThreadPoolExecutor(_SENDERS, "countledger-recorder") as pool:
-            while chunk := list(islice(feed, _CHUNK)):
+            while chunk := list(islice(feed, size)):
                 outcomes = self._record_chunk(chunk, pool)
                 fatal = next((o for o in outcomes if isinstance(o, SetupError)), None)
                 # Without its outcome, an event without key could never be sent again safely.
@@ -124,30 +134,85 @@ class Recorder:
         outcomes: dict[int, Outcome] = {}
         keyed: dict[int, Entry] = {}
         plain: dict[int, Entry] = {}
+        known: set[str] = set()
         for number, event in enumerate(events):
+            namespace = namespace_of(event.counter)
             try:
-                self.sender.namespaces.for_use(event.counter, Kind.LEDGER)
+                if namespace not in known:
+                    self.sender.namespaces.for_use(event.counter, Kind.LEDGER)
+                    known.add(namespace)
             except _OF_ONE_EVENT as error:
                 outcomes[number] = error
             else:
                 (plain if event.key is None else keyed)[number] = self._entry_of(event)
-        entries = list(plain.values())
+        numbers = list(plain)
         batches = [
-            entries[start : start + BATCH_WRITE_ITEMS]
-            for start in range(0, len(entries), BATCH_WRITE_ITEMS)
+            numbers[start : start + BATCH_WRITE_ITEMS]
+            for start in range(0, len(numbers), BATCH_WRITE_ITEMS)
         ]
-        sent_plain = pool.map(self.sender.send_batch, batches)
-        sent_keyed = pool.map(self._send_in_turn, _by_identity(keyed))
-        outcomes.update(zip(plain, (o for batch in sent_plain for o in batch), strict=True))
-        for sent in sent_keyed:
-            outcomes |= sent
-        return [outcomes[number] for number in range(len(events))]
+        jobs = [Job(batch, partial(self._send_batch, plain, batch)) for batch in batches]
+        jobs += [Job([*group], partial(self._send_in_turn, group)) for group in _by_identity(keyed)]
+        outcomes |= _carried_out(jobs, pool)
+        return [*map(outcomes.__getitem__, range(len(events)))]
+
+    def _send_batch(self, entries: Mapping[int, Entry], numbers: list[int]) -> dict[int, Outcome]:
+        sent = self.sender.send_batch([entries[number] for number in numbers])
+        return dict(zip(numbers, sent, strict=True))
 
     def _send_in_turn(self, entries: dict[int, Entry]) -> dict[int, Outcome]:
         return {number: self.sender.outcome_of(entry) for number, entry in entries.items()}
 
     def _entry_of(self, event: Event) -> Entry:
         return make_entry(event, now_ms=self.clock.now_ms(), origin=self.region, new_id=self.new_id)
+
+
+class Job(NamedTuple):
+    """What one thread sends before it takes something else.
+
+    Attributes:
+        numbers: of the events.
+        run: sends their entries; the outcome of each.
+    """
+
+    numbers: Sequence[int]
+    run: Callable[[], dict[int, Outcome]]
+
+
+def in_order(jobs: Sequence[Job]) -> deque[Job]:
+    """Jobs, for several threads to take from."""
+    return deque(jobs)
+
+
+def _carried_out(jobs: Sequence[Job], pool: ThreadPoolExecutor) -> dict[int, Outcome]:
+    """The outcomes of all jobs; each thread takes one job after the other.
+
+    After an error that concerns every event no job of later events begins: the error is its
+    outcome. Jobs of the same 200 events are carried out, as in a stream.
+    """
+    waiting = in_order(jobs)
+    fatal: list[tuple[int, SetupError]] = []
+
+    def work() -> dict[int, Outcome]:
+        outcomes: dict[int, Outcome] = {}
+        while waiting:
+            try:
+                job = waiting.popleft()
+            except IndexError:
+                break  # another thread took the last one
+            place = job.numbers[0] // _CHUNK
+            if fatal and place > fatal[0][0]:
+                outcomes |= dict.fromkeys(job.numbers, fatal[0][1])
+                continue
+            found = job.run()
+            fatal.extend((place, one) for one in found.values() if isinstance(one, SetupError))
+            outcomes |= found
+        return outcomes
+
+    threads = [pool.submit(work) for _ in range(min(_SENDERS, len(jobs)))]
+    found: dict[int, Outcome] = {}
+    for one in threads:
+        found |= one.result()
+    return found
 
 
 def _by_identity(entries: dict[int, Entry]) -> list[dict[int, Entry]]:

@@ -16,7 +16,6 @@ from countledger.ledger.attempts import (
     PASSING,
     Again,
     Attempts,
-    Backoff,
     Done,
     GiveUp,
     Recheck,
@@ -25,7 +24,7 @@ from countledger.ledger.attempts import (
     otherwise,
     run,
 )
-from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.entry import check_age, encode_entry
 from countledger.ledger.errors import (
     BadInput,
@@ -41,7 +40,7 @@ from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put, PutBatch
 from countledger.ledger.performer import DynamoPerformer
-from countledger.producers.event import Receipt, Status, judge_existing, unacknowledged
+from countledger.producers.event import Receipt, judge_existing, recorded, unacknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = Receipt | CountledgerError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AddressedEntry:
     """An entry as it is stored, with the namespace that its age is compared by."""
 
@@ -68,11 +67,6 @@ class AddressedEntry:
     def place(self) -> tuple[str, str]:
         """Its key in the table."""
         return self.item["counter"], self.item["entry"]
-
-    @property
-    def recorded(self) -> Receipt:
-        """Its acknowledgement."""
-        return Receipt(self.entry.counter, self.entry.id, Status.RECORDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +84,7 @@ class BatchProgress:
     def with_outcomes(self, outcomes: Mapping[int, Outcome]) -> BatchProgress:
         """The same with these outcomes, whose entries are not pending any more."""
         left = {n: one for n, one in self.pending.items() if n not in outcomes}
-        return BatchProgress(left, {**self.outcomes, **outcomes})
+        return BatchProgress(left, {**self.outcomes, **outcomes} if self.outcomes else outcomes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +152,12 @@ class Sender:
             match reply.answer:
                 case ConditionFailed(item=found) if found is not None:
                     mine = reply.maybe_applied and found == write.item
-                    return Done(addressed.recorded if mine else judge_existing(entry, found))
+                    return Done(recorded(entry) if mine else judge_existing(entry, found))
                 case KeyExpired() | ClockSkew():
                     raise reply.answer
                 case CountledgerError():
                     return otherwise(reply)
-            return Done(addressed.recorded)
+            return Done(recorded(entry))
 
         def give_up(exhausted: Exhausted[None]) -> Receipt:
             raise _not_recorded(entry, exhausted) from exhausted.error
@@ -196,7 +190,7 @@ class Sender:
             outcomes[number] = yield from self.sending_alone(
                 one.entry, maybe_applied=attempts.maybe_applied
             )
-        return [outcomes[number] for number in range(len(outcomes))]
+        return [*map(outcomes.__getitem__, range(len(outcomes)))]
 
     def sending_alone(self, entry: Entry, *, maybe_applied: bool = False) -> Steps[Outcome]:
         """`sending`, with an error as a value."""
@@ -230,9 +224,13 @@ class Sender:
             case CountledgerError():
                 again = isinstance(reply.answer, PASSING)
                 return Again(reply.state) if again else GiveUp(reply.answer)
+        pending = reply.state.pending
         left = {(item["counter"], item["entry"]) for item in reply.answer}
-        pending = reply.state.pending.items()
-        taken: dict[int, Outcome] = {n: one.recorded for n, one in pending if one.place not in left}
+        taken: dict[int, Outcome] = {
+            n: recorded(one.entry)
+            for n, one in pending.items()
+            if not left or one.place not in left
+        }
         progress = reply.state.with_outcomes(taken)
         unprocessed = Throttled(f"BatchWriteItem on {self.table}: left unprocessed")
         return Again(progress, unprocessed) if progress.pending else Done(progress)
@@ -240,7 +238,7 @@ class Sender:
     # ---- what may be sent ----
 
     def _admitted(self, entries: Sequence[Entry]) -> BatchProgress:
-        """The entries that may be sent, and why the others may not."""
+        """The entries that can be addressed, and why the others cannot; ages are checked later."""
         pending: dict[int, AddressedEntry] = {}
         refused: dict[int, Outcome] = {}
         for number, entry in enumerate(entries):
@@ -248,7 +246,7 @@ class Sender:
                 pending[number] = self._addressed(entry)
             except BadInput as error:
                 refused[number] = error
-        return BatchProgress(pending, refused).with_outcomes(self._refused(pending))
+        return BatchProgress(pending, refused)
 
     def _refused(self, pending: Mapping[int, AddressedEntry]) -> dict[int, Outcome]:
         """Those that are too old, or dated too far ahead."""

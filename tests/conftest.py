@@ -1,5 +1,6 @@
 """The header of every run, settings of all tests, and which tests `make test` leaves out."""
 
+import os
 import signal
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,10 @@ def pytest_report_header() -> str:
 settings.register_profile("countledger", deadline=None)
 settings.load_profile("countledger")
 
+# The transport that every user has. `make test-all` runs the faults and the engines over the fast
+# one as well, and tests/transport compares both.
+os.environ.setdefault("COUNTLEDGER_TRANSPORT", "boto3")
+
 # A job in the background ignores Ctrl-C, and what it starts inherits that, unless undone here.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -31,7 +36,6 @@ _THOROUGH: Final = (
     "e2e",
     "engines/test_exact_beside_compaction.py",
     "faults/strict/test_bins.py",
-    "faults/test_crash.py",
     "faults/test_killed.py",
     "regions",
     "smoke",
@@ -42,30 +46,19 @@ _STAYS: Final = (
     "e2e/test_permissions.py",
     "e2e/test_readme.py",
 )
-_SECOND_ENGINE: Final = "moto"
-# A wrong variant that only more seeds than these are sure to notice.
-_SEEDS: Final = 400
-# Wrong variants that are caught after many seeds only. Each rule has a test of its own as well: the
-# model of compaction, the faults, or a unit test.
-_CAUGHT_LATE: Final = frozenset(
-    {
-        "alerts: a change leaves in time",
-        "alerts: batches are not halved",
-        "alerts: re-arm levels",
-        "await",
-        "covers of the first head",
-        "deletion waits for the stream",
-        "due marks are set again",
-        "import: sequences never go back",
-        "markers and tokens of one incarnation",
-        "nothing is sent after a key has expired",
-        "repair on condition of the version",
-        "the head is read twice",
-        "transfer: refusals are confirmed",
-        "verify after the stream has caught up",
-        "watermarks outlive the writes that they refuse",
-    }
+# The same of single tests, by a part of their name.
+_THOROUGH_TESTS: Final = (
+    "a_pool_of_processes_hands_the_error",
+    "a_process_that_dies_at_any_request",
+    "each_step_is_that_of_the_table_and_is_taken_once[falling",
+    "examples_of_a_page_run_as_they_are[docs/",
+    "the_simulation_meets_the_limits_of_the_model[direct-wide-1000000",
+    "the_simulation_meets_the_limits_of_the_model[through",
+    "the_simulation_meets_the_limits_of_the_model[coalesced",
+    "the_tool_notices_what_it_must",
+    "thirty_two_threads",
 )
+_OTHER_ENGINES: Final = frozenset({"moto", "dynoxide"})
 # A fork that skips Python's hooks leaves the interpreter's own lock as it was: where another thread
 # of the process was about to take it, the child may wait for ever, whatever our code does.
 _WITHOUT_HOOKS: Final = ("libc", "without_hooks", "hooks skipped")
@@ -76,13 +69,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         name = item.path.relative_to(_TESTS).as_posix()
         parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
-        again = name.startswith("engines/") and _SECOND_ENGINE in parameters
-        rare = any(
-            getattr(one, "within", 0) > _SEEDS
-            or (hasattr(one, "within") and getattr(one, "rule", "") in _CAUGHT_LATE)
-            for one in parameters
+        again = name.startswith("engines/") and any(
+            str(one) in _OTHER_ENGINES for one in parameters
         )
-        if again or rare or (name.startswith(_THOROUGH) and not name.startswith(_STAYS)):
+        slow = any(part in item.name for part in _THOROUGH_TESTS)
+        if again or slow or (name.startswith(_THOROUGH) and not name.startswith(_STAYS)):
             item.add_marker(pytest.mark.thorough)
         if any(kind in item.name for kind in _WITHOUT_HOOKS):
             item.add_marker(pytest.mark.long)

@@ -10,11 +10,10 @@ REMOVE, any other item           no change
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from countledger.consumers.alerts.rule import Direction
+from countledger.consumers.alerts.rule import Crossing, Direction
 from countledger.consumers.record import MalformedRecord, created_at_ms, integer_in, subject_of
 from countledger.ledger import amount, keys
 from countledger.ledger.amount import EXACT
@@ -30,13 +29,23 @@ if TYPE_CHECKING:
 
 # An attribute of every ledger total, and of no other kind of counter.
 _OF_A_LEDGER: Final = "entries"
+
+
 # The method of a sequence; one that was created before its first draw has `first`.
 _SEQUENCE: Final = {"S": "sequence"}
+
+
 # The limits of a message of an alert: versions that are exact in JSON, and numbers as long as a
 # sum of entries, to their last decimal place.
 _VERSION_MAX: Final = 2**53
+
+
 _HIGHEST: Final = 10**77
+
+
 _LOWEST: Final = -_HIGHEST
+
+
 _LAST_PLACE: Final = -38
 
 
@@ -84,13 +93,13 @@ def total_change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> To
     if "bins" in new or (name == "INSERT" and _is_being_made(new)):
         return None
     before = 0 if name == "INSERT" else _value(_image(stream, "OldImage"))
-    behind = _value(new)
-    if before == behind:
+    after = _value(new)
+    if before == after:
         return None
     at_ms = created_at_ms(record)
     if now_ms - at_ms > STREAM_RECORD_MAX_AGE_MS:
         raise MalformedRecord("the record is older than a stream keeps records")
-    return TotalChange(sequence, counter, before, behind, _version(new), at_ms)
+    return TotalChange(sequence, counter, before, after, _version(new), at_ms)
 
 
 def _is_being_made(new: Mapping[str, Any]) -> bool:
@@ -137,21 +146,6 @@ def _version(image: Mapping[str, Any]) -> int:
     if not 0 < version < _VERSION_MAX:
         raise MalformedRecord(f"the version {version} is out of range")
     return version
-
-
-@dataclass(frozen=True, slots=True)
-class Crossing:
-    """A threshold that an update crosses, or a range of too many.
-
-    Attributes:
-        threshold: the threshold; of a range the first one that the total passes.
-        through: of a range the last one; None for a single threshold.
-        count: the number of thresholds.
-    """
-
-    threshold: Amount
-    through: Amount | None = None
-    count: int = 1
 
 
 def direction_of(old: Amount, new: Amount) -> Direction:
@@ -205,7 +199,7 @@ def is_back(total: Amount, rule: Rule) -> bool:
 
 
 def last_passed(total: Amount, rule: Rule) -> Crossing | None:
-    """The threshold at or behind a total, if it is beyond one; with a step the last one passed."""
+    """The last threshold that a total is at or beyond, if any; with a step the last one passed."""
     if not is_beyond(total, rule):
         return None
     if rule.step is None:

@@ -1,30 +1,19 @@
-"""Delivery: alerts to the stack's event bus or to a topic, ten in a call.
-
-    1  publish; what fails is sent again, a bounded number of times
-    2  alerts that the target did not take go to the dead letters
-    3  the alert log records both
-
-After these steps the alerts count as published. After a crash before the end of step 3 they are
-published again, with the same ids. So a target that fails delays nothing: only if the dead letters
-or the log cannot be written is the firing tried again, for its counter and rule alone.
-"""
+"""Targets of alerts, the stack's event bus and topics: a check, and delivery, ten in a call."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from fnmatch import fnmatchcase
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from countledger.consumers.alerts.alert import FailedAlert
-from countledger.consumers.alerts.alert_log import plan_log
-from countledger.consumers.alerts.dead_letters import DeadLetter
-from countledger.consumers.alerts.message import bus_entry, topic_entry
-from countledger.consumers.alerts.rule import Bus
+from countledger.consumers.alerts.alert import Alert, FailedAlert
+from countledger.consumers.alerts.message import body_of
+from countledger.consumers.alerts.rule import Bus, Topic
 from countledger.ledger.attempts import (
     Again,
     Attempts,
-    Backoff,
     Done,
     Exhausted,
     GiveUp,
@@ -36,11 +25,18 @@ from countledger.ledger.attempts import (
     attempt,
     run,
 )
-from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.errors import (
+    AccessDenied,
+    BadRule,
     CorruptItem,
     CountledgerError,
+    RequestRejected,
+    ServiceFailed,
     SetupError,
+    TableNotFound,
+    TargetRefused,
+    Throttled,
     Unclear,
     Unreachable,
 )
@@ -48,23 +44,23 @@ from countledger.ledger.limits import CALL_MESSAGES, SECOND_MS
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_sns import SNSClient
 
-    from countledger.consumers.alerts.alert import Alert, Firing, Publisher
-    from countledger.consumers.alerts.dead_letters import DeadLetters
-    from countledger.consumers.alerts.rule import Target, Topic
+    from countledger.consumers.alerts.rule import Target
     from countledger.ledger.attempts import Answer
-    from countledger.ledger.dynamo import DynamoClient
 
+
+SOURCE: Final = "countledger"
+DETAIL_TYPE: Final = "Threshold crossed"
+_SUBJECT_MAX_CHARACTERS: Final = 99
 # A throttled burst is over within a second or two.
 _BACKOFF: Final = Backoff(attempts=5, base_ms=100, cap_ms=1_000)
 # An attempt that takes so long got no answer; it waits for up to ten seconds.
 _SILENCE_MS: Final = 2 * SECOND_MS
 _SILENCES_MAX: Final = 2
-_LOGGED_REASON_MAX_CHARACTERS: Final = 200
 
 
 class AlertsNotTaken(CountledgerError):
@@ -76,8 +72,7 @@ class AlertsNotTaken(CountledgerError):
         self.silent = failed[0].silent
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
+class _Batch(NamedTuple):
     """The alerts still to be sent, and how many attempts got no answer."""
 
     alerts: Sequence[Alert]
@@ -94,7 +89,6 @@ class ServicePublisher:
         bus: the name or ARN of the stack's event bus.
         clock: for the waits between attempts.
         random: for their jitter.
-        backoff: the number of attempts, and the waits between them.
     """
 
     events: EventBridgeClient
@@ -102,19 +96,16 @@ class ServicePublisher:
     bus: str
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
-    backoff: Backoff = _BACKOFF
 
     def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
         """Send alerts in order: one call for each ten, and one for each further attempt.
 
         After a target did not answer, the rest is not sent: ten silences exceed the time limit of
-        the function.
-
-        Raises:
-            CorruptItem: an alert has no valid message.
+        the function. An alert without a valid message is a `CorruptItem`.
         """
         failed: list[FailedAlert] = []
-        for batch in _batches(alerts):
+        for start in range(0, len(alerts), CALL_MESSAGES):
+            batch = alerts[start : start + CALL_MESSAGES]
             silence = next((one.reason for one in failed if one.silent), None)
             if silence is None:
                 failed += self._publish_batch(batch, target)
@@ -122,17 +113,17 @@ class ServicePublisher:
                 failed += [FailedAlert(alert, silence, silent=True) for alert in batch]
         return failed
 
-    def _publish_batch(self, alerts: list[Alert], target: Target) -> list[FailedAlert]:
-        def request(batch: _Batch) -> Send:
-            return Send(batch.alerts)
-
+    def _publish_batch(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
         def perform(step: Step) -> Answer:
             if isinstance(step, Pause):
                 return self.clock.sleep_ms(step.wait_ms)
             return self._send(step.operation, target)
 
-        attempts = Attempts(self.clock, self.random, self.backoff)
-        return run(attempt(_Batch(alerts), request, _interpret, _failed, attempts), perform)
+        attempts = Attempts(self.clock, self.random, _BACKOFF)
+        steps = attempt(
+            _Batch(alerts), lambda batch: Send(batch.alerts), _interpret, _failed, attempts
+        )
+        return run(steps, perform)
 
     def _send(self, alerts: Sequence[Alert], target: Target) -> None:
         began_ms = self.clock.now_ms()
@@ -208,60 +199,101 @@ def _failed(exhausted: Exhausted[_Batch]) -> list[FailedAlert]:
     return exhausted.error.failed
 
 
-def _batches(alerts: Iterable[Alert]) -> Iterator[list[Alert]]:
-    feed = iter(alerts)
-    while batch := list(islice(feed, CALL_MESSAGES)):
-        yield batch
+def bus_entry(alert: Alert, bus: str) -> dict[str, Any]:
+    """An entry of `PutEvents`."""
+    return {
+        "Source": SOURCE,
+        "DetailType": DETAIL_TYPE,
+        "Detail": body_of(alert),
+        "EventBusName": bus,
+        "Time": alert.at,
+    }
+
+
+def topic_entry(alert: Alert, number: int) -> dict[str, Any]:
+    """An entry of `PublishBatch`; `number` is its id within the call."""
+    filters = {
+        "id": alert.id,
+        "dedup": alert.dedup,
+        "rule": alert.rule,
+        "counter": alert.counter,
+        "direction": str(alert.direction),
+    }
+    return {
+        "Id": str(number),
+        "Message": body_of(alert),
+        "Subject": subject_of(alert),
+        "MessageAttributes": {
+            name: {"DataType": "String", "StringValue": value} for name, value in filters.items()
+        },
+    }
+
+
+def subject_of(alert: Alert) -> str:
+    """The subject of a mail: ASCII, at most 99 characters, starting with a letter."""
+    trial = "test of " if alert.test else ""
+    text = f"countledger: {trial}{alert.rule}: {alert.counter} {alert.direction}"
+    return text.encode("ascii", "replace").decode()[:_SUBJECT_MAX_CHARACTERS]
 
 
 @dataclass(frozen=True, slots=True)
-class Notifier:
-    """Publishes the alerts of one batch of records.
+class Targets:
+    """The targets to which the evaluator of a region may publish.
 
     Attributes:
-        publisher: sends alerts to their targets.
-        dead_letters: stores alerts that were not taken.
-        dynamo: a DynamoDB client; its SDK may retry.
-        table: the table `counters`, which has the log.
-        clock: the time.
-        silent: targets that did not answer, and the reason: they are not tried again.
+        publisher: has the clients of the services.
+        allowed: the ARNs of the topics that the evaluator may publish to; `*` matches any text.
+        region: the region of the evaluator.
+        partition: the partition of that region, such as `aws`.
     """
 
-    publisher: Publisher
-    dead_letters: DeadLetters
-    dynamo: DynamoClient
-    table: str
-    clock: Clock
-    silent: dict[Target, str] = field(default_factory=dict)
+    publisher: ServicePublisher
+    allowed: tuple[str, ...]
+    region: str
+    partition: str
 
-    def publish(self, firing: Firing) -> int:
-        """Publish all alerts of a firing. One call for each ten, and two write units.
-
-        Returns:
-            How many of them went to the dead letters.
+    def check(self, target: Target) -> None:
+        """Check that the target exists, and the evaluator may publish to it. One call, for free.
 
         Raises:
-            CountledgerError: the dead letters or the log could not be written; publish it again.
+            BadRule: a topic of another region or partition, or one that the evaluator may not use.
+            TargetRefused: the target does not exist, or refuses.
+            ServiceFailed, Unreachable: the outcome is unknown.
         """
-        alerts = firing.alerts
-        failed = self._send(alerts, firing.target)
-        for one in failed:
-            self.dead_letters.put(
-                DeadLetter(one.alert, firing.target, one.reason, self.clock.now_ms())
-            )
-        dead = {
-            alerts.index(one.alert): one.reason[:_LOGGED_REASON_MAX_CHARACTERS] for one in failed
-        }
-        for put in plan_log(self.table, firing, self.clock.now_ms(), dead):
-            self.dynamo.put(put)
-        return len(failed)
+        to = self.publisher
+        if isinstance(target, Topic):
+            check_place(target, self.region, self.partition, self.allowed)
+            with _refusing(), translated(f"topic {target.arn}"):
+                to.topics.get_topic_attributes(TopicArn=target.arn)
+        else:
+            with _refusing(), translated(f"event bus {to.bus!r}"):
+                to.events.describe_event_bus(Name=to.bus)
 
-    def _send(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
-        silence = self.silent.get(target)
-        if silence is not None:
-            return [FailedAlert(alert, silence, silent=True) for alert in alerts]
-        failed = self.publisher.publish(alerts, target)
-        for one in failed:
-            if one.silent:
-                self.silent[target] = one.reason
-        return failed
+
+def check_place(topic: Topic, region: str, partition: str, allowed: Sequence[str]) -> None:
+    """Raise `BadRule` if the evaluator of a region may not publish to a topic. Pure."""
+    if topic.partition != partition:
+        what = f"topic {topic.arn} is in partition {topic.partition!r}, and {region} in"
+        raise BadRule(f"{what} {partition!r}: nothing crosses partitions")
+    if topic.region != region:
+        what = f"topic {topic.arn} is in {topic.region}, and the rule is evaluated in {region}"
+        raise BadRule(f"{what}: give a topic in {region}")
+    if not any(fnmatchcase(topic.arn, pattern) for pattern in allowed):
+        known = ", ".join(allowed) or "none"
+        raise BadRule(
+            f"the evaluator may not publish to {topic.arn}: name it in the stack's parameter "
+            f"AlertTopicArns (it names {known}), and deploy"
+        )
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Raise `TargetRefused` for an answer that refuses, and other errors unchanged."""
+    try:
+        yield
+    except (Throttled, Unclear):
+        raise
+    except (AccessDenied, RequestRejected, ServiceFailed, TableNotFound) as error:
+        # Without the advice, which is for tables.
+        said, _, _ = str(error).partition("; ")
+        raise TargetRefused(f"no alert would arrive: {said}") from error

@@ -14,160 +14,47 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
-from countledger.consumers.alerts.crossing import TotalChange, total_change_of
-from countledger.consumers.alerts.delivery import Notifier
-from countledger.consumers.alerts.state import decide, may_matter
+from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link, Notifier
+from countledger.consumers.alerts.crossing import TotalChange, is_publishable, total_change_of
+from countledger.consumers.alerts.state import decide_scan, may_matter
 from countledger.consumers.alerts.state_item import (
-    PublishFiring,
-    WriteState,
-    decode_state,
-    published_write_of,
-    write_of,
+    scan_write_of,
 )
 from countledger.consumers.record import MalformedRecord, created_at_ms, find, sequence_of
+from countledger.consumers.totals import counters_beginning
 from countledger.ledger import keys
-from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.clock import Clock, SystemClock, show_duration
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
-    ConditionFailed,
     CorruptItem,
     CountledgerError,
     OutOfTime,
-    RequestRejected,
     ServiceFailed,
 )
+from countledger.ledger.limits import BATCH_GET_KEYS, MINUTE_MS, SECOND_MS
+from countledger.ledger.total import decode_total
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from countledger.consumers.alerts.alert import Publisher
-    from countledger.consumers.alerts.dead_letters import DeadLetters
+    from countledger.consumers.alerts.message import DeadLetters
     from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.rule_index import KnownRules, RuleIndex
-    from countledger.consumers.alerts.state_item import AlertState
     from countledger.consumers.quarantine import Quarantine
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.operations import Put
+
 
 _THREADS: Final = 16
-# A write is refused if another invocation evaluates the same records; its state is further ahead.
-_STEPS_MAX: Final = 20
+
 
 # A counter and the name of a rule.
 _Place = tuple[str, str]
-_Step = PublishFiring | WriteState
-
-
-class Link(NamedTuple):
-    """A change, and the revision of the rule that evaluates it."""
-
-    change: TotalChange
-    rule: Rule
-
-
-@dataclass(slots=True)
-class ChainOutcome:
-    """The result for the changes of one counter under one rule; as in `EvaluationOutcome`.
-
-    Attributes:
-        rejected: the number of changes that went to the quarantine.
-        failed_at: the first change that was not finished, and
-        error: why.
-    """
-
-    published: int = 0
-    dead: int = 0
-    rejected: int = 0
-    failed_at: TotalChange | None = None
-    error: CountledgerError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChainEvaluator:
-    """Evaluates the changes of one counter under one rule, in order, until one fails.
-
-    Attributes:
-        dynamo: a DynamoDB client; its SDK may retry, because a second application is refused.
-        table: the table `counters`.
-        notifier: publishes the alerts.
-        to_quarantine: stores a record in the quarantine: its sequence number, and the reason.
-        deadline: no change is started after it.
-        decide: the next step for a change.
-        write_of: the write of a state.
-    """
-
-    dynamo: DynamoClient
-    table: str
-    notifier: Notifier
-    to_quarantine: Callable[[int, str], None]
-    deadline: Deadline | None = None
-    decide: Callable[[AlertState | None, TotalChange, Rule], _Step | None] = decide
-    write_of: Callable[[str, WriteState], Put] = write_of
-
-    def evaluate(self, links: Sequence[Link]) -> ChainOutcome:
-        """Evaluate changes in order.
-
-        Cost: nothing without an effect, but for a rule with a re-arm level one read unit for all.
-        A change that fires: four write units (state, mark, log twice); delivered again one.
-        """
-        outcome = ChainOutcome()
-        state: AlertState | None = None
-        at = links[0].change
-        try:
-            if any(link.rule.rearm is not None for link in links):
-                state = self._read(links[0])
-            for link in links:
-                at = link.change
-                if self.deadline is not None:
-                    self.deadline.check()
-                try:
-                    state = self._finish(link, state, outcome)
-                except (CorruptItem, RequestRejected) as error:
-                    self.to_quarantine(at.sequence, str(error))
-                    outcome.rejected += 1
-        except CountledgerError as error:
-            outcome.failed_at, outcome.error = at, error
-        return outcome
-
-    def _finish(
-        self, link: Link, state: AlertState | None, outcome: ChainOutcome
-    ) -> AlertState | None:
-        """Take all steps for a change; the known state after it."""
-        for _ in range(_STEPS_MAX):
-            step = self.decide(state, link.change, link.rule)
-            if step is None:
-                return state
-            try:
-                if isinstance(step, PublishFiring):
-                    outcome.dead += self.notifier.publish(step.firing)
-                    outcome.published += len(step.firing.alerts)
-                    self.dynamo.update(published_write_of(self.table, step))
-                    state = state and replace(state, published=True)
-                else:
-                    self.dynamo.put(self.write_of(self.table, step))
-                    state = step.state
-            except ConditionFailed as refused:
-                state = _decoded(refused.item)
-        raise ServiceFailed(
-            f"counter {link.change.counter!r}, rule {link.rule.name!r}: other invocations changed "
-            f"its alert state {_STEPS_MAX} times meanwhile"
-        )
-
-    def _read(self, link: Link) -> AlertState | None:
-        """The stored state; a corrupt one is reported by the write that needs it."""
-        key = keys.alert_state_key(link.change.counter, link.rule.name)
-        try:
-            return _decoded(self.dynamo.get(self.table, key, consistent=True))
-        except CorruptItem:
-            return None
-
-
-def _decoded(item: Item | None) -> AlertState | None:
-    return None if item is None else decode_state(item)
 
 
 @dataclass(slots=True)
@@ -298,3 +185,106 @@ def _add(
     outcome.retry_from = min(
         (one.failed_at.sequence for one in chains if one.failed_at), default=None
     )
+
+
+# If clocks agree, a rule is effective within seconds.
+_WAIT_MAX_MS: Final = MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class InitialScan:
+    """Alerts for totals that are beyond the threshold of a new rule.
+
+    The evaluator sees changes only, and such a total need not change. So the scan waits until the
+    rule is effective, when every later change will be evaluated, and reads the counters then. A
+    total that was beyond the threshold before is still beyond it, or a change that the evaluator
+    sees brought it back. The alert state decides which came first, so a counter alerts once.
+
+    Attributes:
+        dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
+        table: the table `counters`.
+        publisher: sends alerts to their targets.
+        dead_letters: stores alerts that were not taken.
+        clock: the time.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    publisher: Publisher
+    dead_letters: DeadLetters
+    clock: Clock = field(default_factory=SystemClock)
+
+    def run(self, rule: Rule) -> int:
+        """Wait until a rule is effective, and alert for its counters that are beyond the threshold.
+
+        One read unit for each counter, for a prefix also a scan of the table; four write units for
+        each that is beyond. A repeated scan of a revision alerts for the counters that were left.
+
+        Returns:
+            The number of alerts published.
+
+        Raises:
+            ServiceFailed: some counters failed; `alert set NAME --now` goes on.
+        """
+        self._await(rule)
+        notifier = Notifier(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
+        evaluator = ChainEvaluator(
+            self.dynamo, self.table, notifier, _refuse, decide=decide_scan, write_of=scan_write_of
+        )
+        published = 0
+        failed: dict[str, CountledgerError] = {}
+        for item in self._totals(rule):
+            change = _as_unchanged(item, max(rule.effective_from_ms, self.clock.now_ms()))
+            if change is None:
+                continue
+            outcome = evaluator.evaluate([Link(change, rule)])
+            published += outcome.published
+            if outcome.error is not None:
+                failed[change.counter] = outcome.error
+        if failed:
+            counter, error = next(iter(failed.items()))
+            raise ServiceFailed(
+                f"rule {rule.name!r} is stored, but {len(failed)} of its counters failed in the "
+                f"initial scan, such as {counter!r} ({error}): `countledger alert set {rule.name} "
+                "--now` goes on"
+            )
+        return published
+
+    def _await(self, rule: Rule) -> None:
+        # A second more, for the clock by which the stream stamps its records.
+        wait_ms = rule.effective_from_ms + SECOND_MS - self.clock.now_ms()
+        if wait_ms > _WAIT_MAX_MS:
+            raise ServiceFailed(
+                f"rule {rule.name!r} is effective in {show_duration(wait_ms)} only, by this "
+                f"machine's clock: run `countledger alert set {rule.name} --now` then"
+            )
+        if wait_ms > 0:
+            self.clock.sleep_ms(wait_ms)
+
+    def _totals(self, rule: Rule) -> Iterator[Item]:
+        """The totals that a rule watches, strongly consistent."""
+        names: Iterable[str] = [rule.counter] if rule.counter is not None else []
+        if rule.prefix is not None:
+            names = counters_beginning(self.dynamo, self.table, rule.prefix)
+        feed = iter(names)
+        while wanted := list(islice(feed, BATCH_GET_KEYS)):
+            yield from self.dynamo.get_many(
+                self.table, [keys.total_key(name) for name in wanted], consistent=True
+            )
+
+
+def _as_unchanged(item: Item, now_ms: int) -> TotalChange | None:
+    """A total as a change from its value to the same; None if no rule evaluates it."""
+    try:
+        total = decode_total(item)
+    except CorruptItem:
+        # Its next record goes to the quarantine, where it is reported.
+        return None
+    if total.bins > 1 or not is_publishable(total.total, total.version):
+        return None
+    at_ms = now_ms // SECOND_MS * SECOND_MS
+    return TotalChange(0, total.counter, total.total, total.total, total.version, at_ms)
+
+
+def _refuse(_sequence: int, reason: str) -> None:
+    raise ServiceFailed(reason)

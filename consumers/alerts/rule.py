@@ -24,7 +24,10 @@ from countledger.ledger.limits import (
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
 
+
 _NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{ALERT_RULE_NAME_MAX_BYTES - 1}}}")
+
+
 _TOPIC: Final = re.compile(r"arn:(aws[a-z-]*):sns:([a-z0-9-]+):(\d{12}):([A-Za-z0-9_-]{1,256})")
 
 
@@ -140,10 +143,6 @@ class Rule:
             raise BadRule(f"direction {shown(self.direction)} is not one of {', '.join(Direction)}")
         object.__setattr__(self, "direction", Direction(self.direction))
         object.__setattr__(self, "threshold", check_amount("threshold", self.threshold))
-        if self.step is not None:
-            object.__setattr__(self, "step", check_amount("step", self.step))
-        if self.rearm is not None:
-            object.__setattr__(self, "rearm", check_amount("re-arm level", self.rearm))
         self._check_step()
         self._check_rearm()
 
@@ -154,26 +153,24 @@ class Rule:
         return counter == self.counter
 
     def is_effective_at(self, at_ms: int) -> bool:
-        """Whether this revision evaluates a record.
+        """Whether this revision evaluates a record made at that time.
 
-        Args:
-            at_ms: when the record was made. Streams round it down to whole seconds, and revisions
-                start and end at whole seconds.
+        Streams round times down to whole seconds; revisions start and end at whole seconds.
         """
         until_ms = self.effective_until_ms
         return self.effective_from_ms <= at_ms and (until_ms is None or at_ms < until_ms)
 
     def means_the_same_as(self, other: Rule) -> bool:
         """Whether two revisions differ in revision and times only."""
-        return self._meaning == other._meaning
-
-    @property
-    def _meaning(self) -> Rule:
-        return replace(self, revision="", effective_from_ms=0, effective_until_ms=None)
+        times = other.effective_from_ms, other.effective_until_ms
+        return other == replace(
+            self, revision=other.revision, effective_from_ms=times[0], effective_until_ms=times[1]
+        )
 
     def _check_step(self) -> None:
         if self.step is None:
             return
+        object.__setattr__(self, "step", check_amount("step", self.step))
         if self.step <= 0:
             raise BadRule(f"step {to_text(self.step)} is not above zero")
         if self.rearm is not None:
@@ -185,6 +182,7 @@ class Rule:
     def _check_rearm(self) -> None:
         if self.rearm is None:
             return
+        object.__setattr__(self, "rearm", check_amount("re-arm level", self.rearm))
         level, threshold = to_text(self.rearm), to_text(self.threshold)
         if self.direction is Direction.BOTH:
             raise BadRule(
@@ -200,6 +198,15 @@ class Rule:
                 f"re-arm level {level} is not above the threshold {threshold}: a falling rule is "
                 "re-armed when the total rises to that level"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """A threshold that an update crosses; or `count` thresholds, the last of them `through`."""
+
+    threshold: Amount
+    through: Amount | None = None
+    count: int = 1
 
 
 class RuleSpec(TypedDict, total=False):
@@ -244,10 +251,8 @@ def changed_rule(rule: Rule, spec: RuleSpec) -> Rule:
         BadRule, BadCounterName: an option breaks a rule.
     """
     fields = _fields(spec)
-    if "counter" in spec and "prefix" not in spec:
-        fields["prefix"] = None
-    if "prefix" in spec and "counter" not in spec:
-        fields["counter"] = None
+    if "counter" in spec or "prefix" in spec:
+        fields = {"counter": None, "prefix": None, **fields}
     return replace(rule, **fields)
 
 
@@ -259,11 +264,7 @@ def _fields(spec: RuleSpec) -> dict[str, Any]:
 
 
 def check_rule_name(name: object) -> str:
-    """The name, if it is a valid name of a rule.
-
-    Raises:
-        BadRule: with the rule that it breaks.
-    """
+    """The name, if it is a valid name of a rule, or `BadRule`."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BadRule(
             f"rule name {shown(name)} must be 1 to {ALERT_RULE_NAME_MAX_BYTES} letters, digits, "
@@ -273,11 +274,7 @@ def check_rule_name(name: object) -> str:
 
 
 def check_amount(what: str, value: object) -> Amount:
-    """A number of a rule in its canonical form; `what` names it in messages.
-
-    Raises:
-        BadRule: it is not an exact finite number, or has more digits than a total.
-    """
+    """A number of a rule in its canonical form, or `BadRule`; `what` names it in the message."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise BadRule(f"{what} {shown(value)} is not a number: give an int or a decimal.Decimal")
     if (isinstance(value, Decimal) and not value.is_finite()) or not amount.fits(value):

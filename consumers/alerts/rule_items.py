@@ -1,4 +1,7 @@
-"""Rules as items of `counters`, all in one partition: current ones, past revisions, the stamp."""
+"""Rules as items of `counters`, all in one partition, and the writes that change them.
+
+A past revision is kept, with its end, for as long as a record of its time may be delivered again.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,16 @@ from typing import TYPE_CHECKING
 
 from countledger.consumers.alerts.rule import Direction, Rule, target_of
 from countledger.ledger import keys
-from countledger.ledger.attributes import (
-    Item,
-    check_format,
-    optional,
-    require,
-    require_amount,
-)
-from countledger.ledger.errors import CorruptItem, CountledgerError
-from countledger.ledger.limits import SECOND_MS, STREAM_RECORD_MAX_AGE_MS
+from countledger.ledger.attributes import Item, check_format, optional, require, require_amount
+from countledger.ledger.errors import BadRule, CorruptItem, CountledgerError, NoSuchRule
+from countledger.ledger.expressions import Absent, Compare
+from countledger.ledger.limits import ALERT_RULES_MAX, SECOND_MS, STREAM_RECORD_MAX_AGE_MS
+from countledger.ledger.operations import Delete, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from countledger.ledger.operations import Write
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,22 @@ class RuleSnapshot:
         """The number of rules, corrupt ones included."""
         corrupt = (one for one in self.unreadable if not one.startswith(keys.PAST_RULE_PREFIX))
         return len(self.current) + sum(1 for _ in corrupt)
+
+    def rule(self, name: str) -> Rule:
+        """The newest revision of a rule.
+
+        Raises:
+            NoSuchRule, CorruptItem: no rule has that name, or the stored one is corrupt.
+        """
+        if name in self.unreadable:
+            raise CorruptItem(
+                f"{self.unreadable[name]}: `countledger alert delete {name}` deletes it"
+            )
+        if name not in self.current:
+            raise NoSuchRule(
+                f"no alert rule is called {name!r}: `countledger alert create {name}` creates one"
+            )
+        return self.current[name]
 
     def evaluated_in(self, region: str) -> list[Rule]:
         """The rules for an evaluator: all revisions of the rules for that region."""
@@ -200,3 +217,84 @@ def _is_whole(stamp: RuleStamp, found: RuleSnapshot, changes: Mapping[str, int])
 def _expires_at(until_ms: int) -> int:
     """When a past revision expires, in seconds: after that no record of its time is evaluated."""
     return -(-(until_ms + STREAM_RECORD_MAX_AGE_MS) // SECOND_MS)
+
+
+def followed(snapshot: RuleSnapshot, rule: Rule, revision: str, effective_ms: int) -> Rule:
+    """A rule as the next revision of its name.
+
+    Args:
+        snapshot: the current rules.
+        rule: the new rule.
+        revision: the id of its revision.
+        effective_ms: the earliest time from which it is effective.
+    """
+    return replace(
+        rule,
+        revision=revision,
+        effective_from_ms=_effective_ms(snapshot, rule.name, effective_ms),
+        effective_until_ms=None,
+    )
+
+
+def plan_put(table: str, snapshot: RuleSnapshot, rule: Rule) -> list[Write]:
+    """The writes that create a rule, or add a revision to an existing one.
+
+    Args:
+        table: the table `counters`.
+        snapshot: the current rules.
+        rule: the new revision, as `followed` made it.
+
+    Raises:
+        BadRule: the limit of rules is reached.
+    """
+    if len(snapshot.current) + len(snapshot.past) >= ALERT_RULES_MAX:
+        raise BadRule(
+            f"{len(snapshot.current)} alert rules and {len(snapshot.past)} kept revisions of the "
+            f"last hours reach the limit of {ALERT_RULES_MAX}: delete rules, or wait some hours"
+        )
+    known = rule.name in snapshot.current or rule.name in snapshot.unreadable
+    ended = _ended(snapshot, rule.name, rule.effective_from_ms)
+    stamp = RuleStamp(snapshot.number + 1, snapshot.count + (not known), rule.name, ended)
+    return [
+        _stamp(table, snapshot, stamp),
+        Put(table, encode_rule(rule, stamp.number)),
+        *_kept(table, stamp),
+    ]
+
+
+def plan_delete(table: str, snapshot: RuleSnapshot, name: str, effective_ms: int) -> list[Write]:
+    """The writes that delete a rule, which may be corrupt."""
+    until_ms = _effective_ms(snapshot, name, effective_ms)
+    ended = _ended(snapshot, name, until_ms)
+    stamp = RuleStamp(snapshot.number + 1, snapshot.count - 1, None, ended)
+    return [
+        _stamp(table, snapshot, stamp),
+        Delete(table, keys.rule_key(name)),
+        *_kept(table, stamp),
+    ]
+
+
+def _effective_ms(snapshot: RuleSnapshot, name: str, effective_ms: int) -> int:
+    """When a change is effective: in whole seconds, and not before the previous change."""
+    before = [rule for rule in snapshot.past if rule.name == name]
+    if name in snapshot.current:
+        before.append(snapshot.current[name])
+    known_ms = (rule.effective_until_ms or rule.effective_from_ms for rule in before)
+    latest_ms = max((effective_ms, *known_ms))
+    return -(-latest_ms // SECOND_MS) * SECOND_MS
+
+
+def _ended(snapshot: RuleSnapshot, name: str, until_ms: int) -> Rule | None:
+    """The current revision with its end, unless it is missing or corrupt."""
+    there = snapshot.current.get(name)
+    return None if there is None else replace(there, effective_until_ms=until_ms)
+
+
+def _kept(table: str, stamp: RuleStamp) -> list[Write]:
+    """The write of the revision that ends."""
+    return [] if stamp.ended is None else [Put(table, encode_rule(stamp.ended, stamp.number))]
+
+
+def _stamp(table: str, snapshot: RuleSnapshot, stamp: RuleStamp) -> Write:
+    unmoved = Compare("number", "=", snapshot.number) if snapshot.number else Absent("part")
+    return Put(table, encode_stamp(stamp), unmoved)

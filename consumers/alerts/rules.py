@@ -8,37 +8,55 @@ not sent when it is too late for that time.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from countledger.consumers.alerts.rule import check_rule_name
-from countledger.consumers.alerts.rule_changes import (
-    READ_RULES,
-    RuleChanger,
-    RulePlan,
+from countledger.consumers.alerts.rule import Rule, check_rule_name
+from countledger.consumers.alerts.rule_items import (
+    RuleSnapshot,
+    decode_stamp,
     followed,
     plan_delete,
     plan_put,
+    snapshot_of,
 )
-from countledger.consumers.alerts.rule_items import RuleSnapshot, decode_stamp, snapshot_of
 from countledger.ledger import keys
-from countledger.ledger.attempts import Attempts, Backoff, Pause, Step, run
+from countledger.ledger.attempts import (
+    Again,
+    Attempts,
+    Done,
+    Exhausted,
+    Pause,
+    Recheck,
+    Reply,
+    Send,
+    Step,
+    Steps,
+    Verdict,
+    attempt,
+    run,
+)
 from countledger.ledger.before_send import guarded
-from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import CorruptItem, NoSuchRule, RuleExists, Throttled
+from countledger.ledger.clock import Backoff, Clock, SystemClock
+from countledger.ledger.errors import (
+    CountledgerError,
+    RuleExists,
+    Throttled,
+    TransactionCancelled,
+    Unclear,
+)
 from countledger.ledger.expressions import Compare
 from countledger.ledger.ids import new_id
-from countledger.ledger.limits import ALERT_RULE_DELAY_MS
-from countledger.ledger.operations import Query
+from countledger.ledger.limits import ALERT_RULE_DELAY_MS, ALERT_RULE_SEND_MS
+from countledger.ledger.operations import Query, Transact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from countledger.consumers.alerts.rule import Rule
-    from countledger.consumers.alerts.rule_changes import Decide, RuleWritten
     from countledger.ledger.attempts import Answer
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.operations import Write
+
 
 # Two seconds in total: a change is effective from a fixed time, so it is not retried for long.
 _BACKOFF: Final = Backoff(attempts=6, base_ms=50, cap_ms=800)
@@ -47,6 +65,10 @@ _BACKOFF: Final = Backoff(attempts=6, base_ms=50, cap_ms=800)
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The alert rules of one region.
+
+    A change is effective a fixed time after it is written, so that every evaluator knows it by
+    then. Each change writes the stamp, on condition that no other change has written it since the
+    rules were read: so changes are applied one after the other.
 
     Attributes:
         dynamo: a DynamoDB client whose SDK does not retry.
@@ -67,15 +89,9 @@ class Rules:
     random: Random = field(default_factory=Random)
 
     def create(self, rule: Rule) -> Rule:
-        """Create a rule. Four write units, and the read units of `read`.
+        """As `Alerts.create`: the rule with its revision and the time from which it is effective.
 
-        Returns:
-            The rule with its revision and the time from which it is effective.
-
-        Raises:
-            RuleExists: a rule of that name exists.
-            BadRule: the limit of rules is reached.
-            ServiceFailed: it was not written, or the outcome is unknown: read the rule.
+        Four write units, and the read units of `read`.
         """
 
         def decide(snapshot: RuleSnapshot, revision: str, effective_ms: int) -> RulePlan:
@@ -89,24 +105,15 @@ class Rules:
 
         return self._change(rule.name, decide).expect()
 
-    def set(self, name: str, change: Callable[[Rule], Rule]) -> Rule:
-        """Write the next revision, unless it equals the current one.
+    def set(self, name: str, change: Rule | Callable[[Rule], Rule]) -> Rule:
+        """Write the next revision, as given or made by `change`, unless it equals the current one.
 
-        Six write units, and the read units of `read`.
-
-        Args:
-            name: the rule's name.
-            change: from the current rule to the new one.
-
-        Raises:
-            NoSuchRule: no rule has that name.
-            CorruptItem: the stored rule is corrupt: delete it and create it again.
-            ServiceFailed: it was not written, or the outcome is unknown: read the rule.
+        Six write units, and the read units of `read`. Errors as of `Alerts.set`.
         """
 
         def decide(snapshot: RuleSnapshot, revision: str, effective_ms: int) -> RulePlan:
-            there = found(snapshot, name)
-            wanted = change(there)
+            there = snapshot.rule(name)
+            wanted = change if isinstance(change, Rule) else change(there)
             if wanted.means_the_same_as(there):
                 return RulePlan((), there)
             next_one = followed(snapshot, wanted, revision, effective_ms)
@@ -115,14 +122,7 @@ class Rules:
         return self._change(name, decide).expect()
 
     def delete(self, name: str) -> bool:
-        """Delete a rule. Six write units, and the read units of `read`.
-
-        Returns:
-            Whether the rule existed.
-
-        Raises:
-            ServiceFailed: it was not deleted, or the outcome is unknown: read the rule.
-        """
+        """As `Alerts.delete`. Six write units, and the read units of `read`."""
         check_rule_name(name)
 
         def decide(snapshot: RuleSnapshot, _revision: str, effective_ms: int) -> RulePlan:
@@ -133,13 +133,8 @@ class Rules:
         return self._change(name, decide).written
 
     def get(self, name: str) -> Rule:
-        """The newest revision of a rule, which may not be effective yet. Cost: as `read`.
-
-        Raises:
-            NoSuchRule: no rule has that name.
-            CorruptItem: the stored rule is corrupt.
-        """
-        return found(self.read(), check_rule_name(name))
+        """As `Alerts.get`. Cost: as `read`."""
+        return self.read().rule(check_rule_name(name))
 
     def list(self) -> list[Rule]:
         """All rules that are not corrupt, by name. Cost: as `read`."""
@@ -176,9 +171,7 @@ class Rules:
 
     def _change(self, name: str, decide: Decide) -> RuleWritten:
         attempts = Attempts(self.clock, self.random, _BACKOFF)
-        change = RuleChanger(
-            name, self.new_id(self.clock.now_ms()), decide, self.clock, self.delay_ms, self.new_id
-        )
+        change = RuleChanger(self, name, self.new_id(self.clock.now_ms()), decide)
         return run(change.steps(attempts), self._perform)
 
     def _perform(self, step: Step) -> Answer:
@@ -190,19 +183,116 @@ class Rules:
             return self.dynamo.transact(step.operation.writes, step.operation.token)
 
 
-def found(snapshot: RuleSnapshot, name: str) -> Rule:
-    """A rule by its name.
+# The operation whose answer is a `RuleSnapshot`.
+READ_RULES: Final = "read the rules"
 
-    Raises:
-        NoSuchRule: no rule has that name.
-        CorruptItem: the stored rule is corrupt.
+
+@dataclass(frozen=True, slots=True)
+class RulePlan:
+    """What a change writes, and the rule after it; None: the rule is deleted."""
+
+    writes: Sequence[Write]
+    rule: Rule | None = None
+
+
+# From the rules as read, the id of the new revision and its earliest time to a plan.
+Decide: TypeAlias = Callable[[RuleSnapshot, str, int], RulePlan]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleWritten:
+    """The rule after a change, and whether the change wrote anything."""
+
+    rule: Rule | None
+    written: bool
+
+    def expect(self) -> Rule:
+        """The rule; not after a deletion."""
+        if self.rule is None:
+            raise AssertionError("deleted")
+        return self.rule
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """Write the plan that was made at that time (None: read first); `sent`: after another write."""
+
+    plan: RulePlan | None = None
+    computed_ms: int = 0
+    sent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChanger:
+    """The protocol of one change: read the rules, decide, write; again if another came first.
+
+    Attributes:
+        rules: the rules to change.
+        name: of the rule.
+        revision: the id of the revision, by which an applied write is recognised.
+        decide: what to write.
     """
-    if name in snapshot.unreadable:
-        raise CorruptItem(
-            f"{snapshot.unreadable[name]}: `countledger alert delete {name}` deletes it"
-        )
-    if name not in snapshot.current:
-        raise NoSuchRule(
-            f"no alert rule is called {name!r}: `countledger alert create {name}` creates one"
-        )
-    return snapshot.current[name]
+
+    rules: Rules
+    name: str
+    revision: str
+    decide: Decide
+
+    def steps(self, attempts: Attempts) -> Steps[RuleWritten]:
+        """The steps; they raise the last error if no attempt is left."""
+        return attempt(_Round(), self._request, self._interpret, _give_up, attempts)
+
+    def _request(self, state: _Round) -> Send:
+        if state.plan is None:
+            return Send(READ_RULES)
+        # A new token: another attempt is another transaction, with another time.
+        transaction = Transact(state.plan.writes, self.rules.new_id(state.computed_ms))
+        return Send(transaction, lambda: self.refuse_late(state.computed_ms))
+
+    def _interpret(self, reply: Reply[_Round]) -> Verdict[_Round, RuleWritten]:
+        """The answer table.
+
+        rules, and an earlier write is among them   done
+        rules, and nothing to write                 done
+        rules                                       write, at once
+        cancelled: another change came first        again: read
+        throttled, no answer, too late              again: read
+        written                                     done
+        """
+        answer, plan = reply.answer, reply.state.plan
+        if isinstance(answer, RuleSnapshot):
+            return self._planned(answer, sent=reply.state.sent)
+        if plan is None:
+            raise answer
+        match answer:
+            case TransactionCancelled():
+                return Again(_Round(sent=True), Throttled(f"alert rule {self.name!r}: {answer}"))
+            case Throttled() | Unclear():
+                return Again(_Round(sent=True))
+            case CountledgerError():
+                raise answer
+        return Done(RuleWritten(plan.rule, written=True))
+
+    def _planned(self, rules: RuleSnapshot, *, sent: bool) -> Verdict[_Round, RuleWritten]:
+        if sent:
+            for known in (*rules.past, *rules.current.values()):
+                if (known.name, known.revision) == (self.name, self.revision):
+                    return Done(RuleWritten(known, written=True))
+        computed_ms = self.rules.clock.now_ms()
+        plan = self.decide(rules, self.revision, computed_ms + self.rules.delay_ms)
+        if not plan.writes:
+            return Done(RuleWritten(plan.rule, written=sent))
+        return Recheck(_Round(plan, computed_ms, sent=sent))
+
+    def refuse_late(self, computed_ms: int) -> None:
+        """Raise `Throttled` for a time computed too long ago; another attempt has a new time."""
+        late_ms = self.rules.clock.now_ms() - computed_ms
+        if late_ms > ALERT_RULE_SEND_MS:
+            raise Throttled(
+                f"alert rule {self.name!r}: this process was suspended for {late_ms} ms before the "
+                "change was sent; nothing was written"
+            )
+
+
+def _give_up(exhausted: Exhausted[_Round]) -> RuleWritten:
+    raise exhausted.error

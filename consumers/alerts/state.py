@@ -29,19 +29,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.alerts.alert import firing_of
-from countledger.consumers.alerts.crossing import (
-    Crossing,
-    crossings,
-    direction_of,
-    is_back,
-    last_passed,
-)
-from countledger.consumers.alerts.rule import Direction
+from countledger.consumers.alerts.alert import Firing
+from countledger.consumers.alerts.crossing import crossings, direction_of, is_back, last_passed
+from countledger.consumers.alerts.rule import Crossing, Direction
 from countledger.consumers.alerts.state_item import AlertState, PublishFiring, ScanAlert, WriteState
 
 if TYPE_CHECKING:
-    from countledger.consumers.alerts.alert import Firing
     from countledger.consumers.alerts.crossing import TotalChange
     from countledger.consumers.alerts.rule import Rule
 
@@ -175,6 +168,25 @@ def may_matter(change: TotalChange, rule: Rule) -> bool:
         return True
     # A disarmed state may be left of an earlier total of that name.
     return rule.rearm is not None and change.is_first
+
+
+def firing_of(
+    rule: Rule, change: TotalChange, direction: Direction, crossings: tuple[Crossing, ...]
+) -> Firing:
+    """The firing of a change under a rule."""
+    return Firing(
+        rule.name,
+        rule.revision,
+        rule.target,
+        change.counter,
+        direction,
+        crossings,
+        change.old,
+        change.new,
+        change.version,
+        rule.evaluate_in,
+        change.at_ms,
+    )
 
 
 def status_of(state: AlertState | None, change: TotalChange, rule: Rule) -> AlertStatus:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from countledger.consumers.alerts.message import message_of
+from countledger.infra.cli.output import facts
 from countledger.ledger.amount import to_text
 from countledger.ledger.clock import to_datetime
 
 if TYPE_CHECKING:
-    from countledger.consumers.alerts.alert import Alert
-    from countledger.consumers.alerts.alert_log import LoggedAlert
-    from countledger.consumers.alerts.dead_letters import Resent
+    from countledger.consumers.alerts.alert import Alert, LoggedAlert
+    from countledger.consumers.alerts.message import Resent
     from countledger.consumers.alerts.rule import Rule
     from countledger.infra.cli.output import Row
 
@@ -35,15 +35,9 @@ def rule_document(rule: Rule) -> Row:
     """A rule for a program."""
     return {
         "rule": rule.name,
-        "counter": rule.counter,
-        "prefix": rule.prefix,
-        "threshold": rule.threshold,
-        "direction": str(rule.direction),
-        "rearm": rule.rearm,
-        "step": rule.step,
+        **facts(rule, "counter prefix threshold direction rearm step"),
         "to": str(rule.target),
-        "evaluate_in": rule.evaluate_in,
-        "revision": rule.revision,
+        **facts(rule, "evaluate_in revision"),
         "effective_from": to_datetime(rule.effective_from_ms),
     }
 
@@ -53,15 +47,13 @@ def alert_row(alert: Alert) -> Row:
     crossed: object = alert.threshold
     if alert.through is not None:
         crossed = f"{to_text(alert.threshold)} to {to_text(alert.through)} ({alert.count})"
-    return {
-        "at": alert.at,
-        "rule": alert.rule,
-        "counter": alert.counter,
-        "direction": str(alert.direction),
-        "crossed": crossed,
-        "old": alert.old,
-        "new": alert.new,
-    }
+    row = facts(alert, "at rule counter direction", crossed=crossed)
+    return row | facts(alert, "old new")
+
+
+def alert_document(alert: Alert) -> Row:
+    """An alert for a program: its message."""
+    return message_of(alert).model_dump(mode="json", exclude_none=True)
 
 
 def logged_row(logged: LoggedAlert) -> Row:
@@ -71,16 +63,8 @@ def logged_row(logged: LoggedAlert) -> Row:
 
 def logged_document(logged: LoggedAlert) -> Row:
     """An alert of the log for a program: the message, its time, and why it was refused."""
-    return {
-        **_message(logged.alert),
-        "published_at": logged.published_at,
-        "dead_letter": logged.reason,
-    }
-
-
-def alert_document(alert: Alert) -> Row:
-    """An alert for a program: its message."""
-    return _message(alert)
+    times = {"published_at": logged.published_at, "dead_letter": logged.reason}
+    return {**alert_document(logged.alert), **times}
 
 
 def resent_row(resent: Resent) -> Row:
@@ -99,12 +83,8 @@ def resent_document(resent: Resent) -> Row:
     letter = resent.dead_letter
     return {
         "sent": resent.reason is None,
-        "message": None if letter is None else _message(letter.alert),
+        "message": None if letter is None else alert_document(letter.alert),
         "to": None if letter is None else str(letter.target),
         "failed_before": None if letter is None else letter.reason,
         "reason": resent.reason,
     }
-
-
-def _message(alert: Alert) -> dict[str, object]:
-    return message_of(alert).model_dump(mode="json", exclude_none=True)

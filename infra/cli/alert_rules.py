@@ -3,77 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path  # noqa: TC003 - Typer reads it
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from countledger.infra.cli.alert_rows import rule_document, rule_row
-from countledger.infra.cli.options import BadUsage, Options, shared
-from countledger.infra.cli.output import notice, report_unread, show, show_json
-from countledger.infra.cli.settings_file import DirectionName, RuleText, check_spec, read_rules
+from countledger.infra.cli.options import BadUsage, Options, SettingsFile, shared
+from countledger.infra.cli.output import report_unread, show, show_or_say
+from countledger.infra.cli.settings_file import check_spec, read_rules
+from countledger.infra.cli.spec_text import RuleText
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from countledger import Rule
-    from countledger.consumers.alerts.alerts import Alerts
+    from countledger.consumers.alerts.service import Alerts
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The rule: letters, digits, '.', '_' and '-'.")
 ]
-Counter = Annotated[str | None, typer.Option(help="The one counter to watch.", show_default=False)]
-Prefix = Annotated[
-    str | None,
-    typer.Option(metavar="P", help="Watch all counters that begin so.", show_default=False),
-]
-All = Annotated[bool, typer.Option("--all", help="Watch all counters of the stack.")]
-Threshold = Annotated[
-    str | None,
-    typer.Option(
-        metavar="N",
-        help="What a total has to reach or pass. [dim]By default the step[/dim]",
-        show_default=False,
-    ),
-]
-Direct = Annotated[
-    DirectionName | None,
-    typer.Option(
-        help="rising: from below it; falling: from above; both: either.", show_default=False
-    ),
-]
-Rearm = Annotated[
-    str | None,
-    typer.Option(
-        metavar="N|none",
-        help="The total must go back past N before the next alert. "
-        "[dim]Default: the threshold[/dim]",
-        show_default=False,
-    ),
-]
-Step = Annotated[
-    str | None,
-    typer.Option(
-        metavar="N|none",
-        help="Alert at the threshold and each further N from it.",
-        show_default=False,
-    ),
-]
-To = Annotated[
-    str | None,
-    typer.Option(
-        metavar="bus|topic ARN",
-        help="Where alerts go: the stack's event bus, or an SNS topic. [dim]By default bus[/dim]",
-        show_default=False,
-    ),
-]
+_NOTHING = RuleText()
 EvaluateIn = Annotated[
     str | None,
     typer.Option(
         metavar="REGION",
         help="The region whose totals are watched. [dim]By default the home region[/dim]",
-        show_default=False,
     ),
 ]
 EvaluatedIn = Annotated[
@@ -81,7 +33,6 @@ EvaluatedIn = Annotated[
     typer.Option(
         metavar="REGION",
         help="The region where it is evaluated, and kept. [dim]By default this one[/dim]",
-        show_default=False,
     ),
 ]
 Now = Annotated[
@@ -93,41 +44,12 @@ Now = Annotated[
 ]
 
 
-class TargetCommand(TyperCommand):
-    """A command whose `--to` may be followed by `topic ARN` as well as by the ARN alone."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - Typer's own type
-        """Take the word `topic` out, then parse."""
-        return super().parse_args(ctx, without_topic(args))
-
-
-def without_topic(arguments: Sequence[str]) -> list[str]:
-    """The same arguments, `--to topic ARN` as `--to ARN`."""
-    kept: list[str] = []
-    left = list(arguments)
-    while left:
-        argument = left.pop(0)
-        kept.append(argument)
-        if argument == "--":
-            return kept + left
-        if argument == "--to" and left[:1] == ["topic"] and left[1:]:
-            left.pop(0)
-    return kept
-
-
 @shared
 def create(
     options: Options,
     name: Name,
     *,
-    counter: Counter = None,
-    prefix: Prefix = None,
-    every: All = False,
-    threshold: Threshold = None,
-    direction: Direct = None,
-    rearm: Rearm = None,
-    step: Step = None,
-    to: To = None,
+    rule: RuleText = _NOTHING,
     evaluate_in: EvaluateIn = None,
     now: Now = False,
 ) -> None:
@@ -150,17 +72,7 @@ def create(
       countledger alert create debt --all \
         --direction falling --threshold 0 --to topic ARN
     """
-    words = RuleText(
-        counter=counter,
-        prefix=prefix,
-        all=every,
-        threshold=threshold,
-        direction=direction,
-        rearm=rearm,
-        step=step,
-        to=to,
-    )
-    spec = words.spec()
+    spec = rule.spec()
     check_spec(name, spec)
     alerts = _at(options, evaluate_in).client().alerts
     _show_changed(options, alerts, alerts.create(name, evaluate_in=evaluate_in, **spec), now=now)
@@ -171,14 +83,7 @@ def set_rule(
     options: Options,
     name: Name,
     *,
-    counter: Counter = None,
-    prefix: Prefix = None,
-    every: All = False,
-    threshold: Threshold = None,
-    direction: Direct = None,
-    rearm: Rearm = None,
-    step: Step = None,
-    to: To = None,
+    rule: RuleText = _NOTHING,
     evaluate_in: EvaluatedIn = None,
     now: Now = False,
 ) -> None:
@@ -191,21 +96,10 @@ def set_rule(
       countledger alert set busy --threshold 2000
       countledger alert set low --rearm none --to bus
     """
-    words = RuleText(
-        counter=counter,
-        prefix=prefix,
-        all=every,
-        threshold=threshold,
-        direction=direction,
-        rearm=rearm,
-        step=step,
-        to=to,
-    )
-    if words == RuleText() and not now:
+    if rule == _NOTHING and not now:
         raise BadUsage(f"nothing to change of rule {name!r}: give an option")
-    spec = words.spec()
     alerts = _at(options, evaluate_in).client().alerts
-    _show_changed(options, alerts, alerts.set(name, **spec), now=now)
+    _show_changed(options, alerts, alerts.set(name, **rule.spec()), now=now)
 
 
 @shared
@@ -238,17 +132,12 @@ def delete(options: Options, name: Name) -> None:
     Its alerts stay in the log.
     """
     deleted = options.client().alerts.delete(name)
-    if options.json:
-        show_json({"rule": name, "deleted": deleted})
-    else:
-        notice(f"rule {name} is gone" if deleted else f"there is no rule {name}")
+    text = f"rule {name} is gone" if deleted else f"there is no rule {name}"
+    show_or_say(options, {"rule": name, "deleted": deleted}, text)
 
 
 @shared
-def apply(
-    options: Options,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A settings file, TOML or YAML.")],
-) -> None:
+def apply(options: Options, file: SettingsFile) -> None:
     r"""Make the rules of a settings file, and change those that differ.
 
     All are checked before the first is written. Rules that the file does not name stay as they
@@ -276,8 +165,8 @@ def apply(
     """
     specs = read_rules(file)
     done = list(options.client().alerts.apply(specs))
-    rows = [{"change": str(change), **rule_row(each)} for each, change in done]
-    show(options, rows, [{"change": str(change), **rule_document(each)} for each, change in done])
+    rows = [{"change": change, **rule_row(each)} for each, change in done]
+    show(options, rows, [{"change": change, **rule_document(each)} for each, change in done])
 
 
 def _at(options: Options, evaluate_in: str | None) -> Options:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,13 +15,14 @@ from countledger.infra.cli.alert_rows import (
     resent_document,
     resent_row,
 )
-from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import Unread, notice, show, show_json_array, show_rows
+from countledger.infra.cli.arguments import TargetCommand
+from countledger.infra.cli.options import AtMost, Options, shared
+from countledger.infra.cli.output import FINDINGS, Unread, notice, show, show_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.consumers.alerts.dead_letters import Resent
+    from countledger.consumers.alerts.message import Resent
 
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -37,10 +38,6 @@ def alert(_options: Options) -> None:
     next, an alert goes to the stack's event bus or to an SNS topic, at least once and always with
     the same id. docs/alerts.md describes the message.
     """
-
-
-FINDINGS: Final = 1
-Limit = Annotated[int | None, typer.Option(min=1, help="At most so many.", show_default=False)]
 
 
 @shared
@@ -70,11 +67,10 @@ def test(
 def log(
     options: Options,
     counter: Annotated[
-        str | None,
-        typer.Argument(metavar="[COUNTER]", help="Of one counter only.", show_default=False),
+        str | None, typer.Argument(metavar="[COUNTER]", help="Of one counter only.")
     ] = None,
     *,
-    limit: Limit = None,
+    limit: AtMost = None,
 ) -> int:
     """List the alerts of the last ninety days, newest first.
 
@@ -87,15 +83,11 @@ def log(
     """
     unread = Unread()
     found = options.client().alerts.log(counter, limit=limit, on_corrupt=unread.note)
-    if options.json:
-        show_json_array(unread.after(logged_document(each) for each in found))
-    else:
-        show_rows(logged_row(each) for each in found)
-    return unread.report()
+    return show_all(options, found, logged_row, logged_document, unread)
 
 
 @shared
-def resend(options: Options, *, limit: Limit = None) -> int:
+def resend(options: Options, *, limit: AtMost = None) -> int:
     """Send the alerts again that their targets refused.
 
     They are in the dead-letter queue. An alert that is accepted leaves the queue; one that is
@@ -113,17 +105,14 @@ def resend(options: Options, *, limit: Limit = None) -> int:
             yield resent
 
     found = counted(options.client().alerts.resend(limit))
-    if options.json:
-        show_json_array(resent_document(each) for each in found)
-    else:
-        show_rows(resent_row(each) for each in found)
-        if failed:
-            notice(f"{failed} were refused again and stay in the queue")
+    show_all(options, found, resent_row, resent_document)
+    if failed:
+        notice(f"{failed} were refused again and stay in the queue")
     return FINDINGS if failed else 0
 
 
-app.command("create", cls=alert_rules.TargetCommand)(alert_rules.create)
-app.command("set", cls=alert_rules.TargetCommand)(alert_rules.set_rule)
+app.command("create", cls=TargetCommand)(alert_rules.create)
+app.command("set", cls=TargetCommand)(alert_rules.set_rule)
 app.command("list")(alert_rules.list_all)
 app.command("show")(alert_rules.show_one)
 app.command("delete")(alert_rules.delete)

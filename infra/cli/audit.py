@@ -9,8 +9,9 @@ import typer
 
 from countledger import Audit, Judgement, Remedy, Repair, Verdict
 from countledger.consumers.walk import SEGMENTS_DEFAULT, SEGMENTS_MAX
-from countledger.infra.cli.options import BadUsage, Options, shared
-from countledger.infra.cli.output import notice, open_progress, show_json, show_rows
+from countledger.infra.cli.options import BadUsage, CounterNames, Options, shared
+from countledger.infra.cli.output import FINDINGS, facts, notice, show_json, show_report, show_rows
+from countledger.infra.cli.progress import open_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,15 +20,11 @@ if TYPE_CHECKING:
 
 Outcome = TypeVar("Outcome", Verdict, Repair)
 
-FINDINGS: Final = 1
 # Outcomes after which a total is exact, and those of them that need no line among all counters.
 _GOOD: Final = frozenset({Judgement.EXACT, Remedy.NONE, Remedy.REPAIRED, Remedy.MADE})
+_FACTS: Final = "counter verdict total exact drift events_drift"
 _QUIET: Final = frozenset({Judgement.EXACT, Remedy.NONE})
 
-Counters = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="COUNTER...", help="Counters by name.", show_default=False),
-]
 Everything = Annotated[bool, typer.Option("--all", help="Every counter there is.")]
 Segments = Annotated[
     int,
@@ -42,7 +39,6 @@ Resume = Annotated[
     typer.Option(
         metavar="FILE",
         help="With --all: a file that stores the position. If it exists, continue from there.",
-        show_default=False,
     ),
 ]
 
@@ -50,7 +46,7 @@ Resume = Annotated[
 @shared
 def verify(
     options: Options,
-    counters: Counters = None,
+    counters: CounterNames = None,
     *,
     everything: Everything = False,
     segments: Segments = SEGMENTS_DEFAULT,
@@ -80,7 +76,7 @@ def verify(
 @shared
 def repair(
     options: Options,
-    counters: Counters = None,
+    counters: CounterNames = None,
     *,
     everything: Everything = False,
     segments: Segments = SEGMENTS_DEFAULT,
@@ -159,20 +155,18 @@ def _show(options: Options, title: str, found: Iterator[Outcome] | Audit[Outcome
                 if not (isinstance(found, Audit) and _name_of(outcome) in _QUIET):
                     yield _row_of(outcome)
 
-    listed: list[Row] = []
-    if options.json:
-        listed += rows()
-    else:
-        show_rows(rows())
-    if isinstance(found, Audit):
-        counts = dict(found.counts)  # those before an interruption as well
-    findings = sum(count for name, count in counts.items() if name not in _GOOD)
-    if options.json:
-        show_json({title: listed, "counts": counts, "findings": findings})
-    else:
-        told = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
-        notice(f"{sum(counts.values())} compared: {told}" if counts else "there are no counters")
-    return FINDINGS if findings else 0
+    def summary() -> tuple[Row, str]:
+        if isinstance(found, Audit):
+            counts.update(found.counts)  # those before an interruption as well
+        each = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
+        text = f"{sum(counts.values())} compared: {each}" if counts else "there are no counters"
+        return {"counts": counts, "findings": findings()}, text
+
+    def findings() -> int:
+        return sum(count for name, count in counts.items() if name not in _GOOD)
+
+    show_report(options, title, rows(), summary)
+    return FINDINGS if findings() else 0
 
 
 def _name_of(outcome: Verdict | Repair) -> str:
@@ -181,17 +175,6 @@ def _name_of(outcome: Verdict | Repair) -> str:
 
 def _row_of(outcome: Verdict | Repair) -> Row:
     if isinstance(outcome, Verdict):
-        return _facts(outcome) | {"proof": outcome.proof}
-    facts = {"counter": outcome.counter, "remedy": str(outcome.remedy)}
-    return facts | _facts(outcome.verdict) | {"reason": outcome.reason}
-
-
-def _facts(verdict: Verdict) -> dict[str, object]:
-    return {
-        "counter": verdict.counter,
-        "verdict": str(verdict.verdict),
-        "total": verdict.total,
-        "exact": verdict.exact,
-        "drift": verdict.drift,
-        "events_drift": verdict.events_drift,
-    }
+        return facts(outcome, _FACTS) | {"proof": outcome.proof}
+    row = facts(outcome, "counter remedy") | facts(outcome.verdict, _FACTS)
+    return row | {"reason": outcome.reason}

@@ -54,8 +54,7 @@ def take(
     *,
     owner: Owner,
     claim_id: Annotated[
-        str | None,
-        typer.Option(help="A unique id for the claim. Default: a new one"),
+        str | None, typer.Option(help="A unique id for the claim. Default: a new one")
     ] = None,
     table: Table = None,
     item: Annotated[

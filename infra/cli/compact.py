@@ -9,8 +9,9 @@ import typer
 from countledger import CountLedger, Kind
 from countledger.compaction.assembly import index_of
 from countledger.compaction.report import CompactionPlan, RunOutcome
-from countledger.infra.cli.options import BadUsage, Options, shared
-from countledger.infra.cli.output import Unread, notice, open_progress, show_json, show_rows
+from countledger.infra.cli.options import BadUsage, CounterNames, Options, shared
+from countledger.infra.cli.output import FINDINGS, Unread, facts, show_report
+from countledger.infra.cli.progress import open_progress
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput, CorruptItem, WrongKind
@@ -22,27 +23,22 @@ if TYPE_CHECKING:
     from countledger.compaction.worker import Worker
     from countledger.infra.cli.output import Row
 
-FINDINGS: Final = 1
+_SUMS: Final = ("merged", "write_units", "read_units")
+_REPORT: Final = "counter outcome merged generations write_units read_units detail"
 _BAD: Final = frozenset({RunOutcome.TAMPERED, RunOutcome.FAILED})
 
 
 @shared
 def compact(
     options: Options,
-    counters: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="COUNTER...", help="Counters by name.", show_default=False),
-    ] = None,
+    counters: CounterNames = None,
     *,
     due: Annotated[
         bool, typer.Option("--due", help="Compact the counters that are due by their schedules.")
     ] = False,
     namespace: Annotated[
         str | None,
-        typer.Option(
-            help="All counters of a namespace; with --due those of them that are due.",
-            show_default=False,
-        ),
+        typer.Option(help="All counters of a namespace; with --due those of them that are due."),
     ] = None,
     dry_run: Annotated[
         bool,
@@ -128,28 +124,21 @@ def _show_reports(options: Options, worker: Worker, counters: Iterable[str]) -> 
                 reports.append(worker.compact(counter, on_step=on_step))
                 done.advance()
                 merged.set(sum(one.merged for one in reports))
-                yield _report_row(reports[-1])
+                yield facts(reports[-1], _REPORT)
 
-    listed: list[Row] = []
-    if options.json:
-        listed += rows()
-    else:
-        show_rows(rows())
-    findings = sum(1 for one in reports if one.outcome in _BAD)
-    totals = {
-        "merged": sum(one.merged for one in reports),
-        "write_units": sum(one.write_units for one in reports),
-        "read_units": sum(one.read_units for one in reports),
-        "findings": findings,
-    }
-    if options.json:
-        show_json({"reports": listed, **totals})
-    else:
-        notice(
-            f"{len(reports)} counters: {totals['merged']} entries merged for "
-            f"{totals['write_units']:g} write units and {totals['read_units']:g} read units"
+    def summary() -> tuple[Row, str]:
+        sums = {name: sum(getattr(one, name) for one in reports) for name in _SUMS}
+        text = (
+            f"{len(reports)} counters: {sums['merged']} entries merged for "
+            f"{sums['write_units']:g} write units and {sums['read_units']:g} read units"
         )
-    return FINDINGS if findings else 0
+        return {**sums, "findings": findings()}, text
+
+    def findings() -> int:
+        return sum(1 for one in reports if one.outcome in _BAD)
+
+    show_report(options, "reports", rows(), summary)
+    return FINDINGS if findings() else 0
 
 
 def _show_plans(options: Options, worker: Worker, counters: Iterable[str]) -> int:
@@ -173,41 +162,20 @@ def _show_plans(options: Options, worker: Worker, counters: Iterable[str]) -> in
                     }
                 done.advance()
 
-    listed: list[Row] = []
-    if options.json:
-        listed += rows()
-    else:
-        show_rows(rows())
-    entries = sum(plan.entries for plan in plans)
-    write_units = sum(plan.write_units for plan in plans)
-    if options.json:
-        totals = {"entries": entries, "write_units": write_units, "findings": len(unplanned)}
-        show_json({"plans": listed, **totals})
-    else:
-        notice(f"{len(plans)} counters: {entries} entries for about {write_units:g} write units")
+    def summary() -> tuple[Row, str]:
+        entries = sum(plan.entries for plan in plans)
+        units = sum(plan.write_units for plan in plans)
+        text = f"{len(plans)} counters: {entries} entries for about {units:g} write units"
+        return {"entries": entries, "write_units": units, "findings": len(unplanned)}, text
+
+    show_report(options, "plans", rows(), summary)
     return FINDINGS if unplanned else 0
 
 
-def _report_row(report: CompactionReport) -> Row:
-    return {
-        "counter": report.counter,
-        "outcome": str(report.outcome),
-        "merged": report.merged,
-        "generations": report.generations,
-        "write_units": report.write_units,
-        "read_units": report.read_units,
-        "detail": report.detail,
-    }
-
-
 def _plan_row(plan: CompactionPlan) -> Row:
-    def moment(at_ms: int | None) -> object:
-        return None if at_ms is None else to_datetime(at_ms)
-
     return {
-        "counter": plan.counter,
-        "entries": plan.entries,
-        "oldest_at": moment(plan.oldest_at_ms),
-        "newest_at": moment(plan.newest_at_ms),
+        **facts(plan, "counter entries"),
+        "oldest_at": plan.oldest_at_ms and to_datetime(plan.oldest_at_ms),
+        "newest_at": plan.newest_at_ms and to_datetime(plan.newest_at_ms),
         "write_units": plan.write_units,
     }

@@ -16,11 +16,13 @@ from countledger.infra.cost import (
     AS_OF,
     BATCH_RECORDS,
     BATCH_UNITS,
+    WHOLE_PROCESSOR_MB,
     Workload,
     bill,
     dollars,
     savings,
 )
+from countledger.infra.scaling import Load, Setup, needs, settings_for, settled
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from countledger.ledger.errors import CorruptItem
 
 
+_DAY_S: Final = 86_400
+_LEAST_S: Final = 1e-6
 SPAN_MIN_MS: Final = HOUR_MS
 # A stream shows its records for a day: of a shard that begins later it shows all.
 _SHOWN_WHOLE_MS: Final = 23 * HOUR_MS
@@ -118,13 +122,33 @@ def retire_of(client: CountLedger) -> Retire | None:
 _RETIRE = {"transaction": Retire.TRANSACTION, "delete": Retire.DELETE, "none": None}
 
 
+_AverageUse = Annotated[
+    float | None,
+    typer.Option(
+        help="Plan with provisioned capacity, of which this share is used on average, as in 0.4.",
+        show_default=False,
+    ),
+]
+_Memory = Annotated[int, typer.Option(help="The stack's MaterializerMemoryMb.")]
+_Counters = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Over how many counters events are spread. [dim]Else each is of another one[/dim]",
+        show_default=False,
+    ),
+]
+_Peak = Annotated[
+    float, typer.Option(min=1.0, help="How many times the average rate the highest rate is.")
+]
+
+
 @shared
 def cost(
     options: Options,
     *,
     events_per_day: Annotated[
-        float | None,
-        typer.Option(help="Plan with so many; nothing is asked of AWS.", show_default=False),
+        float | None, typer.Option(help="Plan with this number, without a call to AWS.")
     ] = None,
     events_per_entry: Annotated[
         float, typer.Option(help="How many events share an entry, where they are coalesced.")
@@ -141,6 +165,10 @@ def cost(
             help="How merged entries are deleted. [dim]Else as most schedules say[/dim]",
         ),
     ] = None,
+    average_use: _AverageUse = None,
+    memory_mb: _Memory = WHOLE_PROCESSOR_MB,
+    counters: _Counters = None,
+    peak: _Peak = 1.0,
 ) -> None:
     """Estimate what a month costs, at list prices of us-east-1, and what would save most.
 
@@ -148,10 +176,12 @@ def cost(
     day, its write units, the schedules, the replicas. It counts entries: say --events-per-entry
     where events are coalesced already. Not in it: what strict counters, sequences, claims and
     alerts write, indexes, Kinesis, the archive, recovery, alarms, data transfer, free tiers.
+    Below it: what the highest rate needs, and what limits it first (docs/scaling.md).
 
     Examples:
       countledger cost
       countledger cost --events-per-day 10000000 --retire delete
+      countledger cost --events-per-day 1e9 --counters 64 --peak 3
       countledger cost --events-per-day 10000000 --events-per-entry 8 --regions 2 --json
     """
     if retire is not None and retire not in _RETIRE:
@@ -171,8 +201,11 @@ def cost(
         reads_per_day=reads_per_day,
         regions=1 if regions is None else regions,
         retire=way if retire is None else _RETIRE[retire],
+        average_use=average_use,
+        memory_mb=memory_mb,
     )
-    _show(options, load)
+    entries_s = load.events_per_day / load.events_per_entry * peak / _DAY_S
+    _show(options, load, Load(max(entries_s, _LEAST_S), counters), Setup(retire=load.retire))
 
 
 def _measured(pace: Pace | None) -> Pace:
@@ -184,7 +217,7 @@ def _measured(pace: Pace | None) -> Pace:
     return pace
 
 
-def _show(options: Options, load: Workload) -> None:
+def _show(options: Options, load: Workload, highest: Load, setup: Setup) -> None:
     items, sum_ = bill(load), dollars(load)
     rows = [
         {
@@ -207,12 +240,36 @@ def _show(options: Options, load: Workload) -> None:
             "savings": [
                 {"setting": one.setting, "usd": _usd(one.dollars)} for one in savings(load)
             ],
+            "highest_rate": _scaling(highest, setup),
         }
         show_json(document)
         return
     show_rows([*rows, {"position": "a month", "amount": "", "of": "", "usd": _usd(sum_)}])
     for one in savings(load):
         notice(f"would save ${_usd(one.dollars)} a month: {one.setting}")
+    limits = list(settings_for(highest, setup))
+    found = needs(highest, settled(highest, setup))
+    notice(
+        f"{highest.events_s:,.1f} entries/s need: partitions of the ledger {found.partitions}, of "
+        f"the totals {found.counters_partitions}, functions at once {found.functions}"
+    )
+    for limit in limits:
+        notice(f"limited at {limit.events_s:,.0f} entries/s by {limit.what}: {limit.setting}")
+
+
+def _scaling(highest: Load, setup: Setup) -> dict[str, object]:
+    limits = list(settings_for(highest, setup))
+    found = needs(highest, settled(highest, setup))
+    return {
+        "entries_per_second": _short(highest.events_s),
+        "ledger_partitions": found.partitions,
+        "counters_partitions": found.counters_partitions,
+        "functions": found.functions,
+        "limits": [
+            {"limit": one.what, "entries_per_second": _short(one.events_s), "setting": one.setting}
+            for one in limits
+        ],
+    }
 
 
 def _short(value: float) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countledger.compaction.deletion import DeletionStage
-from countledger.infra.cli.options import BadUsage, Options, shared
-from countledger.infra.cli.output import notice, show
+from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
+from countledger.infra.cli.output import FINDINGS, facts, notice, show
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
 
@@ -21,26 +21,18 @@ if TYPE_CHECKING:
     from countledger.infra.cli.output import Row
 
 _ENDED = frozenset({DeletionStage.DELETED, DeletionStage.FORGOTTEN})
-UNFINISHED = 1
 
 
 @shared
 def delete(
     options: Options,
-    counters: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[COUNTER]...", help="Counters by name.", show_default=False),
-    ] = None,
+    counters: CounterNames = None,
     *,
-    namespace: Annotated[
-        str | None, typer.Option(help="All counters of a namespace.", show_default=False)
-    ] = None,
+    namespace: WholeNamespace = None,
     yes: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME",
-            help="Do not ask: repeat the name of the counter or namespace.",
-            show_default=False,
+            metavar="NAME", help="Do not ask: repeat the name of the counter or namespace."
         ),
     ] = None,
     cancel: Annotated[
@@ -94,7 +86,7 @@ def _cancel(options: Options, deletions: Deletions, names: list[str], namespace:
     marked = names if namespace is None else [*deletions.pending(namespace)]
     rows: list[Row] = [{"counter": name, "kept": deletions.cancel(name)} for name in marked]
     show(options, rows, rows)
-    return 0 if all(row["kept"] for row in rows) else UNFINISHED
+    return 0 if all(row["kept"] for row in rows) else FINDINGS
 
 
 def _show(options: Options, deleted: Iterable[Deletion]) -> int:
@@ -112,14 +104,9 @@ def _show(options: Options, deleted: Iterable[Deletion]) -> int:
         show(options, rows, rows)
     if unfinished:
         notice(f"{unfinished} still to be deleted: call again when the table says")
-    return UNFINISHED if unfinished else 0
+    return FINDINGS if unfinished else 0
 
 
 def _row(deletion: Deletion) -> Row:
     next_at = None if deletion.next_at_ms is None else to_datetime(deletion.next_at_ms)
-    return {
-        "counter": deletion.counter,
-        "stage": str(deletion.stage),
-        "call_again": next_at,
-        "detail": deletion.detail,
-    }
+    return facts(deletion, "counter stage", call_again=next_at, detail=deletion.detail)

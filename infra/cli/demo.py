@@ -14,7 +14,8 @@ import countledger
 from countledger import CountLedger, Settings
 from countledger.infra.cli.engine import require_engine
 from countledger.infra.cli.options import BadUsage, Options, shared
-from countledger.infra.cli.output import Bars, open_progress, show_json
+from countledger.infra.cli.output import FINDINGS, show_json
+from countledger.infra.cli.progress import Bars, open_progress
 from countledger.infra.demo.checks import Report, problems
 from countledger.infra.demo.history import GitUnusable, count_commits, open_repository
 from countledger.infra.demo.run import DemoRun, Via
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from countledger.consumers.alerts.alert import Alert
 
-FINDINGS: Final = 1
 # The summary names so many; `--json` names all.
 _NAMED_WRONG: Final = 50
 _NAMED_ALERTS: Final = 12
@@ -38,8 +38,7 @@ def demo(
     options: Options,
     *,
     repo: Annotated[
-        Path | None,
-        typer.Option(help="A git repository. [dim]Default: countledger's own[/dim]"),
+        Path | None, typer.Option(help="A git repository. [dim]Default: countledger's own[/dim]")
     ] = None,
     via: Annotated[Via, typer.Option(help="How events reach the ledger.")] = Via.DYNAMODB,
     coalesce: Annotated[

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from countledger.infra.cli.options import BadUsage, Options, shared
-from countledger.infra.cli.output import notice, open_progress, show, show_json, show_text
+from countledger.infra.cli.arguments import parse_pairs
+from countledger.infra.cli.options import BadUsage, Options, Yes, confirm, shared
+from countledger.infra.cli.output import FINDINGS, notice, show, show_json, show_text
+from countledger.infra.cli.progress import open_progress
 from countledger.infra.deploy.bundle import LAMBDA, MAX_UNZIPPED_BYTES, build_bundle
-from countledger.infra.deploy.change_set import refuse_unknown, tag_entries
+from countledger.infra.deploy.change_set import refuse_unknown, tag_table
 from countledger.infra.deploy.code_bucket import (
     default_bucket,
     make_bucket,
@@ -28,15 +29,12 @@ if TYPE_CHECKING:
     from countledger.infra.deploy.change_set import ResourceChange
     from countledger.ledger.connection import Connection
 
-FINDINGS = 1
-
 Bucket = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
         help="A bucket of yours for the functions' code. [dim]By default one is made for the "
         "account and region[/dim]",
-        show_default=False,
     ),
 ]
 Architecture = Annotated[
@@ -50,7 +48,6 @@ BundleFile = Annotated[
         exists=True,
         dir_okay=False,
         help="A bundle built before, as by `make bundle`. [dim]By default one is built[/dim]",
-        show_default=False,
     ),
 ]
 
@@ -68,21 +65,15 @@ def deploy(
             metavar="KEY=VALUE",
             help="A parameter of the template; repeatable. A parameter that is left out keeps its "
             "value, or has its default.",
-            show_default=False,
         ),
     ] = None,
     tag: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="A tag of the stack and its resources; repeatable.",
-            show_default=False,
-        ),
+        typer.Option(metavar="KEY=VALUE", help="A tag of the stack and its resources; repeatable."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     allow_replace: Annotated[
-        bool,
-        typer.Option("--allow-replace", help="Allow that resources are deleted or replaced."),
+        bool, typer.Option("--allow-replace", help="Allow that resources are deleted or replaced.")
     ] = False,
 ) -> int:
     """Create the stack in an AWS account, or update it to this release.
@@ -97,8 +88,11 @@ def deploy(
 
     Exit code 1: declined, nothing was changed.
     """
-    parameters = {"Architecture": architecture, **_pairs(parameter, "--parameter")}
-    tags = _pairs(tag, "--tag")
+    parameters = {
+        "Architecture": architecture,
+        **parse_pairs("--parameter", "KEY=VALUE", parameter, BadUsage),
+    }
+    tags = parse_pairs("--tag", "KEY=VALUE", tag, BadUsage)
     refuse_unknown(parameters, load_template()["Parameters"])
     connection = options.connection()
     place = _place(connection, bucket)
@@ -156,18 +150,6 @@ def package(
         show_text(text.rstrip("\n"))
 
 
-def _pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for one in given or ():
-        name, equals, value = one.partition("=")
-        if not name or not equals:
-            raise BadUsage(f"{option} {one!r} is not KEY=VALUE")
-        if name in pairs:
-            raise BadUsage(f"{option} gives {name!r} twice")
-        pairs[name] = value
-    return pairs
-
-
 def _place(connection: Connection, bucket: str | None) -> str:
     """The bucket for code and template, which exists then."""
     s3, account = connection.objects(), connection.account()
@@ -206,13 +188,9 @@ def _agreed(proposal: Proposal, *, yes: bool, allow_replace: bool) -> bool:
             f"this would delete or replace {', '.join(dangerous)}: nothing was changed; give "
             "--allow-replace if that is meant"
         )
-    if yes:
-        return True
-    if not sys.stdin.isatty():
-        raise BadUsage(
-            "stdin is not a terminal, so nobody can confirm; nothing was changed: give --yes"
-        )
-    return typer.confirm("Go on?", err=True)
+    return yes or confirm(
+        "Go on?", "stdin is not a terminal, so nobody can confirm; nothing was changed: give --yes"
+    )
 
 
 def _execute(deployment: Deployment, proposal: Proposal) -> dict[str, str]:
@@ -233,9 +211,10 @@ def _execute(deployment: Deployment, proposal: Proposal) -> dict[str, str]:
 def _tagged(
     connection: Connection, deployment: Deployment, outputs: dict[str, str]
 ) -> dict[str, str]:
-    """The outputs of a stack, whose table of the entries has its tags then."""
+    """The outputs of a stack, whose tables have its tags then."""
     client = connection.dynamo("standard").client
-    tag_entries(client, outputs["LedgerTableName"], deployment.tags())
+    for table in ("LedgerTableName", "CountersTableName"):
+        tag_table(client, outputs[table], deployment.tags())
     return outputs
 
 

@@ -6,19 +6,21 @@ import sys
 from collections import Counter, deque
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Final
+from typing import IO, TYPE_CHECKING, Annotated, Final, Generic, TypeVar
 
 import typer
 
 from countledger import Buffering, CountLedger, Event, Receipt
-from countledger.infra.cli.options import BadUsage, Options, shared
-from countledger.infra.cli.output import notice, open_progress, show
+from countledger.infra.cli.arguments import parse_pairs
+from countledger.infra.cli.options import At, BadUsage, Notes, Options, shared
+from countledger.infra.cli.output import FINDINGS, facts, notice, show_facts
+from countledger.infra.cli.progress import open_progress
 from countledger.ledger.amount import parse_delta_text
 from countledger.ledger.errors import BadInput, BadNote, SetupError
 from countledger.producers.payload import MAX_BYTES, keyed, parse_event_line, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from countledger import CountledgerError
     from countledger.infra.cli.options import Options
@@ -27,32 +29,19 @@ if TYPE_CHECKING:
 @shared
 def emit(
     options: Options,
-    counter: Annotated[
-        str | None,
-        typer.Argument(help="namespace:rest, or a plain name.", show_default=False),
-    ] = None,
+    counter: Annotated[str | None, typer.Argument(help="namespace:rest, or a plain name.")] = None,
     delta: Annotated[
-        str | None,
-        typer.Argument(help="What to add: an exact number, not 0.", show_default=False),
+        str | None, typer.Argument(help="What to add: an exact number, not 0.")
     ] = None,
     *,
     key: Annotated[
-        str | None,
-        typer.Option(help="A retry repeats the key: same key, applied once."),
+        str | None, typer.Option(help="A retry repeats the key: same key, applied once.")
     ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="The time of the key; if given, it is part of the idempotency key."
-        ),
-    ] = None,
+    at: At = None,
     occurred_at: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="The event's own business time, any time."),
+        str | None, typer.Option(metavar="TIME", help="The event's own business time, any time.")
     ] = None,
-    note: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Short own text; repeatable.")
-    ] = None,
+    note: Notes = None,
     file: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Emit the JSON lines of a file; - is standard input."),
@@ -77,11 +66,12 @@ def emit(
       countledger emit --file clicks.jsonl --coalesce         [dim]fewer write units[/dim]
 
     A line of a file: {"counter": "likes:post-1", "delta": 3} and, as wanted, "key", "at",
-    "occurred_at" and "note". A delta with a fraction is best written as text: "12.50". A bad line
-    is reported with its number and reason, the good ones are emitted, and the exit code is 1.
+    "occurred_at", "note" and "events" (how many events the delta sums). A delta with a fraction is
+    best written as text: "12.50". A bad line is reported with its number and reason, the good ones
+    are emitted, and the exit code is 1.
 
     With --coalesce, lines of one counter become one entry with their sum and their number; those
-    with a key, a note or a time of their own stay what they are.
+    with a key, a note, a time or "events" of their own stay what they are.
 
     TIME is ISO 8601 with an offset, or milliseconds since 1970. That of a key may lie no further
     back than the horizon of its namespace, 24 hours unless it was made with another.
@@ -99,76 +89,69 @@ def emit(
         parse_delta_text(delta),
         key=keyed(key, None if at is None else parse_time(at)),
         occurred_at=None if occurred_at is None else parse_time(occurred_at),
-        note=parse_notes(note or ()),
+        note=parse_notes(note),
     )
     receipt = options.client().record(
-        event.counter,
-        event.delta,
-        key=event.key,
-        occurred_at=event.occurred_at,
-        note=event.note,
+        event.counter, event.delta, key=event.key, occurred_at=event.occurred_at, note=event.note
     )
-    answer = {
-        "status": str(receipt.status),
-        "counter": receipt.counter,
-        "delta": event.delta,
-        "id": receipt.id,
-    }
-    show(options, [answer], answer)
+    answer = facts(receipt, "status counter", delta=event.delta, id=receipt.id)
+    show_facts(options, answer)
     return None
 
 
-def parse_notes(notes: Sequence[str]) -> dict[str, str] | None:
+def parse_notes(notes: Sequence[str] | None) -> dict[str, str] | None:
     """The note of `NAME=VALUE` texts; None for none.
 
     Raises:
         BadNote: a text has no `=` or no name, or a name comes twice.
     """
-    made: dict[str, str] = {}
-    for text in notes:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise BadNote(f"note {text!r} is not NAME=VALUE")
-        if name in made:
-            raise BadNote(f"note {name!r} is given twice")
-        made[name] = value
-    return made or None
+    return parse_pairs("note", "NAME=VALUE", notes, BadNote) or None
 
 
-FINDINGS: Final = 1
 # Of a longer line no more is read into memory; it is refused for its length.
 LINE_MAX_BYTES: Final = MAX_BYTES + 1
+T = TypeVar("T")
 
 
 class FileUnreadable(SetupError):
     """A file of events cannot be opened."""
 
 
-class Lines:
-    """The good events of a file, and the numbers of the lines that they came from."""
+class Lines(Generic[T]):
+    """The good lines of a file, and what was wrong with the others.
 
-    def __init__(self) -> None:
+    Attributes:
+        parse: a line as a value.
+        bad: how many lines were reported.
+        worst: the exit code that they come to.
+    """
+
+    def __init__(self, parse: Callable[[bytes], T]) -> None:
+        self.parse = parse
         self.bad = 0
+        self.worst = 0
         self._numbers: deque[int] = deque()
 
-    def events(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Event]:
-        """The events; a bad line is reported and left out."""
+    def good(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[T]:
+        """The values; a bad line is reported and left out."""
         for number, line in lines:
             try:
-                event = parse_event_line(line)
+                value = self.parse(line)
             except BadInput as error:
                 self.report(number, error)
             else:
                 self._numbers.append(number)
-                yield event
+                yield value
 
     def next_number(self) -> int:
-        """The line of the next outcome; outcomes come in the order of the events."""
+        """The line of the next outcome; outcomes come in the order of the values."""
         return self._numbers.popleft()
 
     def report(self, number: int, error: CountledgerError) -> None:
         """Report a line that was not recorded, and the reason."""
         self.bad += 1
+        # An error of AWS is worse news than a bad line: that line is to be sent again.
+        self.worst = max(self.worst, FINDINGS if isinstance(error, BadInput) else error.exit_code)
         notice(f"line {number}: {error}")
 
 
@@ -185,14 +168,13 @@ def emit_lines(options: Options, file: str, *, coalesce: bool = False) -> int:
         SetupError: what concerns every line: no stack, no permission, nothing reachable.
     """
     client = options.client()
-    lines = Lines()
+    lines = Lines(parse_event_line)
     counts: Counter[str] = Counter()
     entries: set[str] = set()
-    worst = 0
     send = coalesced if coalesce else CountLedger.record_stream
     with opened(file) as stream, open_progress() as progress:
         emitted = progress.add("emitted")
-        for outcome in send(client, lines.events(numbered_lines(stream))):
+        for outcome in send(client, lines.good(numbered_lines(stream))):
             number = lines.next_number()
             if isinstance(outcome, Receipt):
                 counts[str(outcome.status)] += 1
@@ -201,17 +183,11 @@ def emit_lines(options: Options, file: str, *, coalesce: bool = False) -> int:
                 emitted.advance()
             else:
                 lines.report(number, outcome)
-                # An error of AWS is worse news than a bad line: that line is to be sent again.
-                worst = max(worst, outcome.exit_code if not _is_input(outcome) else FINDINGS)
-    result = {
-        "recorded": counts["recorded"],
-        "duplicates": counts["duplicate"],
-        "bad": lines.bad,
-    }
+    result = {"recorded": counts["recorded"], "duplicates": counts["duplicate"], "bad": lines.bad}
     if coalesce:
         result["entries"] = len(entries)
-    show(options, [result], result)
-    return max(worst, FINDINGS if lines.bad else 0)
+    show_facts(options, result)
+    return lines.worst
 
 
 def coalesced(client: CountLedger, events: Iterable[Event]) -> Iterator[Receipt | CountledgerError]:
@@ -238,10 +214,6 @@ def numbered_lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
             rest = stream.readline(LINE_MAX_BYTES + 1)
         if line.strip():
             yield number, line
-
-
-def _is_input(error: CountledgerError) -> bool:
-    return isinstance(error, BadInput)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import notice, show_json, show_text
+from countledger.infra.cli.output import facts, notice, show_json, show_or_say, show_text
 from countledger.infra.cli.settings_file import commands_for
 from countledger.ledger.errors import SetupError
 
@@ -120,10 +120,8 @@ def down(options: Options) -> None:
 
     name = options.settings.stack_name
     ended = background.down(name)
-    if options.json:
-        show_json({"stack_name": name, "stopped": ended})
-    else:
-        notice(f"stack {name} is gone" if ended else f"stack {name} does not run")
+    text = f"stack {name} is gone" if ended else f"stack {name} does not run"
+    show_or_say(options, {"stack_name": name, "stopped": ended}, text)
 
 
 def engine_is_installed() -> bool:
@@ -159,14 +157,6 @@ def export_lines(wanted: Mapping[str, str], current: Mapping[str, str]) -> Itera
 
 def document_of(running: Running) -> dict[str, object]:
     """A local stack as JSON has it."""
-    return {
-        "stack_name": running.stack_name,
-        "running": True,
-        "was_running": running.was_running,
-        "url": running.url,
-        "started_at": running.started_at,
-        "pids": running.pids,
-        "log": str(running.log),
-        "environment": running.environment,
-        "outputs": running.outputs,
-    }
+    more = facts(running, "was_running url started_at pids", log=str(running.log))
+    known = {"stack_name": running.stack_name, "running": True}
+    return {**known, **more, **facts(running, "environment outputs")}

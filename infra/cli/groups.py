@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countledger.infra.cli.namespaces import Limit, show_top
-from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import Unread, notice, show, show_json_array, show_rows
+from countledger.infra.cli.options import AtMost, Options, shared
+from countledger.infra.cli.output import Unread, notice, show, show_all, show_facts
 from countledger.infra.cli.totals import total_document, total_row
 from countledger.ledger.amount import add as added_up
 from countledger.ledger.amount import to_text
@@ -68,7 +68,7 @@ def show_one(
     options: Options,
     name: Name,
     *,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    limit: AtMost = None,
     after: Annotated[
         str | None, typer.Option(metavar="COUNTER", help="Continue after this counter.")
     ] = None,
@@ -84,13 +84,11 @@ def show_one(
     unread = Unread()
     groups = options.client().groups
     found = islice(groups.show(name, after=after, on_corrupt=unread.note), limit)
-    if options.json:
-        show_json_array(unread.after(map(total_document, found)))
-        return unread.report()
     sums: list[Amount] = [0]
-    show_rows(_summed(found, sums))
-    notice(f"sum: {to_text(sums[0])}")
-    return unread.report()
+    code = show_all(options, _summed(found, sums), total_row, total_document, unread)
+    if not options.json:
+        notice(f"sum: {to_text(sums[0])}")
+    return code
 
 
 @app.command("list")
@@ -146,8 +144,7 @@ def rank(options: Options, name: Name) -> None:
       countledger group rank season-2026
     """
     members = options.client().groups.switch_ranking(name, on=True)
-    facts = {"group": name, "ranked": True, "members": members}
-    show(options, [facts], facts)
+    show_facts(options, {"group": name, "ranked": True, "members": members})
 
 
 @app.command()
@@ -155,8 +152,7 @@ def rank(options: Options, name: Name) -> None:
 def unrank(options: Options, name: Name) -> None:
     """Keep the totals of a group in order no more; they cost again what they did before."""
     members = options.client().groups.switch_ranking(name, on=False)
-    facts = {"group": name, "ranked": False, "members": members}
-    show(options, [facts], facts)
+    show_facts(options, {"group": name, "ranked": False, "members": members})
 
 
 @app.command()
@@ -164,8 +160,7 @@ def unrank(options: Options, name: Name) -> None:
 def delete(options: Options, name: Name) -> None:
     """Delete a group; its counters stay as they are."""
     members = options.client().groups.delete(name)
-    facts = {"group": name, "deleted": True, "members": members}
-    show(options, [facts], facts)
+    show_facts(options, {"group": name, "deleted": True, "members": members})
 
 
 def _show_changed(
@@ -176,7 +171,7 @@ def _show_changed(
     show(options, rows, rows)
 
 
-def _summed(found: Iterator[Total], sums: list[Amount]) -> Iterator[Row]:
+def _summed(found: Iterator[Total], sums: list[Amount]) -> Iterator[Total]:
     for total in found:
         sums[0] = added_up(sums[0], total.total)
-        yield total_row(total)
+        yield total

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NoReturn
 import typer
 
 from countledger import Kind, Namespace
-from countledger.infra.cli.options import Options, parse_duration_ms, shared
-from countledger.infra.cli.output import Unread, notice, show, show_json_array, show_rows
+from countledger.infra.cli.arguments import parse_duration_ms
+from countledger.infra.cli.options import AtMost, Options, shared
+from countledger.infra.cli.output import Unread, facts, notice, show, show_all, show_facts
 from countledger.infra.cli.totals import total_document, total_row
 from countledger.ledger.clock import show_duration
 from countledger.ledger.errors import BadSetting, NamespaceConflict
@@ -56,9 +57,7 @@ def create(
     horizon: Annotated[
         str, typer.Option(help="For how long a retry is safe, as in 90m, 24h or 7d.")
     ] = DEFAULT_HORIZON,
-    description: Annotated[
-        str | None, typer.Option(help="A sentence for people.", show_default=False)
-    ] = None,
+    description: Annotated[str | None, typer.Option(help="A sentence for people.")] = None,
 ) -> None:
     """Create a namespace with other settings than the defaults.
 
@@ -84,9 +83,7 @@ def list_all(options: Options) -> int:
     """
     unread = Unread()
     found = options.client().namespaces.list(on_corrupt=unread.note)
-    documents = [*unread.after(_document(each) for each in found)]
-    show(options, [_row(each) for each in found], documents)
-    return unread.report()
+    return show_all(options, found, _row, _document, unread)
 
 
 @app.command("show")
@@ -104,9 +101,7 @@ def set_description(
     options: Options,
     name: Annotated[str, typer.Argument(help="The namespace to change.")],
     *,
-    description: Annotated[
-        str | None, typer.Option(help="The new sentence for people.", show_default=False)
-    ] = None,
+    description: Annotated[str | None, typer.Option(help="The new sentence for people.")] = None,
     kind: Annotated[str | None, typer.Option(hidden=True)] = None,
     spread: Annotated[str | None, typer.Option(hidden=True)] = None,
     horizon: Annotated[str | None, typer.Option(hidden=True)] = None,
@@ -138,23 +133,12 @@ def _show_one(options: Options, shown: Namespace) -> None:
 
 
 def _row(shown: Namespace) -> Row:
-    return {
-        "name": shown.name,
-        "kind": str(shown.kind),
-        "spread": shown.spread,
-        "horizon": show_duration(shown.horizon_ms),
-        "description": shown.description,
-    }
+    horizon = show_duration(shown.horizon_ms)
+    return facts(shown, "name kind spread", horizon=horizon, description=shown.description)
 
 
 def _document(shown: Namespace) -> Row:
-    return {
-        "name": shown.name,
-        "kind": str(shown.kind),
-        "spread": shown.spread,
-        "horizon_ms": shown.horizon_ms,
-        "description": shown.description,
-    }
+    return facts(shown, "name kind spread horizon_ms description")
 
 
 Name = Annotated[
@@ -168,7 +152,7 @@ def counters(
     options: Options,
     name: Name,
     *,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    limit: AtMost = None,
 ) -> int:
     """List the counters of a namespace that were ever changed, with their totals.
 
@@ -181,11 +165,7 @@ def counters(
     """
     unread = Unread()
     found = islice(options.client().counters(name, on_corrupt=unread.note), limit)
-    if options.json:
-        show_json_array(unread.after(map(total_document, found)))
-    else:
-        show_rows(map(total_row, found))
-    return unread.report()
+    return show_all(options, found, total_row, total_document, unread)
 
 
 @shared
@@ -206,6 +186,16 @@ def rank(
     wait: Annotated[
         bool, typer.Option(help="Wait until every materializer knows of it (3 minutes).")
     ] = True,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=100,
+            help="Partitions of the index; each takes about 500 changed totals a second. They can "
+            "only become more; strict counters are moved. [dim]Else 4, or as many as it has[/dim]",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Keep the totals of a namespace in order from now on.
 
@@ -216,27 +206,24 @@ def rank(
     Examples:
       countledger namespace rank score
       countledger namespace rank score --no-wait
+      countledger namespace rank score --partitions 16
     """
     if wait:
         notice(f"waiting up to {show_duration(RANK_SETTLES_MS)} until all materializers know of it")
-    placed = options.client().rankings.switch_on(name, wait=wait)
-    facts = {"namespace": name, "ranked": True, "totals": placed}
-    show(options, [facts], facts)
+    placed = options.client().rankings.switch_on(name, wait=wait, partitions=partitions)
+    show_facts(options, {"namespace": name, "ranked": True, "totals": placed})
 
 
 @shared
 def unrank(options: Options, name: Name) -> None:
     """Keep the totals of a namespace in order no more; they cost again what they did before."""
     removed = options.client().rankings.switch_off(name)
-    facts = {"namespace": name, "ranked": False, "totals": removed}
-    show(options, [facts], facts)
+    show_facts(options, {"namespace": name, "ranked": False, "totals": removed})
 
 
 def show_top(options: Options, found: Sequence[Ranked], unread: Unread | None = None) -> None:
     """Print a ranking, in JSON with what of it could not be read."""
-    rows: list[Row] = [
-        {"rank": one.rank, "counter": one.counter, "total": one.total} for one in found
-    ]
+    rows = [facts(one, "rank counter total") for one in found]
     show(options, rows, [*rows, *(unread.rows() if unread else ())])
 
 

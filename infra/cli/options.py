@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import inspect
-import re
+import sys
 from dataclasses import dataclass, fields
 from functools import wraps
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, Literal, ParamSpec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpec
 
 import typer
-from typer.core import TyperCommand
 
-from countledger.ledger.errors import BadInput, BadSetting
-from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from countledger.ledger.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable
 
     from countledger import CountLedger, Settings
     from countledger.ledger.connection import Connection
@@ -82,10 +81,7 @@ class Options:
         from countledger.ledger.connection import Connection  # noqa: PLC0415 - help needs no SDK
 
         return Connection.open(
-            self.settings,
-            profile=self.profile,
-            region=self.region,
-            endpoint_url=self.endpoint_url,
+            self.settings, profile=self.profile, region=self.region, endpoint_url=self.endpoint_url
         )
 
     @property
@@ -129,8 +125,7 @@ _SHARED: dict[str, Any] = {
         typer.Option(help="For people, or one JSON document.", rich_help_panel=_PANEL),
     ],
     "as_json": Annotated[
-        bool,
-        typer.Option("--json", help="Short for --output json.", rich_help_panel=_PANEL),
+        bool, typer.Option("--json", help="Short for --output json.", rich_help_panel=_PANEL)
     ],
     "debug": Annotated[
         bool,
@@ -143,19 +138,24 @@ _SHARED: dict[str, Any] = {
 }
 
 
-def shared(
-    function: Callable[Concatenate[Options, P], int | None],
-) -> Callable[..., int | None]:
+def shared(function: Callable[Concatenate[Options, P], int | None]) -> Callable[..., int | None]:
     """Give a command the shared options; it gets them as one value, its first argument.
 
+    A parameter whose type is a model of Pydantic becomes an option for each field of the model.
     What the command returns is its exit code (None: 0).
     """
-    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    declared = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    models = {
+        one.name: one.annotation for one in declared if hasattr(one.annotation, "model_fields")
+    }
+    own = [part for one in declared for part in _expanded(one)]
 
     @wraps(function)
     def command(context: typer.Context, **given: Any) -> int | None:  # noqa: ANN401 - typed by Typer
         near = Options(**{name: given.pop(name) for name in _SHARED})
         context.obj = near.over(context.obj)
+        for name, model in models.items():
+            given[name] = model(**{field: given.pop(field) for field in model.model_fields})
         return function(context.obj, **given)  # type: ignore[call-arg]  # Typer fills the rest
 
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -177,6 +177,25 @@ def shared(
     return command
 
 
+def _expanded(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """A parameter whose type is a model of Pydantic as an option for each field of the model."""
+    if not hasattr(parameter.annotation, "model_fields"):
+        return [parameter]
+    return [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            # On a command line a number is text.
+            annotation=Annotated[
+                str | None if field.annotation == str | int | None else field.annotation,
+                *field.metadata,
+            ],
+            default=field.default,
+        )
+        for name, field in parameter.annotation.model_fields.items()
+    ]
+
+
 def reflowed(text: str) -> str:
     """Help whose prose fits any terminal: sentences in one line, indented lines as they are."""
     blocks: list[str] = []
@@ -186,67 +205,41 @@ def reflowed(text: str) -> str:
     return "\n\n".join(blocks)
 
 
-_NEGATIVE: Final = re.compile(r"-(\d|\.\d|inf|nan)", re.ASCII | re.IGNORECASE)
-_END_OF_OPTIONS: Final = "--"
-
-
-class SignedCommand(TyperCommand):
-    """A command whose last argument may be a negative number without a `--` before it."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - Typer's own type
-        """Sort the arguments, then parse them."""
-        valued = {
-            spelling
-            for option in self.params
-            if not getattr(option, "is_flag", True)
-            for spelling in option.opts
-        }
-        return super().parse_args(ctx, negative_last(args, valued))
-
-
-def negative_last(arguments: Sequence[str], valued: Container[str]) -> list[str]:
-    """The same arguments, with a negative number after the end of the options.
-
-    `likes:1 -5 --key k` becomes `likes:1 --key k -- -5`. For a command whose last positional
-    argument is the number that may be negative.
-
-    Args:
-        arguments: as typed, without the command.
-        valued: the options that take the next argument, whatever it looks like.
-    """
-    kept: list[str] = []
-    negative: list[str] = []
-    left = list(arguments)
-    while left:
-        argument = left.pop(0)
-        if argument == _END_OF_OPTIONS:
-            return [*kept, _END_OF_OPTIONS, *negative, *left]
-        if _NEGATIVE.match(argument):
-            negative.append(argument)
-            continue
-        kept.append(argument)
-        if argument in valued and left:
-            kept.append(left.pop(0))
-    return [*kept, _END_OF_OPTIONS, *negative] if negative else kept
-
-
-_UNITS_MS: Final = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
-_DURATION: Final = re.compile(r"(\d{1,15})\s*(ms|s|m|h|d)", re.ASCII)
-
-
-def parse_duration_ms(text: str) -> int:
-    """A duration such as `24h`, `90m`, `7d`, `30s` or `1500ms`, in milliseconds.
-
-    Raises:
-        BadSetting: it is no whole number with a unit.
-    """
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise BadSetting(
-            f"duration {text!r} is not a whole number with a unit: give 90m, 24h or 7d"
-        )
-    return int(match[1]) * _UNITS_MS[match[2]]
-
-
 class BadUsage(BadInput):
     """Arguments that exclude or need each other."""
+
+
+def confirm(question: str, otherwise: str) -> bool:
+    """Whether a person at the terminal agrees.
+
+    Args:
+        question: what to agree to.
+        otherwise: the message if stdin is not a terminal.
+
+    Raises:
+        BadUsage: stdin is not a terminal.
+    """
+    if not sys.stdin.isatty():
+        raise BadUsage(otherwise)
+    return typer.confirm(question, err=True)
+
+
+# Arguments and options of several commands.
+CounterNames = Annotated[
+    list[str] | None, typer.Argument(metavar="COUNTER...", help="Counters by name.")
+]
+WholeNamespace = Annotated[str | None, typer.Option(help="All counters of a namespace.")]
+AtMost = Annotated[int | None, typer.Option(min=1, help="At most so many.")]
+At = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", help="The time of the key; if given, it is part of the idempotency key."
+    ),
+]
+Notes = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="Short own text; repeatable.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+SettingsFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A settings file, TOML or YAML.")
+]

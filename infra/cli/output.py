@@ -13,10 +13,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -25,14 +24,13 @@ from rich.table import Table
 from countledger.ledger.amount import to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from rich.progress import Progress, TaskID
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from countledger.infra.cli.options import Options
     from countledger.ledger.errors import CorruptItem
 
 
+T = TypeVar("T")
 Row: TypeAlias = Mapping[str, object]
 _EXACT_IN_JSON: Final = 2**53 - 1
 _EMPTY_CELL: Final = "-"
@@ -51,6 +49,70 @@ def show(options: Options, rows: Sequence[Row], document: object) -> None:
         show_json(document)
     else:
         show_rows(rows)
+
+
+def show_facts(options: Options, row: Row) -> None:
+    """Print one thing, whose row is also its document."""
+    show(options, [row], row)
+
+
+def show_all(
+    options: Options,
+    found: Iterable[T],
+    row: Callable[[T], Row],
+    document: Callable[[T], Row] | None = None,
+    unread: Unread | None = None,
+) -> int:
+    """Print things as they come, then name what could not be read; the exit code.
+
+    Args:
+        options: for people or for programs.
+        found: the things; reading them may add to `unread`.
+        row: one of them for people.
+        document: one of them for programs; by default its row.
+        unread: what could not be read.
+    """
+    unread = unread or Unread()
+    if options.json:
+        show_json_array(unread.after(map(document or row, found)))
+    else:
+        show_rows(map(row, found))
+    return unread.report()
+
+
+def show_report(
+    options: Options,
+    title: str,
+    rows: Iterable[Row],
+    summary: Callable[[], tuple[Row, str]],
+) -> None:
+    """Print rows as they come, and after the last of them what they come to.
+
+    Args:
+        options: for people or for programs.
+        title: the name of the rows in the one document.
+        rows: the rows.
+        summary: after the rows: more of the document, and one line for people.
+    """
+    if options.json:
+        listed = [*rows]
+        show_json({title: listed, **summary()[0]})
+    else:
+        show_rows(rows)
+        notice(summary()[1])
+
+
+def show_or_say(options: Options, document: Row, text: str) -> None:
+    """Print a document for programs, or one line on stderr for people."""
+    if options.json:
+        show_json(document)
+    else:
+        notice(text)
+
+
+def facts(value: object, names: str, **more: object) -> dict[str, object]:
+    """A row of the attributes of a value that `names` lists, and of more."""
+    return {name: getattr(value, name) for name in names.split()} | more
 
 
 def show_rows(rows: Iterable[Row]) -> None:
@@ -199,56 +261,3 @@ def report_unread(reasons: list[str]) -> int:
     if len(reasons) > SHOWN_MAX:
         notice(f"not read: {len(reasons) - SHOWN_MAX} more")
     return FINDINGS if reasons else 0
-
-
-class Bar:
-    """One line of progress."""
-
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self._progress = progress
-        self._task = task
-
-    def advance(self, by: int = 1) -> None:
-        """Go on by so much."""
-        self._progress.advance(self._task, by)
-
-    def set(self, done: int, total: int | None = None) -> None:
-        """Show so much; a total replaces the one before."""
-        self._progress.update(self._task, completed=done, total=total)
-
-
-class Bars:
-    """Lines of progress, one below the other."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-
-    def add(self, label: str, total: int | None = None) -> Bar:
-        """One more line; without a total it only counts."""
-        return Bar(self._progress, self._progress.add_task(label, total=total))
-
-    def say(self, text: str) -> None:
-        """One line of text above the bars."""
-        self._progress.console.print(text, highlight=False, markup=False)
-
-
-@contextmanager
-def open_progress() -> Iterator[Bars]:
-    """Show progress while the block lasts."""
-    from rich.progress import (  # noqa: PLC0415 - few commands show it
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description:<14}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        yield Bars(progress)

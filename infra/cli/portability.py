@@ -8,41 +8,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.infra.cli.emit import numbered_lines, opened
-from countledger.infra.cli.options import BadUsage, Options, shared
-from countledger.infra.cli.output import notice, open_progress, report_unread, show, show_text
+from countledger.infra.cli.emit import Lines, numbered_lines, opened
+from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
+from countledger.infra.cli.output import notice, report_unread, show_facts, show_text
+from countledger.infra.cli.progress import open_progress
 from countledger.infra.portability.exporting import Exporter, continued_file, new_file, place_beside
 from countledger.infra.portability.importing import Importer, ImportResult, missing
 from countledger.infra.portability.lines import UnreadLine, encode_line, parse_line
 from countledger.ledger import keys
-from countledger.ledger.errors import BadInput, CountledgerError
+from countledger.ledger.errors import CountledgerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from countledger.infra.cli.output import Bar
+    from countledger.infra.cli.progress import Bar
     from countledger.infra.portability.lines import ExportLine, Line
-
-FINDINGS = 1
 
 
 @shared
 def export(
     options: Options,
-    counters: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[COUNTER]...", help="Counters by name.", show_default=False),
-    ] = None,
+    counters: CounterNames = None,
     *,
-    namespace: Annotated[
-        str | None, typer.Option(help="All counters of a namespace.", show_default=False)
-    ] = None,
+    namespace: WholeNamespace = None,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             help="The file to write. An interrupted export continues if you run it again.",
-            show_default=False,
         ),
     ] = None,
 ) -> int:
@@ -126,8 +119,7 @@ def import_(
         str | None,
         typer.Option(
             help="What makes another try of the same import recognisable. "
-            "[dim]By default the file's name[/dim]",
-            show_default=False,
+            "[dim]By default the file's name[/dim]"
         ),
     ] = None,
     dry_run: Annotated[
@@ -149,58 +141,37 @@ def import_(
     name = name if name is not None else ("" if file == "-" else Path(file).name)
     if not name:
         raise BadUsage("standard input has no name: give the import one with --name")
-    reading = _Reading()
+    reading = Lines(_parsed)
     with opened(file) as stream:
-        lines = reading.lines(numbered_lines(stream))
+        lines = reading.good(numbered_lines(stream))
         if dry_run:
             counts = Counter({"good": sum(1 for _ in lines)})
         else:
             counts = _import(Importer.begin(options.client(), name), reading, lines)
     result = {"import": name, **counts, "bad": reading.bad}
-    show(options, [result], result)
-    return max(reading.worst, FINDINGS if reading.bad else 0)
+    show_facts(options, result)
+    return reading.worst
 
 
-class _Reading:
-    """The good lines of a file, and what was wrong with the others."""
+def _parsed(text: bytes) -> Line:
+    """A line that can be imported.
 
-    def __init__(self) -> None:
-        self.bad = 0
-        self.worst = 0
-        self._numbers: list[int] = []
-
-    def lines(self, numbered: Iterable[tuple[int, bytes]]) -> Iterator[Line]:
-        """The good ones; a bad line is reported and left out."""
-        for number, text in numbered:
-            try:
-                line = parse_line(text)
-            except BadInput as error:
-                self.report(number, error)
-                continue
-            if isinstance(line, UnreadLine):
-                self.report(number, missing(line))
-                continue
-            self._numbers.append(number)
-            yield line
-
-    def number(self) -> int:
-        """The line of the next outcome; outcomes come in the order of the lines."""
-        return self._numbers.pop(0)
-
-    def report(self, number: int, error: CountledgerError) -> None:
-        """Report a line that was not written, and the reason."""
-        self.bad += 1
-        self.worst = max(self.worst, FINDINGS if isinstance(error, BadInput) else error.exit_code)
-        notice(f"line {number}: {error}")
+    Raises:
+        BadInput: it is malformed, or the export could not read the item.
+    """
+    line = parse_line(text)
+    if isinstance(line, UnreadLine):
+        raise missing(line)
+    return line
 
 
-def _import(importer: Importer, reading: _Reading, lines: Iterable[Line]) -> Counter[str]:
+def _import(importer: Importer, reading: Lines[Line], lines: Iterable[Line]) -> Counter[str]:
     counts: Counter[str] = Counter({str(done): 0 for done in ImportResult})
     with open_progress() as progress:
         bar = progress.add("imported")
         try:
             for outcome in importer.outcomes(lines):
-                number = reading.number()
+                number = reading.next_number()
                 if isinstance(outcome, CountledgerError):
                     reading.report(number, outcome)
                 else:

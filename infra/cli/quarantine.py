@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import getpass
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from countledger.infra.cli.options import BadUsage, Options, shared
-from countledger.infra.cli.output import Unread, notice, show, show_json, show_json_array, show_rows
+from countledger.infra.cli.options import BadUsage, Options, confirm, shared
+from countledger.infra.cli.output import FINDINGS, Unread, facts, notice, show, show_all, show_json
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput
 from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
@@ -21,26 +20,19 @@ if TYPE_CHECKING:
 
     from countledger.infra.cli.output import Row
     from countledger.ledger.quarantine_service import QuarantineOutcome
+    from countledger.producers.ingest.late import LateEntry
 
-FINDINGS: Final = 1
 _REASON_CHARACTERS: Final = 100
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
-Ids = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="ID...", help="The ids that list shows.", show_default=False),
-]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="The ids that list shows.")]
 Of = Annotated[
-    QuarantineSource | None,
-    typer.Option("--source", help="Only records of this source.", show_default=False),
+    QuarantineSource | None, typer.Option("--source", help="Only records of this source.")
 ]
 Everything = Annotated[bool, typer.Option("--all", help="All that wait.")]
 By = Annotated[
-    str | None,
-    typer.Option(
-        help="Your name. [dim]Default: the name of your account here[/dim]", show_default=False
-    ),
+    str | None, typer.Option(help="Your name. [dim]Default: the name of your account here[/dim]")
 ]
 
 
@@ -64,9 +56,7 @@ def list_(
     handled: Annotated[
         bool, typer.Option("--handled", help="Also records handled in the last ninety days.")
     ] = False,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="The maximum number of records.", show_default=False)
-    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="The maximum number of records.")] = None,
 ) -> int:
     """List the records that require action, newest first. Exit code 1: the list is not empty.
 
@@ -87,11 +77,8 @@ def list_(
     unread = Unread()
     service = options.client().quarantine
     found = counted(service.list(source, handled=handled, limit=limit, on_corrupt=unread.note))
-    if options.json:
-        show_json_array(unread.after(document(record) for record in found))
-    else:
-        show_rows(row(record) for record in found)
-    return max(FINDINGS if waiting else 0, unread.report())
+    code = show_all(options, found, row, document, unread)
+    return max(FINDINGS if waiting else 0, code)
 
 
 @app.command("show")
@@ -143,6 +130,30 @@ def resend(
 
 @app.command()
 @shared
+def expired(options: Options) -> int:
+    """List the entries that arrived through Kinesis too late, and whether they were counted.
+
+    "uncounted": it was never counted, and can be resent safely. "counted": an earlier send of it is
+    in the ledger. "unknown": it may have been counted and merged since, or it expired less than
+    half an hour ago. "refused": its key was used by an entry with another delta. The exit code is 1
+    if the list is not empty.
+
+    Examples:
+      countledger quarantine expired
+      countledger quarantine resend --all --source kinesis       [dim]counts the uncounted[/dim]
+    """
+    lates = list(options.client().expired.list())
+    show_all(options, lates, _late_row)
+    return FINDINGS if lates else 0
+
+
+def _late_row(late: LateEntry) -> Row:
+    names = facts(late.entry, "counter delta", made=late.entry.at)
+    return names | facts(late.entry, "id key", status=late.status)
+
+
+@app.command()
+@shared
 def discard(
     options: Options,
     ids: Ids = None,
@@ -162,23 +173,12 @@ def discard(
     """
     service, unread = options.client().quarantine, Unread()
     chosen = ids_of(options, ids, source, unread, everything=everything)
-    if chosen and not yes:
-        _ask(len(chosen))
+    question = f"Discard {len(chosen)} records of the quarantine?"
+    would = f"{len(chosen)} records would be discarded"
+    refusal = f"{would}, and the input is not a terminal: give --yes"
+    if chosen and not yes and not confirm(question, refusal):
+        raise typer.Abort
     return max(_show(options, list(service.discard(chosen, by=by or _me()))), unread.report())
-
-
-def _ask(number: int) -> None:
-    """Prompt for confirmation.
-
-    Raises:
-        BadUsage: the input is not a terminal.
-        typer.Abort: the answer is no.
-    """
-    if not sys.stdin.isatty():
-        raise BadUsage(
-            f"{number} records would be discarded, and the input is not a terminal: give --yes"
-        )
-    typer.confirm(f"Discard {number} records of the quarantine?", abort=True, err=True)
 
 
 def ids_of(
@@ -225,31 +225,21 @@ def row(record: QuarantinedRecord) -> Row:
     return {
         "id": record.id,
         "made": record.at,
-        "counter": record.counter,
-        "kind": record.kind,
+        **facts(record, "counter kind"),
         "reason": record.reason[:_REASON_CHARACTERS],
-        "handled": str(record.handled.how) if record.handled else None,
+        "handled": record.handled and record.handled.how,
     }
 
 
 def document(record: QuarantinedRecord) -> Row:
     """A record for programs. Its content is JSON, or else text, or else base64."""
-    handled = record.handled
+    done = record.handled
     return {
-        "id": record.id,
-        "source": str(record.source),
-        "kind": record.kind,
-        "reason": record.reason,
-        "counter": record.counter,
-        "where": record.where,
-        "sequence": record.sequence,
-        "part": record.part,
+        **facts(record, "id source kind reason counter where sequence part"),
         "made": record.at,
         "kept": to_datetime(record.kept_at_ms),
         "cut_from_bytes": record.cut_from_bytes,
-        "handled": None
-        if handled is None
-        else {"how": str(handled.how), "by": handled.by, "at": to_datetime(handled.at_ms)},
+        "handled": done and {**facts(done, "how by"), "at": to_datetime(done.at_ms)},
         **_content(record.content),
     }
 

@@ -2,67 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - Typer reads it
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger import Retire, Schedule
-from countledger.infra.cli.options import BadUsage, Options, shared
-from countledger.infra.cli.output import Unread, notice, show, show_json
-from countledger.infra.cli.settings_file import ScheduleText, read_schedules
+from countledger.infra.cli.options import BadUsage, Options, SettingsFile, shared
+from countledger.infra.cli.output import Unread, facts, show, show_all, show_or_say
+from countledger.infra.cli.settings_file import read_schedules
+from countledger.infra.cli.spec_text import ScheduleText
 from countledger.ledger.clock import show_duration
-from countledger.ledger.limits import MIN_ENTRIES_DEFAULT
 
 if TYPE_CHECKING:
+    from countledger import Schedule
     from countledger.infra.cli.output import Row
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 Name = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Whose counters to compact.")]
-Every = Annotated[
-    str | None, typer.Option(help="How often it runs, as in 15m, 6h or 1d.", show_default=False)
-]
-Cron = Annotated[
-    str | None,
-    typer.Option(
-        metavar="'MIN HOUR DAY MONTH WEEKDAY YEAR'",
-        help="When it runs, in UTC; give '?' for DAY or for WEEKDAY.",
-        show_default=False,
-    ),
-]
-MinEntries = Annotated[
-    int | None,
-    typer.Option(
-        help="The least number of uncompacted entries for which a counter is compacted. "
-        f"[dim]By default {MIN_ENTRIES_DEFAULT}[/dim]",
-        show_default=False,
-    ),
-]
-MinAge = Annotated[
-    str | None,
-    typer.Option(
-        help="The least age of an entry, as in 30d; none: the shortest that is safe.",
-        show_default=False,
-    ),
-]
-How = Annotated[
-    Literal["transaction", "delete"] | None,
-    typer.Option(
-        help="How merged entries are deleted: in transactions of a hundred, or one by one at "
-        "half the cost. "
-        f"[dim]By default {Retire.TRANSACTION}[/dim]",
-        show_default=False,
-    ),
-]
-Archive = Annotated[
-    str | None,
-    typer.Option(
-        metavar="s3://BUCKET/PREFIX",
-        help="The archive for merged entries before they are deleted; none: no archive.",
-        show_default=False,
-    ),
-]
+_NOTHING = ScheduleText()
 
 
 @app.callback()
@@ -81,12 +38,7 @@ def create(
     options: Options,
     name: Name,
     *,
-    every: Every = None,
-    cron: Cron = None,
-    min_entries: MinEntries = None,
-    min_age: MinAge = None,
-    retire: How = None,
-    archive: Archive = None,
+    spec: ScheduleText = _NOTHING,
 ) -> None:
     """Make the schedule of a namespace.
 
@@ -101,16 +53,8 @@ def create(
       countledger schedule create clicks --cron '0 3 * * ? *' --min-entries 1000 --retire delete
       countledger schedule create stock --every 1d --min-age 30d --archive s3://bucket/stock
     """
-    words = ScheduleText(
-        every=every,
-        cron=cron,
-        min_entries=min_entries,
-        min_age=min_age,
-        retire=retire,
-        archive=archive,
-    )
-    spec = words.spec()
-    _show_one(options, options.client().schedules.create(name, **spec))
+    wanted = spec.spec()
+    _show_one(options, options.client().schedules.create(name, **wanted))
 
 
 @app.command("set")
@@ -119,12 +63,7 @@ def set_schedule(
     options: Options,
     name: Name,
     *,
-    every: Every = None,
-    cron: Cron = None,
-    min_entries: MinEntries = None,
-    min_age: MinAge = None,
-    retire: How = None,
-    archive: Archive = None,
+    spec: ScheduleText = _NOTHING,
 ) -> None:
     """Change the schedule of a namespace; what is not named stays.
 
@@ -132,18 +71,10 @@ def set_schedule(
       countledger schedule set likes --every 1h
       countledger schedule set likes --min-age none --archive none
     """
-    words = ScheduleText(
-        every=every,
-        cron=cron,
-        min_entries=min_entries,
-        min_age=min_age,
-        retire=retire,
-        archive=archive,
-    )
-    if words == ScheduleText():
+    if spec == _NOTHING:
         raise BadUsage(f"nothing to change of the schedule of {name!r}: give an option")
-    spec = words.spec()
-    _show_one(options, options.client().schedules.set(name, **spec))
+    wanted = spec.spec()
+    _show_one(options, options.client().schedules.set(name, **wanted))
 
 
 @app.command("list")
@@ -155,9 +86,7 @@ def list_all(options: Options) -> int:
     """
     unread = Unread()
     found = options.client().schedules.list(on_corrupt=unread.note)
-    documents = [*unread.after(_document(each) for each in found)]
-    show(options, [_row(each) for each in found], documents)
-    return unread.report()
+    return show_all(options, found, _row, _document, unread)
 
 
 @app.command("show")
@@ -182,18 +111,13 @@ def delete(options: Options, name: Name) -> None:
     What was compacted stays as it is. That there is no schedule is no error.
     """
     deleted = options.client().schedules.delete(name)
-    if options.json:
-        show_json({"namespace": name, "deleted": deleted})
-    else:
-        notice(f"the schedule of {name} is gone" if deleted else f"{name} has no schedule")
+    text = f"the schedule of {name} is gone" if deleted else f"{name} has no schedule"
+    show_or_say(options, {"namespace": name, "deleted": deleted}, text)
 
 
 @app.command()
 @shared
-def apply(
-    options: Options,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A settings file, TOML or YAML.")],
-) -> None:
+def apply(options: Options, file: SettingsFile) -> None:
     r"""Make the schedules of a settings file, and change those that differ.
 
     All are checked before the first is written. Schedules that the file does not name stay as
@@ -232,18 +156,10 @@ def _row(shown: Schedule) -> Row:
         "when": shown.expression,
         "min entries": shown.min_entries,
         "min age": None if age_ms is None else show_duration(age_ms),
-        "retire": str(shown.retire),
+        "retire": shown.retire,
         "archive": shown.archive,
     }
 
 
 def _document(shown: Schedule) -> Row:
-    return {
-        "namespace": shown.namespace,
-        "expression": shown.expression,
-        "region": shown.region,
-        "min_entries": shown.min_entries,
-        "min_age_ms": shown.min_age_ms,
-        "retire": str(shown.retire),
-        "archive": shown.archive,
-    }
+    return facts(shown, "namespace expression region min_entries min_age_ms retire archive")

@@ -9,7 +9,7 @@ import typer
 from countledger import Collection
 from countledger.infra.cli.claims import parse_item, parse_key_part
 from countledger.infra.cli.options import BadUsage, Options, shared
-from countledger.infra.cli.output import show
+from countledger.infra.cli.output import facts, show, show_facts
 
 if TYPE_CHECKING:
     from countledger.infra.cli.output import Row
@@ -86,7 +86,7 @@ def draw(
         "last": numbers[-1],
         "count": len(numbers),
     }
-    show(options, [drawn], drawn)
+    show_facts(options, drawn)
 
 
 @app.command("show")
@@ -106,8 +106,7 @@ def append(
     item: Annotated[str, typer.Argument(help="The item without its keys, as a JSON object.")],
     *,
     partition: Annotated[
-        str,
-        typer.Option(metavar="NAME=VALUE", help="Its partition key (NAME:=VALUE: an integer)."),
+        str, typer.Option(metavar="NAME=VALUE", help="Its partition key (NAME:=VALUE: an integer).")
     ],
     sort: Annotated[str, typer.Option(metavar="NAME", help="The name of its sort key.")],
     prefix: Annotated[
@@ -138,10 +137,4 @@ def append(
 
 
 def _show_one(options: Options, shown: Sequence) -> None:
-    row: Row = {
-        "sequence": shown.sequence,
-        "last": shown.last,
-        "version": shown.version,
-        "updated_at": shown.updated_at,
-    }
-    show(options, [row], row)
+    show_facts(options, facts(shown, "sequence last version updated_at"))

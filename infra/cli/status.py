@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from countledger import CountLedger
 from countledger.infra.cli.engine import document_of, engine_is_installed
 from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import notice, show, show_json, show_rows, show_text
+from countledger.infra.cli.output import FINDINGS, notice, show, show_json, show_rows, show_text
 from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
 from countledger.ledger.clock import show_duration, to_datetime
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from countledger.infra.status.findings import StatusFinding
 
 
-FINDINGS: Final = 1
 # A shell outlives the stack that `up` pointed it at.
 _ENDED: Final = (
     'what AWS_ENDPOINT_URL names on this machine has ended: `eval "$(countledger up)"` starts '
@@ -124,11 +123,7 @@ def show_facts(facts: Facts, found: Sequence[StatusFinding], running: Running | 
 def document(facts: Facts, found: Sequence[StatusFinding]) -> dict[str, Any]:
     """The same for programs; times are ISO 8601 as everywhere, ages and counts are numbers."""
     texts = _times(asdict(facts))
-    return {
-        "healthy": not found,
-        "findings": [asdict(one) for one in found],
-        **texts,
-    }
+    return {"healthy": not found, "findings": [asdict(one) for one in found], **texts}
 
 
 def _times(value: Any) -> Any:  # noqa: ANN401 - any part of a document

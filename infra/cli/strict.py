@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from countledger.infra.cli import strict_change
-from countledger.infra.cli.options import (
-    BadUsage,
-    Options,
-    SignedCommand,
-    parse_duration_ms,
-    shared,
-)
-from countledger.infra.cli.output import Unread, notice, show, show_json_array, show_rows
+from countledger.infra.cli.arguments import SignedCommand, parse_duration_ms
+from countledger.infra.cli.options import BadUsage, Options, Yes, confirm, shared
+from countledger.infra.cli.output import Unread, notice, show, show_all, show_facts
 from countledger.infra.cli.strict_answers import document, row, warnings
 from countledger.infra.cli.strict_change import NO_BOUND, parse_amount, parse_bound
 from countledger.ledger.amount import to_text
 from countledger.ledger.clock import show_duration
-from countledger.ledger.limits import (
-    HISTORY_DEFAULT,
-    MARKER_WINDOW_DEFAULT_MS,
-    SET_TOKENS_DEFAULT,
-)
+from countledger.ledger.limits import HISTORY_DEFAULT, MARKER_WINDOW_DEFAULT_MS, SET_TOKENS_DEFAULT
 from countledger.producers.strict.definition import Method  # noqa: TC001 - Typer reads it
 from countledger.producers.strict.state import KEEP
 
@@ -168,11 +158,7 @@ def list_all(
     """
     unread = Unread()
     found = options.client().strict.list(namespace, on_corrupt=unread.note)
-    if options.json:
-        show_json_array(unread.after(document(each) for each in found))
-    else:
-        show_rows(row(each) for each in found)
-    return unread.report()
+    return show_all(options, found, row, document, unread)
 
 
 @app.command()
@@ -181,7 +167,7 @@ def delete(
     options: Options,
     counter: Annotated[str, typer.Argument(help="The counter to delete.")],
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete a strict counter and its value; this cannot be undone.
 
@@ -192,29 +178,13 @@ def delete(
     """
     client = options.client()
     if not yes:
-        _ask(client.strict.show(counter))
+        value = to_text(client.strict.show(counter).value)
+        question = f"Delete {counter!r} and its value {value}? This cannot be undone."
+        refusal = f"counter {counter!r} of value {value} would be deleted: give --yes"
+        if not confirm(question, refusal):
+            raise typer.Abort
     client.strict.delete(counter)
-    deleted = {"counter": counter, "deleted": True}
-    show(options, [deleted], deleted)
-
-
-def _ask(shown: StrictCounter) -> None:
-    """Prompt for confirmation at the terminal.
-
-    Raises:
-        BadUsage: stdin is not a terminal.
-        typer.Abort: the answer is no.
-    """
-    if not sys.stdin.isatty():
-        raise BadUsage(
-            f"counter {shown.counter!r} of value {to_text(shown.value)} would be deleted: "
-            "give --yes"
-        )
-    typer.confirm(
-        f"Delete {shown.counter!r} and its value {to_text(shown.value)}? This cannot be undone.",
-        abort=True,
-        err=True,
-    )
+    show_facts(options, {"counter": counter, "deleted": True})
 
 
 def _show_one(options: Options, shown: StrictCounter) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from countledger.infra.cli.output import notice, show_json, show_rows
+from countledger.infra.cli.output import facts, notice, show_json, show_rows
 from countledger.ledger.amount import to_text
 from countledger.ledger.clock import show_duration
 from countledger.ledger.limits import TOKEN_BYTES, TOKEN_LIFE_MS
@@ -139,17 +139,8 @@ _KB: Final = 1_024
 
 def row(shown: StrictCounter) -> Row:
     """A counter in a table."""
-    return {
-        "counter": shown.counter,
-        "value": shown.value,
-        "lower": shown.lower,
-        "upper": shown.upper,
-        "method": str(shown.method),
-        "bins": shown.bins,
-        "remembers": _memory(shown),
-        "write units": shown.write_units,
-        "updated": shown.updated_at,
-    }
+    row = facts(shown, "counter value lower upper method bins", remembers=_memory(shown))
+    return row | {"write units": shown.write_units, "updated": shown.updated_at}
 
 
 def document(shown: StrictCounter) -> Row:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Decimal, DecimalException
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from countledger.infra.cli.arguments import parse_decimal
 from countledger.infra.cli.emit import parse_notes
-from countledger.infra.cli.options import BadUsage, Options, shared
-from countledger.infra.cli.output import show
+from countledger.infra.cli.options import At, BadUsage, Notes, Options, shared
+from countledger.infra.cli.output import show_facts
 from countledger.infra.cli.strict_answers import (
     ChangeAnswer,
     answer_to_change,
@@ -18,7 +18,7 @@ from countledger.infra.cli.strict_answers import (
 )
 from countledger.ledger import keys
 from countledger.ledger.amount import parse_delta_text
-from countledger.ledger.errors import BadBounds, shown
+from countledger.ledger.errors import BadBounds
 from countledger.ledger.ids import check_key
 from countledger.producers.payload import keyed, parse_time
 from countledger.producers.strict.atomic import Prefer  # noqa: TC001 - Typer reads it
@@ -45,11 +45,7 @@ def parse_amount(what: str, text: str) -> Amount:
     Raises:
         BadBounds: it is no finite decimal number, or needs more digits than a counter has.
     """
-    try:
-        value = Decimal(text.strip())
-    except DecimalException:
-        raise BadBounds(f"{what} {shown(text)} is not a decimal number") from None
-    amount = check_amount(what, value)
+    amount = check_amount(what, parse_decimal(what, text, BadBounds))
     if amount is None:
         raise AssertionError("a number is an amount")
     return amount
@@ -73,15 +69,9 @@ def change(
     delta: Annotated[str, typer.Argument(help="What to add: an exact number, not 0.")],
     *,
     key: Annotated[
-        str | None,
-        typer.Option(help="A retry repeats the key: same key, applied once."),
+        str | None, typer.Option(help="A retry repeats the key: same key, applied once.")
     ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="The time of the key; if given, it is part of the idempotency key."
-        ),
-    ] = None,
+    at: At = None,
     note: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Short own text (method marker); repeatable."),
@@ -109,7 +99,7 @@ def change(
     # What can be refused is refused before anything is looked up.
     amount = parse_delta_text(delta)
     identity = keyed(key, None if at is None else parse_time(at))
-    notes = parse_notes(note or ())
+    notes = parse_notes(note)
     outcome = options.client().strict.change(
         counter, amount, key=identity, prefer=prefer and str(prefer), note=notes
     )
@@ -155,16 +145,6 @@ def withdraw(
 
 
 Key = Annotated[str, typer.Option(help="A retry repeats the key: same key, done once.")]
-At = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME", help="The time of the key; if given, it is part of the idempotency key."
-    ),
-]
-Notes = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="Short own text; repeatable."),
-]
 
 
 @shared
@@ -190,7 +170,7 @@ def transfer(
     """
     moved = parse_delta_text(amount)
     done = options.client().strict.transactions.transfer(
-        source, target, moved, key=_identity(key, at), note=parse_notes(note or ())
+        source, target, moved, key=_identity(key, at), note=parse_notes(note)
     )
     return answer(done, {"from": source, "to": target, "amount": moved}).print(options)
 
@@ -218,7 +198,7 @@ def together(
     if len(parsed) < len(changes):
         raise BadUsage("a counter is given twice: give each once, with the sum of its changes")
     done = options.client().strict.transactions.change(
-        parsed, key=_identity(key, at), note=parse_notes(note or ())
+        parsed, key=_identity(key, at), note=parse_notes(note)
     )
     return answer(done, {"changes": parsed}).print(options)
 
@@ -246,19 +226,14 @@ def set_value(
       countledger set likes:post-1 0 --key reset-1 --note by=ann
     """
     wanted = parse_amount("value", value)
-    identity, notes = _identity(key, at), parse_notes(note or ())
+    identity, notes = _identity(key, at), parse_notes(note)
     client = options.client()
     if not client.namespaces.is_of_a_ledger(keys.check_counter(counter)):
         done = client.strict.transactions.set_value(counter, wanted, key=identity, note=notes)
         return answer(done, {"counter": counter, "value": wanted}).print(options)
     corrected = client.set_value(counter, wanted, key=identity, note=notes)
-    facts: Row = {
-        "status": str(corrected.became),
-        "counter": counter,
-        "value": wanted,
-        "delta": corrected.delta,
-    }
-    show(options, [facts], facts)
+    row = {"status": corrected.became, "counter": counter, "value": wanted}
+    show_facts(options, {**row, "delta": corrected.delta})
     return 0
 
 

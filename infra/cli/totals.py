@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.options import AtMost, Options, shared
 from countledger.infra.cli.output import (
     Unread,
+    facts,
     notice,
+    show_all,
     show_json,
     show_json_array,
     show_rows,
@@ -90,15 +92,11 @@ def entries(
     options: Options,
     counter: Annotated[str, typer.Argument(help="The counter whose change log to read.")],
     *,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="At most so many.", show_default=False)
-    ] = None,
+    limit: AtMost = None,
     archived: Annotated[
         str | None,
         typer.Option(
-            metavar="s3://BUCKET/PREFIX",
-            help="Also read the merged entries from their archive.",
-            show_default=False,
+            metavar="s3://BUCKET/PREFIX", help="Also read the merged entries from their archive."
         ),
     ] = None,
 ) -> int:
@@ -154,10 +152,7 @@ def _show_archived(options: Options, head: Head, found: Iterator[Entry], limit: 
             count, total = count + 1, add(total, entry.delta)
             yield entry
 
-    if options.json:
-        show_json_array(map(_entry_document, counted()))
-    else:
-        show_rows(map(_entry_row, counted()))
+    show_all(options, counted(), _entry_row, _entry_document)
     if limit is None:
         notice(
             f"{count} archived entries with the sum {to_text(total)}; the "
@@ -184,11 +179,7 @@ def snapshot(
     if options.json:
         totals = [total_document(total) for total in taken.totals.values()]
         show_json(
-            {
-                "read_at": taken.read_at,
-                "totals": totals,
-                "as_materialized": taken.as_materialized,
-            }
+            {"read_at": taken.read_at, "totals": totals, "as_materialized": taken.as_materialized}
         )
         return
     show_rows(total_row(total) for total in taken.totals.values())
@@ -198,17 +189,8 @@ def snapshot(
 
 def freshness_document(freshness: Freshness) -> dict[str, object]:
     """How fresh totals are, for programs."""
-    return {
-        "handled_through": freshness.handled_through,
-        "shards": [
-            {
-                "shard": shard.shard,
-                "handled_through": shard.handled_through,
-                "handled_at": shard.handled_at,
-            }
-            for shard in freshness.shards
-        ],
-    }
+    shards = [facts(one, "shard handled_through handled_at") for one in freshness.shards]
+    return {"handled_through": freshness.handled_through, "shards": shards}
 
 
 def _freshness_text(freshness: Freshness) -> str:
@@ -234,25 +216,12 @@ def total_row(total: Total, summed: ExactSum | None = None, *, exact: bool = Fal
 
 def total_document(total: Total, exact: ExactSum | None = None) -> Row:
     """A total for programs."""
-    document: dict[str, object] = {
-        "counter": total.counter,
-        "total": total.total,
-        "events": total.events,
-        "entries": total.entries,
-        "version": total.version,
-        "updated_at": total.updated_at,
-    }
+    document = facts(total, "counter total events entries version updated_at")
     if total.method is not None:
-        document |= {"method": total.method, "bins": total.bins}
+        document |= facts(total, "method bins")
     if exact is not None:
-        document["exact"] = {
-            "sum": exact.sum,
-            "events": exact.events,
-            "entries": exact.entries,
-            "entries_read": exact.entries_read,
-            "generation": exact.generation,
-            "read_units": exact.read_units,
-        }
+        names = "sum events entries entries_read generation read_units"
+        document["exact"] = facts(exact, names)
     return document
 
 
@@ -261,15 +230,8 @@ def _entry_document(entry: Entry) -> Row:
 
 
 def _head_document(head: Head) -> Row:
-    return {
-        "kind": "head",
-        "entries": head.entries,
-        "events": head.events,
-        "sum": head.sum,
-        "from": head.from_at,
-        "to": head.to_at,
-        "generation": head.generation,
-    }
+    found = facts(head, "entries events sum generation")
+    return {"kind": "head", **found, "from": head.from_at, "to": head.to_at}
 
 
 def _head_row(head: Head) -> Row:
@@ -288,13 +250,4 @@ def _head_row(head: Head) -> Row:
 
 
 def _entry_row(entry: Entry) -> Row:
-    return {
-        "at": entry.at,
-        "delta": entry.delta,
-        "events": entry.events,
-        "key": entry.key,
-        "note": entry.note,
-        "occurred_at": entry.occurred_at,
-        "origin": entry.origin,
-        "id": entry.id,
-    }
+    return facts(entry, "at delta events key note occurred_at origin id")

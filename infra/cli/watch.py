@@ -19,7 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from countledger.infra.cli.alert_rows import logged_document
-from countledger.infra.cli.options import BadUsage, Options, parse_duration_ms, shared
+from countledger.infra.cli.arguments import parse_duration_ms
+from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import hand_over, notice, show_json_line, show_text
 from countledger.infra.cli.watching import WatchState
 from countledger.ledger.amount import to_text
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from countledger import Amount, CountLedger
-    from countledger.consumers.alerts.alert_log import LoggedAlert
-    from countledger.infra.cli.options import Options
+    from countledger.consumers.alerts.alert import LoggedAlert
     from countledger.infra.cli.watching import WatchedCounter
 
     Shows: TypeAlias = Callable[[WatchState, list[WatchedCounter], list[LoggedAlert]], None]
@@ -52,15 +52,11 @@ _ALERTS_READ: Final = 200
 def watch(
     options: Options,
     counters: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="COUNTER...", help="Counters to watch.", show_default=False),
+        list[str] | None, typer.Argument(metavar="COUNTER...", help="Counters to watch.")
     ] = None,
     *,
     prefix: Annotated[
-        str | None,
-        typer.Option(
-            metavar="P", help="Watch the counters whose names begin with P.", show_default=False
-        ),
+        str | None, typer.Option(metavar="P", help="Watch the counters whose names begin with P.")
     ] = None,
     every: Annotated[str, typer.Option(help="How often to refresh, as in 500ms or 5s.")] = "1s",
     lasting: Annotated[

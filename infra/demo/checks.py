@@ -117,7 +117,7 @@ def compare(
     alerted = {(alert.counter, alert.version) for alert in alerts}
     below = {one.counter for one in updates if one.old < THRESHOLD}
     due = {(one.counter, one.version): one for one in updates if one.old < THRESHOLD <= one.new}
-    # A file that nobody saw below the threshold may have passed it before the rule.
+    # A file that was never seen below the threshold may have passed it before the rule.
     must = set(long) if fresh else below.intersection(long)
     return AlertCheck(
         alerts=tuple(alerts),

@@ -61,7 +61,7 @@ _PLAIN: Final = {
 _OPTIONS: Final = ("-c", "attr.tree=none-of-them", "-c", "mailmap.blob=none-of-them")
 _PARTIAL: Final = "in a partial clone, `git fetch --refetch --no-filter` brings the missing objects"
 _SUBMODULE: Final = "160000"
-# What shortlog prints for a commit whose author line cannot be read; for log it is nobody.
+# What shortlog prints for a commit whose author line cannot be read; for log it has no author.
 _UNREADABLE_AUTHOR: Final = b"%aN"
 _LOG: Final = (
     *("log", "--first-parent", "-m", "--reverse", "--no-show-signature", "--encoding=UTF-8"),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-# Where a replacement that CloudFormation calls possible would leave data behind.
+# Where a replacement that CloudFormation calls possible would lose sight of data.
 _HOLDS_DATA: Final = frozenset(
     {
         "AWS::DynamoDB::GlobalTable",
@@ -142,8 +142,8 @@ def tags_for(given: Mapping[str, str], existing: Mapping[str, Any] | None) -> li
 _RESERVED: Final = "aws:"
 
 
-def tag_entries(dynamodb: DynamoDBClient, table: str, tags: Mapping[str, str]) -> None:
-    """Give the table of the entries the tags of its stack: two calls, or none without tags.
+def tag_table(dynamodb: DynamoDBClient, table: str, tags: Mapping[str, str]) -> None:
+    """Give a table the tags of its stack: two calls, or none without tags.
 
     A stack hands its tags on to every resource that has tags. A global table has none itself, but
     for each of its replicas, and gets nothing.

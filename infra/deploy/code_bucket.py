@@ -26,7 +26,7 @@ def make_bucket(s3: S3Client, name: str, account: str, region: str) -> bool:
     """Make sure of a bucket of this account, closed to the public; whether it had to be made.
 
     Raises:
-        BadSetting: somebody else owns a bucket of that name.
+        BadSetting: another account owns a bucket of that name.
     """
     if _is_ours(s3, name, account):
         return False
@@ -55,7 +55,7 @@ def take_bucket(s3: S3Client, name: str, account: str) -> None:
     """Make sure that a bucket exists and is this account's.
 
     Raises:
-        BadSetting: it does not exist, or is somebody else's.
+        BadSetting: it does not exist, or belongs to another account.
     """
     if not _is_ours(s3, name, account):
         raise BadSetting(f"bucket {name!r} does not exist: create it first, or leave out --bucket")

@@ -144,7 +144,7 @@ class Deployment:
         deadline_s = time.monotonic() + self.timeout_s
         while True:
             stack = self._stack()
-            # The events of a state that was read are there to be read behind it.
+            # The events of a state that was read can be read after it.
             for event in self._new_events(seen):
                 if event.status.endswith("_FAILED"):
                     failures.append(event)
@@ -192,7 +192,7 @@ class Deployment:
             )
         if status.endswith("_IN_PROGRESS"):
             raise DeployFailed(
-                f"stack {self.stack_name!r} is being changed by somebody else ({status}): "
+                f"stack {self.stack_name!r} is being changed by another caller ({status}): "
                 "wait for its end"
             )
         return stack

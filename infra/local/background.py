@@ -39,7 +39,6 @@ __all__ = ["Running", "UpFailed", "down", "status", "up"]
 
 START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 15.0
-_SUPERVISOR: Final = "countledger.infra.local.supervisor"
 _LOG_TAIL_LINES: Final = 20
 _STACK_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 
@@ -80,7 +79,7 @@ def status(stack_name: str = STACK_NAME) -> Running | None:
 
     Raises:
         BadSetting: no name for a stack.
-        UpFailed: its directory is somebody else's.
+        UpFailed: its directory belongs to another user.
     """
     directory = _directory(stack_name)
     _check_private(directory)
@@ -149,7 +148,7 @@ def _check_private(directory: Path) -> None:
 def _start(stack_name: str, directory: Path, timeout_s: float) -> None:
     """Start the supervisor; it closes its end of a pipe when it is ready or has failed.
 
-    Our child is a starter that forks the supervisor and ends, so that nobody must wait for it.
+    Our child is a starter that forks the supervisor and ends, so that no process must wait for it.
     """
     ready, theirs = os.pipe()
     try:

@@ -1,8 +1,7 @@
 """The embedded engine's process: MiniStack on an inherited socket, with its gaps patched by name.
 
 Run by `engine.py` as a script of its own, and never imported elsewhere: importing MiniStack reads
-the environment, and there may be one engine per process. It imports nothing of countledger, so that
-it starts quickly.
+the environment, and there may be one engine per process. It imports nothing of countledger.
 
 The end of a pipe from the parent shows that the parent has ended (also after a kill -9 of the
 parent) this process ends, with the workers of its functions and its temporary directory.
@@ -11,6 +10,7 @@ parent) this process ends, with the workers of its functions and its temporary d
 import argparse
 import asyncio
 import base64
+import contextlib
 import decimal
 import json
 import os
@@ -26,20 +26,19 @@ import psutil
 from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config
 from ministack import app
-from ministack.core import iam_actions, iam_evaluator
+from ministack.core import iam_actions, iam_evaluator, lambda_runtime
 from ministack.services import dynamodb, lambda_svc
 
 DYNAMODB_DIGITS: Final = 38
+# The services through which a function may invoke another one.
+_LEADING_ON: Final = ("lambda", "sqs", "sns", "eventbridge", "sfn", "scheduler")
 
 
 # ---- gaps of MiniStack 1.5.33, each with what AWS does instead ----
 
 
 def patch_38_digit_arithmetic() -> None:
-    """Sums keep 38 digits, and one that needs more is refused.
-
-    MiniStack rounds to 28.
-    """
+    """Sums keep 38 digits, and one that needs more is refused. MiniStack rounds to 28."""
 
     def exact(apply: Callable[..., None]) -> Callable[..., None]:
         def applied(*args: object) -> None:
@@ -197,10 +196,7 @@ def patch_iam_names_buses() -> None:
 
 
 def patch_concurrency_is_a_number() -> None:
-    """A queue's mapping takes its greatest concurrency from a parameter of a template.
-
-    MiniStack keeps the parameter's text, and then cannot compare it.
-    """
+    """A queue's mapping has a number as its concurrency, not the text of a parameter."""
     plain = lambda_svc._sqs_esm_concurrency  # noqa: SLF001 - as above
 
     def concurrency(mapping: dict[str, Any], *rest: Any) -> int:  # noqa: ANN401 - its arguments
@@ -215,11 +211,17 @@ def patch_concurrency_is_a_number() -> None:
 def patch_loopback_is_secure() -> None:
     """A call over loopback passes `aws:SecureTransport`: there is no TLS on 127.0.0.1."""
     pin = app.pin_request_origin
+    app.pin_request_origin = lambda source_ip, _secure: pin(source_ip, True)
 
-    def pin_secure(source_ip: str, secure_transport: bool) -> None:  # noqa: ARG001, FBT001 - its signature
-        pin(source_ip, True)
 
-    app.pin_request_origin = pin_secure
+def patch_lineage_stays_out_of_tables() -> None:
+    """Calls on items carry no depth of invocations: the fast transport makes them, as on AWS."""
+    everywhere = 'append(("before-call", _ms_add_invoke_depth))'
+    events = ", ".join(f'("before-call.{name}", _ms_add_invoke_depth)' for name in _LEADING_ON)
+    head, found, rest = lambda_runtime._PYTHON_WORKER_SCRIPT.partition(everywhere)  # noqa: SLF001
+    if not found:
+        raise RuntimeError("MiniStack adds the depth of invocations in another way")
+    lambda_runtime._PYTHON_WORKER_SCRIPT = f"{head}extend([{events}]){rest}"  # noqa: SLF001
 
 
 PATCHES = (
@@ -232,15 +234,15 @@ PATCHES = (
     patch_iam_names_buses,
     patch_concurrency_is_a_number,
     patch_loopback_is_secure,
+    patch_lineage_stays_out_of_tables,
 )
 
 
 def _json_object(text: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(text or b"{}")
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+    with contextlib.suppress(ValueError):
+        if isinstance(value := json.loads(text or b"{}"), dict):
+            return value
+    return {}
 
 
 # ---- life and death ----

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 
 # A stream that is still is asked ever less often, down to four times a second as Lambda does it:
-# a stack that somebody left running should cost no processor time to speak of.
+# a stack that was left running should cost no processor time to speak of.
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 0.25
 FIRST_BACK_OFF_S: Final = 0.05

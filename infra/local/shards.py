@@ -5,7 +5,8 @@
 
 import base64
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
@@ -100,13 +101,54 @@ class StreamSource:
         return StreamShardReader(self.streams, self.arn, shard_id, start=start, passes=self.passes)
 
 
-class StreamShardReader:
-    """Reads one shard of a DynamoDB stream.
+class _IteratorReader(ABC):
+    """Reads one shard of either service by iterators, which the services let expire.
 
     Attributes:
-        last_sequence: of the last record read, passed by the filter or not.
+        last_sequence: of the last record read, passed by a filter or not.
         ended: whether the shard is closed and all of it has been read.
     """
+
+    def __init__(self, client: Any, arn: str, shard_id: str, start: StartingPosition) -> None:  # noqa: ANN401 - of either service
+        self._client = client
+        self._arn = arn
+        self._shard_id = shard_id
+        self._start: StartingPosition = start
+        self._iterator: str | None = None
+        self.last_sequence: str | None = None
+        self.ended = False
+
+    def read(self) -> tuple[int, list[StreamRecord]]:
+        """One GetRecords: how many records came, and those of them that pass the filter."""
+        if self.ended:
+            return 0, []
+        try:
+            answer = self._client.get_records(
+                ShardIterator=self._iterator or self._new_iterator(), Limit=_PAGE_RECORDS
+            )
+        except self._client.exceptions.ExpiredIteratorException:
+            # Failures held up the shard for longer than an iterator lives (5 or 15 minutes).
+            self._iterator = None
+            return self.read()
+        self._iterator = answer.get("NextShardIterator")
+        self.ended = self._iterator is None
+        records = answer["Records"]
+        if records:
+            self.last_sequence = self._sequence(records[-1])
+        return len(records), self._delivered(records)
+
+    @abstractmethod
+    def _new_iterator(self) -> str: ...
+
+    @abstractmethod
+    def _sequence(self, record: Mapping[str, Any]) -> str: ...
+
+    @abstractmethod
+    def _delivered(self, records: Sequence[Mapping[str, Any]]) -> list[StreamRecord]: ...
+
+
+class StreamShardReader(_IteratorReader):
+    """Reads one shard of a DynamoDB stream."""
 
     def __init__(
         self,
@@ -117,35 +159,8 @@ class StreamShardReader:
         start: StartingPosition,
         passes: Callable[[Mapping[str, Any]], bool],
     ) -> None:
-        self._streams = streams
-        self._stream_arn = stream_arn
-        self._shard_id = shard_id
-        self._start: StartingPosition = start
+        super().__init__(streams, stream_arn, shard_id, start)
         self._passes = passes
-        self._iterator: str | None = None
-        self.last_sequence: str | None = None
-        self.ended = False
-
-    def read(self) -> tuple[int, list[StreamRecord]]:
-        """One GetRecords: how many records came, and those of them that pass the filter."""
-        if self.ended:
-            return 0, []
-        try:
-            answer = self._streams.get_records(
-                ShardIterator=self._iterator or self._new_iterator(), Limit=_PAGE_RECORDS
-            )
-        except self._streams.exceptions.ExpiredIteratorException:
-            # The shard was held up by failures for longer than an iterator lives (15 minutes).
-            self._iterator = None
-            return self.read()
-        self._iterator = answer.get("NextShardIterator")
-        self.ended = self._iterator is None
-        records = answer["Records"]
-        if records:
-            self.last_sequence = records[-1]["dynamodb"]["SequenceNumber"]
-        return len(records), [
-            _stream_record(record, self._stream_arn) for record in records if self._passes(record)
-        ]
 
     def _new_iterator(self) -> str:
         position: dict[str, Any] = {"ShardIteratorType": self._start}
@@ -154,15 +169,18 @@ class StreamShardReader:
                 "ShardIteratorType": "AFTER_SEQUENCE_NUMBER",
                 "SequenceNumber": self.last_sequence,
             }
+        shard = {"StreamArn": self._arn, "ShardId": self._shard_id}
         try:
-            answer = self._streams.get_shard_iterator(
-                StreamArn=self._stream_arn, ShardId=self._shard_id, **position
-            )
-        except self._streams.exceptions.TrimmedDataAccessException:
-            answer = self._streams.get_shard_iterator(
-                StreamArn=self._stream_arn, ShardId=self._shard_id, ShardIteratorType="TRIM_HORIZON"
-            )
-        return answer["ShardIterator"]
+            answer = self._client.get_shard_iterator(**shard, **position)
+        except self._client.exceptions.TrimmedDataAccessException:
+            answer = self._client.get_shard_iterator(**shard, ShardIteratorType="TRIM_HORIZON")
+        return str(answer["ShardIterator"])
+
+    def _sequence(self, record: Mapping[str, Any]) -> str:
+        return str(record["dynamodb"]["SequenceNumber"])
+
+    def _delivered(self, records: Sequence[Mapping[str, Any]]) -> list[StreamRecord]:
+        return [_stream_record(one, self._arn) for one in records if self._passes(one)]
 
 
 def _stream_record(record: Mapping[str, Any], stream_arn: str) -> StreamRecord:
@@ -221,47 +239,17 @@ class KinesisSource:
         return KinesisReader(self.client, self.arn, shard_id, start)
 
 
-class KinesisReader:
-    """Reads one shard.
-
-    Attributes:
-        last_sequence: of the last record read.
-        ended: whether the shard is closed and all of it has been read.
-    """
-
-    def __init__(
-        self, client: "KinesisClient", arn: str, shard_id: str, start: StartingPosition
-    ) -> None:
-        self._client = client
-        self._arn = arn
-        self._shard_id = shard_id
-        self._start: StartingPosition = start
-        self._iterator: str | None = None
-        self.last_sequence: str | None = None
-        self.ended = False
+class KinesisReader(_IteratorReader):
+    """Reads one shard of a Kinesis stream."""
 
     def read(self) -> tuple[int, list[StreamRecord]]:
         """One GetRecords: how many records came, and they themselves."""
-        if self.ended:
-            return 0, []
         try:
-            answer = self._client.get_records(
-                ShardIterator=self._iterator or self._new_iterator(), Limit=_PAGE_RECORDS
-            )
-        except self._client.exceptions.ExpiredIteratorException:
-            # The shard was held up by failures for longer than an iterator lives (5 minutes).
-            self._iterator = None
-            return self.read()
+            return super().read()
         except self._client.exceptions.ResourceNotFoundException:
             # The local engine forgets a shard, and its records, as soon as it is split or merged.
             self.ended = True
             return 0, []
-        self._iterator = answer.get("NextShardIterator")
-        self.ended = self._iterator is None
-        records = [stream_record(one, self._arn, self._shard_id) for one in answer["Records"]]
-        if records:
-            self.last_sequence = records[-1].sequence
-        return len(records), records
 
     def _new_iterator(self) -> str:
         position: dict[str, Any] = {"ShardIteratorType": self._start}
@@ -273,7 +261,13 @@ class KinesisReader:
         answer = self._client.get_shard_iterator(
             StreamARN=self._arn, ShardId=self._shard_id, **position
         )
-        return answer["ShardIterator"]
+        return str(answer["ShardIterator"])
+
+    def _sequence(self, record: Mapping[str, Any]) -> str:
+        return str(record["SequenceNumber"])
+
+    def _delivered(self, records: Sequence[Mapping[str, Any]]) -> list[StreamRecord]:
+        return [stream_record(one, self._arn, self._shard_id) for one in records]
 
 
 def stream_record(record: Mapping[str, Any], arn: str, shard_id: str) -> StreamRecord:

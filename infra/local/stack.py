@@ -221,7 +221,7 @@ class LocalStack:
             "lambda",
             config=Config(read_timeout=_INVOKE_TIMEOUT_S, retries={"total_max_attempts": 1}),
         )
-        settings = settings or mapping_settings(mapping.logical_id)
+        settings = settings or mapping_settings(mapping.logical_id, self._parameters)
         return Pump(
             source=self._source(
                 mapping, stream_arn or self.outputs[mapping.stream_output], settings

@@ -1,4 +1,4 @@
-"""The process behind `countledger up`: owns engine and pump until it is stopped.
+"""The background process of `countledger up`: owns engine and pump until it is stopped.
 
 Run by `background.py`. It writes its state into its temporary directory, and reports through an
 inherited pipe that it is ready.

@@ -14,6 +14,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.audit import Audit, FileBookmarks, NoBookmarks
@@ -133,6 +134,7 @@ def _is_of_a_namespace(line: ExportLine) -> bool:
 
 
 _READERS: Final = 8
+_NAMES_AT_ONCE: Final = 1_000
 # As what a walk counts a counter that cannot be read.
 UNREADABLE: Final = "unreadable"
 
@@ -195,8 +197,11 @@ class Exporter:
         Raises:
             BadInput: as `line`. What cannot be read is a line.
         """
+        feed = iter(counters)
         with ThreadPoolExecutor(_READERS, "countledger-export") as pool:
-            yield from pool.map(self._line, counters)
+            # A pool takes all that it is given at once: of any number of names, some at a time.
+            while some := list(islice(feed, _NAMES_AT_ONCE)):
+                yield from pool.map(self._line, some)
 
     def _line(self, counter: str) -> CounterLine | UnreadLine:
         try:

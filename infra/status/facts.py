@@ -66,7 +66,7 @@ class QueueFact:
     Attributes:
         name: in the template, as `Quarantine`.
         waiting: the approximate number of messages in the queue.
-        in_flight: about how many somebody is working on.
+        in_flight: about how many are being handled.
         oldest_ms: how old the oldest message is, as CloudWatch last measured; None: unknown.
     """
 

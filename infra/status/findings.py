@@ -44,7 +44,10 @@ _ADVICE: Final = {
     ),
     "IngestExpired": (
         "messages that waited in the stream for longer than their horizon, not counted",
-        "`countledger ingest expired` lists them, `countledger ingest resend` counts them",
+        (
+            "`countledger quarantine expired` shows which were counted, `countledger quarantine "
+            "resend --all --source kinesis` counts the others"
+        ),
     ),
     "AlertDeadLetters": (
         "alerts that their bus or topic did not take",

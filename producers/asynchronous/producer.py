@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.forks import abandon, abandon_in_forks
 from countledger.producers.asynchronous.buffer import AsyncBuffer
-from countledger.producers.asynchronous.dynamo import open_client
-from countledger.producers.asynchronous.sender import AsyncSender
-from countledger.producers.buffer.assembly import ledger_name
-from countledger.producers.buffer.delivery import EntryMaker
-from countledger.producers.buffer.errors import NotRecorded, NotTaken
+from countledger.producers.asynchronous.sender import AsyncSender, open_client
+from countledger.producers.buffer.buffering import NotRecorded, NotTaken
+from countledger.producers.buffer.delivery import EntryMaker, ledger_name
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.event import Event
 
@@ -37,11 +35,10 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
-    from countledger.ledger.ids import IdempotencyKey
+    from countledger.ledger.ids import IdempotencyKey, RangeKey
     from countledger.ledger.namespace import Namespaces
-    from countledger.producers.asynchronous.pending import AsyncPendingEntry
-    from countledger.producers.buffer.buffering import Buffering, BufferStatistics
-    from countledger.producers.buffer.errors import Failure
+    from countledger.producers.asynchronous.buffer import AsyncPendingEntry
+    from countledger.producers.buffer.buffering import Buffering, BufferStatistics, Failure
 
 _LOG: Final = logging.getLogger(__name__)
 # The largest number of events that are accepted, and written to the spool, together.
@@ -123,7 +120,7 @@ class AsyncBufferedProducer:
         counter: str,
         delta: Amount,
         *,
-        key: str | IdempotencyKey | None = None,
+        key: str | IdempotencyKey | RangeKey | None = None,
         occurred_at: datetime | None = None,
         note: Mapping[str, str] | None = None,
     ) -> AsyncPendingEntry:

@@ -1,16 +1,25 @@
-"""Sends entries from an event loop: performs the steps of `sender` and `buffer.delivery`."""
+"""Sends entries from an event loop: performs the steps of `sender` and `buffer.delivery`.
+
+Requests, costs and errors of the client are those of `ledger.dynamo`; only the SDK differs.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from countledger.ledger.attempts import Pause, run_async
-from countledger.ledger.before_send import guarded
+from countledger.ledger.attributes import decode, encode
+from countledger.ledger.batch_body import spell
+from countledger.ledger.before_send import guarded, watch
+from countledger.ledger.dynamo import METERED, DynamoClient, consumed_in, of_the_table
+from countledger.ledger.errors import SetupError
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import PutBatch
+from countledger.ledger.service_errors import translated
 from countledger.producers.buffer.delivery import (
     PauseCounter,
     ReadNamespace,
@@ -22,8 +31,12 @@ from countledger.producers.buffer.delivery import (
 from countledger.producers.sender import Sender
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
     from countledger.ledger.attempts import Answer, Step
-    from countledger.producers.asynchronous.dynamo import AsyncDynamoClient
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
+    from countledger.ledger.operations import Put
     from countledger.producers.buffer.delivery import Delivered
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.spool import Spool
@@ -71,3 +84,75 @@ class AsyncSender(Sender):
         if name not in self.known:
             await asyncio.to_thread(self.namespaces.for_use, counter, Kind.LEDGER)
             self.known.add(name)
+
+
+class AsyncDynamoClient(DynamoClient):
+    """Performs operations through a client of aiobotocore."""
+
+    __slots__ = ()
+
+    async def put_async(self, write: Put) -> None:
+        """As `put`."""
+        what = f"PutItem on {write.table}"
+        client: Any = self.client
+        with translated(what), self._conditions():
+            answer = await client.put_item(**write.arguments(), **METERED)
+        self.meter.written(consumed_in(answer, what))
+
+    async def put_batch_async(self, table: str, items: Sequence[Item]) -> list[Item]:
+        """As `put_batch`."""
+        requests: Any = [{"PutRequest": {"Item": encode(item)}} for item in items]
+        what = f"BatchWriteItem on {table}"
+        client: Any = self.client
+        with translated(what):
+            answer = await client.batch_write_item(RequestItems={table: requests}, **METERED)
+        self.meter.written(consumed_in(answer, what))
+        left = of_the_table(answer["UnprocessedItems"])
+        return [decode(request["PutRequest"]["Item"]) for request in left]
+
+
+@asynccontextmanager
+async def open_client(connection: Connection) -> AsyncIterator[AsyncDynamoClient]:
+    """A client of this event loop, whose SDK does not retry.
+
+    Raises:
+        SetupError: aiobotocore is not installed, or the client cannot be made.
+    """
+    try:
+        from aiobotocore.session import AioSession  # noqa: PLC0415 - an optional extra
+
+        from countledger.producers.asynchronous.direct import direct  # noqa: PLC0415 - needs it
+    except ModuleNotFoundError as error:
+        raise SetupError(
+            "aiobotocore is not installed: pip install 'countledger[async]'"
+        ) from error
+    profile = connection.session.profile_name
+    # boto3 reports "default" if no profile is named; if we named it, it would have to exist.
+    session: Any = AioSession(profile=None if profile == "default" else profile)
+    with translated("the dynamodb client"):
+        made = session.create_client(
+            "dynamodb",
+            endpoint_url=connection.endpoint_url,
+            region_name=connection.region,
+            config=direct(connection.config("dynamodb", "none")),
+            **_given_credentials(connection),
+        )
+        client = await made.__aenter__()
+    try:
+        watch(client)
+        spell(client)
+        yield AsyncDynamoClient(client, connection.meter)
+    finally:
+        await made.__aexit__(None, None, None)
+
+
+def _given_credentials(connection: Connection) -> dict[str, str | None]:
+    """Credentials that were given with the session; aiobotocore finds all others itself."""
+    found: Any = connection.session.get_credentials()
+    if found is None or found.method != "explicit":
+        return {}
+    return {
+        "aws_access_key_id": found.access_key,
+        "aws_secret_access_key": found.secret_key,
+        "aws_session_token": found.token,
+    }

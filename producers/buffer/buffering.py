@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from countledger.ledger.errors import BadSetting, shown
+from countledger.ledger.errors import (
+    BadInput,
+    BadSetting,
+    CountledgerError,
+    ServiceFailed,
+    SetupError,
+    shown,
+)
 from countledger.ledger.limits import BATCH_WRITE_ITEMS, DAY_MS, HORIZON_MIN_MS, SECOND_MS
 from countledger.producers.event import Receipt, Status
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from countledger.ledger.entry import Entry
+    from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.sender import Outcome
+
 
 _LINGER_MS: Final = 100
 _COALESCING_LINGER_MS: Final = SECOND_MS
@@ -170,3 +180,56 @@ class Wait:
         if ended != self.ended:
             self.since_s, self.ended = now_s, ended
         return self.since_s + self.patience_s - now_s
+
+
+class Failure(NamedTuple):
+    """An entry that was not recorded, and why.
+
+    Attributes:
+        entry: the entry; `resend` sends it again, and it cannot count twice. None if it was never
+            created: its events stay in the spool.
+        error: the reason.
+    """
+
+    entry: Entry | None
+    error: CountledgerError
+
+
+class NotTaken(CountledgerError):
+    """The buffer did not accept an event; nothing of that event was written.
+
+    Attributes:
+        taken: if several events were added together (`add_many`), the entries of the events that
+            were accepted before, in their order. They are sent.
+    """
+
+    taken: tuple[PendingEntry, ...] = ()
+
+
+class ProducerClosed(NotTaken, BadInput):
+    """A closed producer was used, or the outcome of an entry was read in another process."""
+
+
+class SpoolRefused(NotTaken, SetupError):
+    """A spool file is in use, belongs to another ledger, or cannot be read or written."""
+
+
+class BufferFull(NotTaken, ServiceFailed):
+    """The buffer is full; this event was not accepted."""
+
+
+class StillBuffered(ServiceFailed):
+    """The wait ended before all entries were acknowledged; the others stay in the buffer."""
+
+
+class NotRecorded(ServiceFailed):
+    """Entries failed, and no caller got their errors before.
+
+    Attributes:
+        failures: each entry with its error.
+    """
+
+    def __init__(self, failures: tuple[Failure, ...]) -> None:
+        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        super().__init__(f"not recorded: {failures[0].error}{more}")
+        self.failures = failures

@@ -11,15 +11,10 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.ledger.attempts import Backoff, Pause, Send, run
-from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.entry import Entry
-from countledger.ledger.errors import (
-    CountledgerError,
-    IdempotencyKeyReused,
-    KeyExpired,
-    WrongKind,
-)
+from countledger.ledger.attempts import Pause, Send, run
+from countledger.ledger.clock import Backoff, Clock, SystemClock
+from countledger.ledger.entry import new_entry
+from countledger.ledger.errors import CountledgerError, IdempotencyKeyReused, KeyExpired, WrongKind
 from countledger.ledger.ids import new_id
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.namespace import Kind
@@ -29,24 +24,27 @@ from countledger.producers.event import Receipt, make_entry, unacknowledged
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Answer, Step, Steps
+    from countledger.ledger.connection import Connection
+    from countledger.ledger.entry import Entry
     from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.spool import Spool
     from countledger.producers.event import Event
     from countledger.producers.sender import Outcome, Sender
 
+
 _LOG: Final = logging.getLogger(__name__)
 # A later attempt would get the same answer.
 _FINAL_REFUSALS: Final = (IdempotencyKeyReused, KeyExpired, WrongKind)
 
 
-# ---- entries ----
-
-
 def may_coalesce(event: Event) -> bool:
-    """Whether an event can be part of a sum: it has no key, no note and no time of its own."""
-    return event.key is None and event.note is None and event.occurred_at is None
+    """Whether an event can be part of a sum: it is one event without key, note and own time."""
+    return (
+        event.key is None and event.note is None and event.occurred_at is None and event.events == 1
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +65,11 @@ class EntryMaker:
         """The entry of one event."""
         return make_entry(event, now_ms=self.clock.now_ms(), origin=self.region, new_id=self.new_id)
 
+    def of_delta(self, counter: str, delta: Amount) -> Entry:
+        """The entry of an event without key, note and time of its own; both are checked."""
+        at_ms = self.clock.now_ms()
+        return new_entry(counter, self.new_id(at_ms), delta, at_ms, self.region)
+
     def make(self, pendings: Iterable[PendingEntry]) -> None:
         """Create the entries of coalesced events.
 
@@ -75,13 +78,13 @@ class EntryMaker:
         at_ms = self.clock.now_ms()
         for draft in pendings:
             if draft.entry is None:
-                draft.entry = Entry(
-                    counter=draft.counter,
-                    id=self.new_id(at_ms),
-                    delta=draft.delta,
-                    at_ms=at_ms,
-                    origin=self.region,
-                    events=draft.events,
+                draft.entry = new_entry(
+                    draft.counter,
+                    self.new_id(at_ms),
+                    draft.delta,
+                    at_ms,
+                    self.region,
+                    draft.events,
                 )
                 draft.unfrozen = draft.rows is not None
 
@@ -105,9 +108,6 @@ def keep(pendings: Iterable[PendingEntry], spool: Spool | None) -> None:
     finally:
         for draft in drafts:
             draft.unfrozen = False
-
-
-# ---- batches ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,19 +198,21 @@ def sending(batch: EntryBatch, sender: Sender, attempts: int) -> Steps[list[Outc
     """
     sender = replace(sender, backoff=Backoff(attempts))
     outcomes: dict[int, Outcome] = {}
-    readable: dict[int, Entry] = {}
     known: set[str] = set()
     entries = _entries(batch)
     for number, entry in enumerate(entries):
         namespace = namespace_of(entry.counter)
+        if namespace in known:
+            continue
         try:
-            if namespace not in known:
-                yield Send(ReadNamespace(entry.counter))
+            yield Send(ReadNamespace(entry.counter))
         except CountledgerError as error:
             outcomes[number] = error
         else:
             known.add(namespace)
-            readable[number] = entry
+    if not outcomes and not batch.keyed:
+        return (yield from sender.sending_batch(entries))
+    readable = {number: one for number, one in enumerate(entries) if number not in outcomes}
     if batch.keyed:
         for number, entry in readable.items():
             outcomes[number] = yield from sender.sending_alone(entry)
@@ -268,3 +270,8 @@ def _update_spool(
 
 def _entries(batch: EntryBatch) -> list[Entry]:
     return [one.entry for one in batch.pendings if one.entry is not None]
+
+
+def ledger_name(connection: Connection) -> str:
+    """The name of the ledger that a spool belongs to."""
+    return f"table {connection.setting('ledger_table')} in {connection.region}"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from countledger.ledger.amount import Amount, add, may_be_added
 from countledger.ledger.forks import this_process
-from countledger.producers.buffer.buffering import BufferTally, Wait
-from countledger.producers.buffer.errors import Failure, ProducerClosed
+from countledger.producers.buffer.buffering import BufferTally, Failure, ProducerClosed, Wait
 from countledger.producers.event import Receipt
 
 if TYPE_CHECKING:
@@ -149,6 +148,8 @@ class Outcomes:
         for pending, outcome in zip(pendings, outcomes, strict=True):
             pending.outcome = outcome
             self.tally.count(outcome)
+            if type(outcome) is Receipt and pending.rows is None:
+                continue
             failed = not isinstance(outcome, Receipt)
             if failed and not pending.callbacks and not pending.handed_back:
                 if self._on_failure is None:
@@ -166,6 +167,8 @@ class Outcomes:
     def notify(self, pendings: Iterable[PendingEntry]) -> None:
         """Call the callbacks and `on_failure`; called without the lock."""
         for pending in pendings:
+            if pending.callbacks is None and type(pending.outcome) is Receipt:
+                continue
             for callback in pending.callbacks or ():
                 _call(callback, pending)
             pending.callbacks = None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.amount import parse_delta
 from countledger.ledger.errors import BadInput
 from countledger.ledger.forks import abandon, lock_open_in_forks, this_process
-from countledger.producers.buffer.errors import Failure, NotRecorded, NotTaken
+from countledger.producers.buffer.buffering import Failure, NotRecorded, NotTaken
 from countledger.producers.buffer.outcomes import Outcomes
 from countledger.producers.buffer.processes import closed, flushing, opened
 from countledger.producers.buffer.spool import Spool
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
-    from countledger.ledger.ids import IdempotencyKey
+    from countledger.ledger.ids import IdempotencyKey, RangeKey
     from countledger.producers.buffer.buffering import Buffering, BufferStatistics
     from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
     from countledger.producers.buffer.outcomes import PendingEntry
@@ -104,7 +104,7 @@ class BufferedProducer:
         counter: str,
         delta: Amount,
         *,
-        key: str | IdempotencyKey | None = None,
+        key: str | IdempotencyKey | RangeKey | None = None,
         occurred_at: datetime | None = None,
         note: Mapping[str, str] | None = None,
     ) -> PendingEntry:
@@ -122,12 +122,14 @@ class BufferedProducer:
             ProducerClosed: the producer is closed.
             SpoolRefused: the spool could not keep the event; it was not accepted.
         """
-        if self._joins and key is None and occurred_at is None and note is None:
+        own = self._buffer
+        if key is None and occurred_at is None and note is None:
             delta = parse_delta(delta)
-            joined = self._buffer.join(counter, delta)
-            if joined is not None:
+            if self._joins and (joined := own.join(counter, delta)) is not None:
                 return joined
-        return self._take([Event(counter, delta, key, occurred_at, note)])[0]
+            return own.accept_one(own.state.pending_of_delta(counter, delta))
+        event = Event(counter, delta, key, occurred_at, note)
+        return own.accept_one(own.state.pending_of(event))
 
     def add_many(self, events: Iterable[Event]) -> list[PendingEntry]:
         """Add many events; with a spool this is much cheaper than one `add` for each.

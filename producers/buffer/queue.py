@@ -46,7 +46,7 @@ class EntryBatch:
 def size_of(counter: str, entry: Entry | None) -> int:
     """The estimated size of a pending entry in bytes."""
     size = _ENTRY_BYTES + len(counter)
-    if entry is not None:
+    if entry is not None and (entry.key is not None or entry.note is not None):
         if entry.key is not None:
             size += len(entry.key)
         if entry.note is not None:

@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from countledger.ledger.forks import abandon, this_process
-from countledger.producers.buffer.errors import SpoolRefused
+from countledger.producers.buffer.buffering import SpoolRefused
 from countledger.producers.buffer.spool_rows import (
     Spooled,
     decode_row,
-    encode_entry_row,
     encode_row,
 )
 
@@ -108,7 +107,7 @@ class Spool:
         with self._commit():
             rows = []
             for number, pending in enumerate(pendings, self.next_row):
-                rows.append((number, encode_row(pending)))
+                rows.append((number, encode_row(pending.counter, pending.delta, pending.entry)))
                 pending.rows = [number]
             self.connection.executemany("INSERT INTO rows (row, body) VALUES (?, ?)", rows)
             self.next_row += len(rows)
@@ -126,7 +125,7 @@ class Spool:
                 first = pending.rows[0]
                 self.connection.execute(
                     "UPDATE rows SET body = ? WHERE row = ?",
-                    (encode_entry_row(pending.entry), first),
+                    (encode_row(pending.entry.counter, pending.entry.delta, pending.entry), first),
                 )
                 self._delete(pending.rows[1:])
 

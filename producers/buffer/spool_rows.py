@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from countledger.ledger.amount import Amount, from_number, to_text
 from countledger.ledger.entry import Entry
-
-if TYPE_CHECKING:
-    from countledger.producers.buffer.outcomes import PendingEntry
 
 
 class Spooled(NamedTuple):
@@ -28,16 +25,10 @@ class Spooled(NamedTuple):
     entry: Entry | None
 
 
-def encode_row(pending: PendingEntry) -> str:
-    """The text of a pending entry, or of its event if the entry is not created yet."""
-    entry = pending.entry
+def encode_row(counter: str, delta: Amount, entry: Entry | None) -> str:
+    """The text of an entry, or of its event if the entry is not created yet."""
     if entry is None:
-        return json.dumps({"counter": pending.counter, "delta": to_text(pending.delta)})
-    return encode_entry_row(entry)
-
-
-def encode_entry_row(entry: Entry) -> str:
-    """The text of an entry."""
+        return json.dumps({"counter": counter, "delta": to_text(delta)})
     facts = {
         "counter": entry.counter,
         "delta": to_text(entry.delta),

@@ -11,10 +11,16 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import CountledgerError
+from countledger.ledger.keys import check_counter
 from countledger.ledger.limits import SECOND_MS
-from countledger.producers.buffer.buffering import BufferStatistics
+from countledger.producers.buffer.buffering import (
+    BufferFull,
+    BufferStatistics,
+    Failure,
+    ProducerClosed,
+    StillBuffered,
+)
 from countledger.producers.buffer.delivery import keep, may_coalesce
-from countledger.producers.buffer.errors import BufferFull, Failure, ProducerClosed, StillBuffered
 from countledger.producers.buffer.queue import SendQueue, size_of
 from countledger.producers.event import unacknowledged
 
@@ -79,6 +85,12 @@ class BufferState:
         coalesced = self.buffering.coalesce and may_coalesce(event)
         entry = None if coalesced else self.maker.of_event(event)
         return self._pending(event.counter, event.delta, entry)
+
+    def pending_of_delta(self, counter: str, delta: Amount) -> PendingEntry:
+        """As `pending_of`, of an event without key, note and time; its delta is checked before."""
+        check_counter(counter)
+        entry = None if self.buffering.coalesce else self.maker.of_delta(counter, delta)
+        return self._pending(counter, delta, entry)
 
     def pending_again(self, entry: Entry) -> PendingEntry:
         """The pending entry of an entry that failed; it keeps its row in the spool."""

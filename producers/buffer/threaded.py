@@ -1,4 +1,4 @@
-"""The buffer of one process behind one lock: callers add events, and threads send batches.
+"""The buffer of one process, under one lock: callers add events, and threads send batches.
 
 `queue` decides what is sent when. This module adds the lock, the threads that wait until a batch
 is due, and the callers that wait for headroom or for outcomes.
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from countledger.ledger.amount import Amount
-    from countledger.producers.buffer.buffering import BufferStatistics
+    from countledger.producers.buffer.buffering import BufferStatistics, Failure
     from countledger.producers.buffer.delivery import BatchDelivery, Delivered
-    from countledger.producers.buffer.errors import Failure
     from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.state import BufferState
@@ -48,7 +47,8 @@ class ThreadedBuffer:
         self._delivery: BatchDelivery | None = None
         self._delivery_lock = Lock()
         self._work = Condition(lock)
-        self._senders = self._idle = self._timers = 0
+        # Threads that send; those of them that wait; those that wait and were notified.
+        self._senders = self._idle = self._notified = self._timers = 0
         self._sender_ids: set[int] = set()
         # For each thread, the number and the size of the entries for which it reserved headroom.
         self._reserved: dict[int, tuple[int, int]] = {}
@@ -66,6 +66,18 @@ class ThreadedBuffer:
                 if self.queue.window_is_empty:
                     self._wake(ticks_ms())
             return pending
+
+    def accept_one(self, pending: PendingEntry) -> PendingEntry:
+        """As `accept`, of one event: under one lock if there is headroom, and no spool."""
+        if self.state.spool is None:
+            try:
+                with self.lock:
+                    if self.state.has_headroom(1, pending.size):
+                        return self._take((pending,))[0]
+            except BaseException as error:
+                self._cancel_reservation(error)
+                raise
+        return self.accept((pending,))[0]
 
     def accept(self, pendings: Sequence[PendingEntry]) -> list[PendingEntry]:
         """Accept events once there is headroom; return the pending entry of each.
@@ -129,7 +141,11 @@ class ThreadedBuffer:
         if due <= 0 and (self._timers or self.queue.due_in_ms(now_ms) is None):
             return
         if self._idle:
-            self._work.notify(max(due, 1))
+            # A thread that was notified wakes later: until then one notification is enough.
+            count = min(max(due, 1), self._idle) - self._notified
+            if count > 0:
+                self._work.notify(count)
+                self._notified += count
         elif self._senders < int(self.queue.limit):
             try:
                 Thread(target=self._run_sender, name="countledger-sender", daemon=True).start()
@@ -169,6 +185,7 @@ class ThreadedBuffer:
                 self._work.wait(None if due_ms is None else due_ms / 1_000)
                 self._timers -= due_ms is not None
                 self._idle -= 1
+                self._notified -= self._notified > 0
 
     def deliver(self, batch: EntryBatch) -> None:
         """Send a batch and publish its outcomes."""

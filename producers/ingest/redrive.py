@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from countledger.ledger.namespace import Namespaces
     from countledger.ledger.quarantine_record import QuarantinedRecord
 
-_BY: Final = "ingest resend"
+_BY: Final = "expired.resend"
 _DETAILS: Final = {
     LateStatus.COUNTED: "it was counted",
     LateStatus.UNKNOWN: "it may have been counted before: look for it with countledger entries "

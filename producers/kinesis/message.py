@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from json.encoder import encode_basestring
 from typing import Any, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from countledger.ledger.amount import to_text
 from countledger.ledger.clock import to_datetime
@@ -29,8 +28,6 @@ from countledger.producers.event import make_entry
 from countledger.producers.payload import LEAST_MS, EventPayload, first_problem, load_object
 
 VERSION: Final = 1
-# More than a flush can coalesce, and few enough that sums of them stay exact numbers.
-EVENTS_MAX: Final = 1_000_000_000
 _UUID7: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -40,7 +37,6 @@ class KinesisMessage(EventPayload):
 
     v: Literal[1]
     id: str | None = None
-    events: int = Field(default=1, ge=1, le=EVENTS_MAX)
 
     def entry(self, *, arrived_ms: int, origin: str) -> Entry:
         """The entry.
@@ -58,8 +54,6 @@ class KinesisMessage(EventPayload):
                 raise BadPayload(
                     "the record has neither `id` nor `key`: a duplicate would count again; add one"
                 )
-            if self.events != 1:
-                raise BadPayload("`events` needs an `id`: entries with a `key` are never coalesced")
             return make_entry(event, now_ms=arrived_ms, origin=origin, new_id=new_id)
         if event.key is not None:
             raise BadPayload("the record has both `id` and `key`: give one of them")
@@ -69,7 +63,7 @@ class KinesisMessage(EventPayload):
         made = make_entry(
             event, now_ms=created_ms(entry_id), origin=origin, new_id=lambda _at_ms: entry_id
         )
-        return bound(replace(made, events=self.events))
+        return bound(made)
 
 
 def bound(entry: Entry) -> Entry:

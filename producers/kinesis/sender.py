@@ -10,7 +10,6 @@ from countledger.ledger.attempts import (
     PASSING,
     Again,
     Attempts,
-    Backoff,
     Done,
     Pause,
     RetryPeriodOver,
@@ -19,7 +18,7 @@ from countledger.ledger.attempts import (
     run,
 )
 from countledger.ledger.before_send import guarded
-from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.errors import (
     CountledgerError,
     Throttled,

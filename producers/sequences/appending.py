@@ -1,7 +1,7 @@
 """Puts an app's own item under the next number of its collection, without gaps.
 
 The highest number is read, and the item is put under the next one if that is free. There are no
-gaps as long as nobody deletes: a number becomes visible with its item, and only after the one
+gaps as long as nothing is deleted: a number becomes visible with its item, and only after the one
 before. If the highest item is deleted, its number is given out again.
 """
 

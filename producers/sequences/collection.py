@@ -14,7 +14,7 @@ from countledger.ledger.limits import (
     SORT_KEY_MAX_BYTES,
 )
 from countledger.ledger.operations import Put, Query
-from countledger.producers.item_rules import check_names
+from countledger.producers.own_items import check_names
 from countledger.producers.sequences.sequence import check_number
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ DIGITS_MAX: Final = 18
 class Collection:
     """The items of one partition of an app's own table, numbered from 1 by their sort key.
 
-    With a prefix the sort key is text, the number behind it padded with zeros: `comment#000042`.
+    With a prefix the sort key is text, the number after it padded with zeros: `comment#000042`.
     Without one it is a number.
 
     Attributes:

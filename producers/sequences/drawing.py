@@ -5,22 +5,23 @@ A number is never given out twice, and a lost answer costs the numbers that it c
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.attempts import Again, Attempts, Done, Send, attempt, otherwise
 from countledger.ledger.attributes import require
-from countledger.ledger.errors import (
-    ConditionFailed,
-    CorruptItem,
-    CountledgerError,
-    SequenceExists,
-)
+from countledger.ledger.errors import ConditionFailed, CorruptItem, CountledgerError, SequenceExists
+from countledger.ledger.forks import this_process
 from countledger.producers.sequences.sequence import exhausted, plan_draw, plan_making
 from countledger.producers.strict.context import POLICY, raise_exhausted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from countledger.ledger.attempts import Reply, Verdict
     from countledger.producers.strict.context import MethodContext
+
 
 _GAP: Final = "numbers may be lost, but none is given out twice: draw again, and accept the gap"
 _MADE: Final = "create it again: if it exists by then, this call or another one has created it"
@@ -109,3 +110,55 @@ def make(context: MethodContext, sequence: str, first: int) -> None:
     context.run(
         attempt(tags, request, interpret, lambda e: raise_exhausted(e, what, _MADE), attempts)
     )
+
+
+@dataclass(slots=True)
+class _Block:
+    """The rest of a process's block, and the lock under which its threads draw from it."""
+
+    left: Iterator[int] = field(default_factory=lambda: iter(()))
+    lock: Lock = field(default_factory=Lock)
+
+
+class Lease:
+    """Draws numbers out of a block, and takes another block when it is empty.
+
+    Safe to share between threads, which get growing numbers in the order in which they are given.
+    A block belongs to one process: a child that was forked off takes a block of its own. What is
+    left when the process ends is never given out.
+    """
+
+    def __init__(self, take: Callable[[], range]) -> None:
+        """Nothing taken yet.
+
+        Args:
+            take: draws a block.
+        """
+        self._take = take
+        self._blocks: dict[object, _Block] = {this_process(): _Block()}
+
+    def draw(self) -> int:
+        """The next number: one write unit for each block.
+
+        Raises:
+            ServiceFailed, SetupError, SequenceExhausted: no block could be drawn.
+        """
+        process = this_process()
+        block = self._blocks.get(process) or self._in_a_child(process)
+        with block.lock:
+            number = next(block.left, None)
+            if number is None:
+                block.left = iter(self._take())
+                number = next(block.left)
+            return number
+
+    def _in_a_child(self, process: object) -> _Block:
+        """The child's own block: its parent draws from the other one, and may hold its lock.
+
+        Of several threads the first one decides (`setdefault` is one step), so none of them throws
+        away what another one has taken.
+        """
+        block = self._blocks.setdefault(process, _Block())
+        for other in set(self._blocks) - {process}:
+            self._blocks.pop(other, None)
+        return block

@@ -13,7 +13,6 @@ from countledger.ledger import keys
 from countledger.ledger.attempts import (
     Again,
     Attempts,
-    Backoff,
     Done,
     Recheck,
     Reply,
@@ -22,6 +21,7 @@ from countledger.ledger.attempts import (
     otherwise,
 )
 from countledger.ledger.attributes import optional, require
+from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import ConditionFailed, CountledgerError, Throttled, Unclear
 from countledger.ledger.limits import SEQUENCE_LAST
 from countledger.ledger.operations import Get

@@ -13,11 +13,11 @@ from countledger.ledger.expressions import Absent, AllOf, Compare
 from countledger.ledger.limits import BLOCK_DEFAULT, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete
-from countledger.producers.item_rules import check_item
+from countledger.producers.own_items import check_item
 from countledger.producers.sequences import drawing
 from countledger.producers.sequences.appending import Appending, PendingAppend
+from countledger.producers.sequences.drawing import Lease
 from countledger.producers.sequences.expecting import ExpectedDraw
-from countledger.producers.sequences.lease import Lease
 from countledger.producers.sequences.sequence import (
     METHOD,
     Sequence,

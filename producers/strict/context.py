@@ -6,11 +6,22 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from countledger.ledger.attempts import Attempts, Backoff, Send, run
-from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.attempts import (
+    Attempts,
+    Done,
+    Recheck,
+    Reply,
+    RetryPeriodOver,
+    Send,
+    attempt,
+    otherwise,
+    run,
+)
+from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.errors import (
     CountledgerError,
     Throttled,
+    TransactionCancelled,
     Unclear,
     Unreachable,
 )
@@ -24,10 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from countledger.ledger.amount import Amount
-    from countledger.ledger.attempts import Exhausted, Steps
+    from countledger.ledger.attempts import Answer, Exhausted, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.operations import Transact
     from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.outcome import StrictOutcome
 
     _T = TypeVar("_T")
 
@@ -112,6 +125,63 @@ def end(exhausted: Exhausted[Any], counter: str, advice: str) -> Unknown | Conte
     if isinstance(exhausted.error, Unreachable):
         raise exhausted.error
     return Contended(counter, exhausted.attempts, str(exhausted.error))
+
+
+def withdrawal(
+    context: MethodContext,
+    definition: Definition,
+    void: Transact,
+    meaning: Callable[[Answer], StrictOutcome | Recheck[StrictOutcome | None] | None],
+    *,
+    until_ms: int | None,
+    advice: str,
+) -> Steps[StrictOutcome]:
+    """Send a transaction that changes nothing but keeps a change from being applied later.
+
+    Its last write checks the counter's incarnation. Nothing promises that a cancelled transaction
+    names every condition that failed, so an outcome may have to be confirmed by a read of the
+    incarnation: one read unit.
+
+    Args:
+        context: what to work with.
+        definition: of the counter.
+        void: the transaction.
+        meaning: what an answer to it means: an outcome; an outcome to be confirmed; None: neither.
+        until_ms: when what the change itself left may be forgotten; None: unknown.
+        advice: what a caller can do when the outcome stays unknown.
+
+    Raises:
+        StaleDefinition: the counter was deleted or recreated.
+    """
+    counter = definition.counter
+
+    # The state is the outcome that a read of the incarnation has to confirm, if any.
+    def request(state: StrictOutcome | None) -> Send:
+        return Send(void if state is None else Get(context.table, definition.main))
+
+    def interpret(
+        reply: Reply[StrictOutcome | None],
+    ) -> Verdict[StrictOutcome | None, StrictOutcome]:
+        match reply.answer:
+            case TransactionCancelled(reasons=(*_, same)) if same.condition_failed:
+                raise definition.stale() from reply.answer
+            case RetryPeriodOver():
+                return Done(Unknown(counter, advice))
+        if reply.state is not None and not isinstance(reply.answer, CountledgerError):
+            definition.expect(reply.answer)
+            return Done(reply.state)
+        found = meaning(reply.answer)
+        if found is None:
+            return otherwise(reply)
+        return found if isinstance(found, Recheck) else Done(found)
+
+    return attempt(
+        None,
+        request,
+        interpret,
+        lambda exhausted: end(exhausted, counter, advice),
+        context.attempts(until_ms),
+    )
 
 
 def raise_exhausted(exhausted: Exhausted[Any], what: str, advice: str) -> NoReturn:

@@ -185,7 +185,7 @@ class StrictCounters:
         Args:
             counter: its name.
             lower: the new lower bound; None removes it, `KEEP` leaves it.
-            upper: the new upper bound, likewise.
+            upper: the new upper bound, as `lower`.
             force: accept a bound that the value has already passed: changes towards it are refused
                 until the value is back inside. Not with bins.
 
@@ -263,7 +263,7 @@ class StrictCounters:
         and one read unit if the key was used before.
 
         Returns:
-            `Withdrawn`: not applied, for good. `Duplicate`: applied. `Unknown`, `Contended`:
+            `Withdrawn`: never applied. `Duplicate`: applied. `Unknown`, `Contended`:
             withdraw it again.
 
         Raises:

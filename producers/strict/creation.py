@@ -8,7 +8,7 @@ Each call is one transaction under one token. A table with multi-region strong c
 none: there each call goes step by step, write by write, on its one item and the directory's entry:
 
     create    the directory's entry, then the item, if no item has its name
-    delete    the item, if it has the incarnation, then the directory's entry, likewise
+    delete    the item, if it has the incarnation, then the directory's entry, if it has it
 
 A crash between two writes leaves a directory entry without its item, which `list` skips. A request
 that got no answer is sent again, for some minutes, and detects by the item's `incarnation` whether
@@ -43,7 +43,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Delete, Get, Put, Transact
-from countledger.ledger.ranking import is_on, namespace_board
+from countledger.ledger.ranking import namespace_board, partitions_of
 from countledger.producers.strict import token_set
 from countledger.producers.strict.bins import deal_state
 from countledger.producers.strict.context import raise_exhausted
@@ -121,9 +121,9 @@ def create(
     """
     board = keys.ranking_key(keys.namespace_of(new.counter))
     rule = yield Send(Get(context.table, board, consistent=False))
-    now_ms, ranked = context.clock.now_ms(), bool(is_on(rule))
+    now_ms, partitions = context.clock.now_ms(), partitions_of(rule)
     listed, main, *bins = plan_creation(
-        context.table, definition, new.bounds, new.opening, now_ms, ranked=ranked
+        context.table, definition, new.bounds, new.opening, now_ms, partitions=partitions
     )
     what = f"to create strict counter {new.counter!r}"
     if placement.strong:
@@ -179,7 +179,7 @@ def plan_creation(
     opening: Amount,
     now_ms: int,
     *,
-    ranked: bool = False,
+    partitions: int | None = None,
 ) -> list[Put]:
     """All items of a new counter, if no counter has its name.
 
@@ -193,8 +193,8 @@ def plan_creation(
     shares: list[StrictState] = []
     if definition.bins == 1:
         main |= {**encode_state(whole), **_memory(definition)}
-        if ranked:
-            board = namespace_board(keys.namespace_of(definition.counter))
+        if partitions:
+            board = namespace_board(keys.namespace_of(definition.counter), partitions)
             main[board.attribute] = board.bucket_of(definition.counter)
     else:
         main["version"] = now_ms

@@ -4,7 +4,7 @@ The key alone determines where the marker is stored, whichever bin the change go
 carries the delta, the time, the note and the id of the call that wrote it, and expires after the
 counter's window (time to live; an expired marker that still exists counts). The transaction is
 conditional on there being no marker of this incarnation of the counter. `MarkerChange.at` and
-`withdraw` hold the answer tables. Three rules behind them:
+`withdraw` hold the answer tables. Three rules are the reason for them:
 
 - A cancelled transaction is read by its reasons, the marker's first: the change itself may have
   taken the last headroom.
@@ -28,7 +28,6 @@ from countledger.ledger.attempts import (
     Done,
     Recheck,
     Reply,
-    RetryPeriodOver,
     Send,
     attempt,
     otherwise,
@@ -38,7 +37,7 @@ from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Check, Get, Put, Transact
 from countledger.producers.strict.change import refused_among, update_of
-from countledger.producers.strict.context import end
+from countledger.producers.strict.context import end, withdrawal
 from countledger.producers.strict.definition import StaleDefinition
 from countledger.producers.strict.outcome import (
     Applied,
@@ -52,7 +51,7 @@ from countledger.producers.strict.state import of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.ledger.attempts import Attempts, Steps, Verdict
+    from countledger.ledger.attempts import Answer, Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Reason
     from countledger.producers.strict.bins import Part
@@ -246,31 +245,13 @@ def withdraw(
     transaction = Transact([void, unchanged], context.new_id(context.clock.now_ms()))
     withdrawn, duplicate = Withdrawn(counter, change_id), Duplicate(counter, None)
 
-    # The state is the outcome that a read of the incarnation has to confirm, if any: nothing
-    # promises that a cancelled transaction names every condition that failed.
-    def request(state: StrictOutcome | None) -> Send:
-        return Send(transaction if state is None else Get(context.table, definition.main))
-
-    def interpret(
-        reply: Reply[StrictOutcome | None],
-    ) -> Verdict[StrictOutcome | None, StrictOutcome]:
-        match reply.answer:
-            case TransactionCancelled(reasons=(_, same)) if same.condition_failed:
-                raise definition.stale() from reply.answer
+    def meaning(answer: Answer) -> StrictOutcome | Recheck[StrictOutcome | None] | None:
+        match answer:
             case TransactionCancelled(reasons=(marker, _)) if marker.condition_failed:
                 return Recheck(withdrawn if "void" in (marker.item or {}) else duplicate)
-            case RetryPeriodOver():  # the change's own marker may have expired
-                return Done(Unknown(counter, _ADVICE))
             case CountledgerError():
-                return otherwise(reply)
-            case item if reply.state is not None:  # read to confirm the outcome
-                definition.expect(item)
-        return Done(reply.state or withdrawn)
+                return None
+        return withdrawn
 
-    return attempt(
-        None,
-        request,
-        interpret,
-        lambda exhausted: end(exhausted, counter, _ADVICE),
-        context.attempts(until_ms),
-    )
+    # After `until_ms` the change's own marker may have expired.
+    return withdrawal(context, definition, transaction, meaning, until_ms=until_ms, advice=_ADVICE)

@@ -8,7 +8,7 @@ all its bins together, it refuses the whole change.
 Every method but `set` may take part: a change of several counters leaves what the methods remember
 as it is. For `occ` and `history` it is a version in between, which refuses a request that was based
 on the one before; `atomic`, `crt` and `marker` need only the headroom. A `set` promises to know its
-keys for good.
+keys for ever.
 
 A counter is set to a value by writing it on condition that no change came in since it was read; if
 one did, it is read again. So the counter was at that value at that moment, no unread change was
@@ -80,7 +80,7 @@ def legs_of(
     for definition in definitions:
         if definition.method is Method.SET:
             raise BadSetting(
-                f"counter {definition.counter!r} is of method set, which knows its keys for good; "
+                f"counter {definition.counter!r} is of method set, which knows its keys for ever; "
                 "a key of several changes is remembered for a day: change it alone"
             )
     return [

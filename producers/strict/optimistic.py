@@ -10,7 +10,7 @@ After a write that got no answer the item is read again, and `fate` decides:
 
     my tag is among the tags                 applied
     the same version                         not yet: the request may still be applied. A fence (a
-                                             write of version + 1, nothing else) refuses it for good
+                                             write of version + 1, nothing else) refuses it
     no more versions on than tags are kept   not applied, final: mine would be among the tags
     more versions on                         unknown: my tag may have been pushed out
     recreated                                unknown
@@ -30,16 +30,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import amount
-from countledger.ledger.attempts import (
-    Again,
-    Backoff,
-    Done,
-    Recheck,
-    Reply,
-    Send,
-    attempt,
-    otherwise,
-)
+from countledger.ledger.attempts import Again, Done, Recheck, Reply, Send, attempt, otherwise
+from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import ConditionFailed, CountledgerError, Throttled, Unclear
 from countledger.ledger.expressions import Add, Assign, Compare
 from countledger.ledger.operations import Get, Update
@@ -138,9 +130,9 @@ def kept_tags(definition: Definition) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """Read the item; `doubtful` is the state that a write without an answer was based on."""
+    """Read the item; `based_on`: the state of a write without an answer."""
 
-    doubtful: StrictState | None = None
+    based_on: StrictState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +145,9 @@ class _Write:
 
 @dataclass(frozen=True, slots=True)
 class _Fence:
-    """Refuse for good the write that was based on `doubtful`; the item is still at that version."""
+    """Refuse the write that is based on `based_on`; the item is still at that version."""
 
-    doubtful: StrictState
+    based_on: StrictState
     found: StrictState
 
 
@@ -221,17 +213,17 @@ class OptimisticChange:
             case Reply(ConditionFailed(item=item), _Write(first=first)):
                 return self._overtaken(self._state_in(item), first=first)
             case Reply(Unclear(), _Write(state=state)):
-                return Again(_Read(doubtful=state))
-            case Reply(ConditionFailed(item=item), _Fence(doubtful=doubtful)):
-                return self._found(doubtful, item)
-            case Reply(CountledgerError(), _Fence(doubtful=doubtful)):
-                return otherwise(replace(reply, state=_Read(doubtful)))
+                return Again(_Read(based_on=state))
+            case Reply(ConditionFailed(item=item), _Fence(based_on=based_on)):
+                return self._found(based_on, item)
+            case Reply(CountledgerError(), _Fence(based_on=based_on)):
+                return otherwise(replace(reply, state=_Read(based_on)))
             case Reply(CountledgerError()):
                 return otherwise(reply)
-            case Reply(item, _Read(doubtful=None)):
+            case Reply(item, _Read(based_on=None)):
                 return self._from(self._state_in(item), read=True)
-            case Reply(item, _Read(doubtful=StrictState() as doubtful)):
-                return self._found(doubtful, item)
+            case Reply(item, _Read(based_on=StrictState() as based_on)):
+                return self._found(based_on, item)
             case Reply(_, _Fence(found=found)):
                 return self._fenced(found)
             case Reply(_, _Write(state=state)):
@@ -260,23 +252,23 @@ class OptimisticChange:
             return following
         return Again(_Write(found, first=False) if first else _Read(), Throttled(_BUSY))
 
-    def _found(self, doubtful: StrictState, item: Item | None) -> Verdict[_Next, StrictOutcome]:
+    def _found(self, based_on: StrictState, item: Item | None) -> Verdict[_Next, StrictOutcome]:
         """What became of the write without an answer, by the item as it is now."""
         if item is None or not self.definition.is_of(item):
             return Done(Unknown(self.change.counter, _ADVICE))
         found = decode_state(item)
-        match fate(self.change, doubtful, found, kept_tags(self.definition)):
+        match fate(self.change, based_on, found, kept_tags(self.definition)):
             case Fate.APPLIED:
                 return Done(Applied(self.change.counter, found.total, found))
             case Fate.NOT_YET:
-                return Recheck(_Fence(doubtful, found))
+                return Recheck(_Fence(based_on, found))
             case Fate.NOT_APPLIED:
                 return self._from(found, read=True, resolved=True)
             case Fate.UNKNOWN:
                 return Done(Unknown(self.change.counter, _ADVICE))
 
     def _fenced(self, found: StrictState) -> Verdict[_Next, StrictOutcome]:
-        """The old request is refused for good: go on from the state after the fence."""
+        """The old request can no longer be applied: go on from the state after the fence."""
         after = replace(found, version=found.version + 1)
         return self._from(after, read=True, resolved=True)
 

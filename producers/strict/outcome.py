@@ -3,9 +3,9 @@
 Applied       the change is applied, by this call
 Duplicate     the change is applied; as far as the method knows, by an earlier call
 BoundReached  rejected: no request of this call can still apply the change
-SetFull       rejected likewise: the set of keys is full
-Withdrawn     rejected likewise: the key was withdrawn for good
-Contended     rejected likewise: others were always faster, or the service was busy
+SetFull       rejected too: the set of keys is full
+Withdrawn     rejected too: the key was withdrawn
+Contended     rejected too: others were always faster, or the service was busy
 Unknown       the change may be applied or not, and the method cannot know
 
 For changes of several counters in one transaction, `counter` is all their names; in `BoundReached`

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
-from countledger.ledger.attempts import Backoff, Done, Reply, Send, attempt, otherwise
+from countledger.ledger.attempts import Done, Reply, Send, attempt, otherwise
 from countledger.ledger.attributes import decoded, optional_time
-from countledger.ledger.clock import to_datetime
+from countledger.ledger.clock import Backoff, to_datetime
 from countledger.ledger.errors import CorruptItem, CountledgerError, Throttled
 from countledger.ledger.expressions import Compare
 from countledger.ledger.operations import Get, Query, TransactGet

@@ -25,21 +25,19 @@ from countledger.ledger.attempts import (
     Done,
     Recheck,
     Reply,
-    RetryPeriodOver,
     Send,
     attempt,
     otherwise,
 )
 from countledger.ledger.errors import (
-    CountledgerError,
     TokenMismatch,
     TransactionCancelled,
     Unreachable,
 )
-from countledger.ledger.operations import Check, Get, Transact
+from countledger.ledger.operations import Check, Transact
 from countledger.producers.strict.bins import Part
 from countledger.producers.strict.change import refused_among, update_of
-from countledger.producers.strict.context import end
+from countledger.producers.strict.context import end, withdrawal
 from countledger.producers.strict.definition import StaleDefinition
 from countledger.producers.strict.outcome import Applied, Duplicate, Unknown, Withdrawn
 from countledger.producers.strict.state import of
@@ -47,7 +45,7 @@ from countledger.producers.strict.state import of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.ledger.attempts import Attempts, Steps, Verdict
+    from countledger.ledger.attempts import Answer, Attempts, Steps, Verdict
     from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
@@ -251,34 +249,17 @@ def use_up(
     void = Transact([Check(context.table, definition.main, of(definition.incarnation))], token)
     withdrawn, duplicate = Withdrawn(counter, token), Duplicate(counter, None)
 
-    # The state is the outcome that a read of the incarnation has to confirm, if any.
-    def request(state: StrictOutcome | None) -> Send:
-        return Send(void if state is None else Get(context.table, definition.main))
-
-    def interpret(
-        reply: Reply[StrictOutcome | None],
-    ) -> Verdict[StrictOutcome | None, StrictOutcome]:
-        match reply.answer:
+    def meaning(answer: Answer) -> StrictOutcome | Recheck[StrictOutcome | None] | None:
+        match answer:
             case True:
-                return Done(withdrawn)
+                return withdrawn
             case False:  # by an earlier request, without evaluating conditions
                 return Recheck(withdrawn)
             case TokenMismatch():  # the token stands for a change
                 return Recheck(duplicate)
-            case TransactionCancelled(reasons=(same,)) if same.condition_failed:
-                raise definition.stale() from reply.answer
-            case RetryPeriodOver():  # a change may be applied and forgotten
-                return Done(Unknown(counter, _WITHDRAW_ADVICE))
-            case CountledgerError():
-                return otherwise(reply)
-            case item:  # read to confirm the outcome
-                definition.expect(item)
-        return Done(reply.state or withdrawn)
+        return None
 
-    return attempt(
-        None,
-        request,
-        interpret,
-        lambda exhausted: end(exhausted, counter, _WITHDRAW_ADVICE),
-        context.attempts(until_ms),
+    # After `until_ms` a change may be applied and forgotten.
+    return withdrawal(
+        context, definition, void, meaning, until_ms=until_ms, advice=_WITHDRAW_ADVICE
     )

@@ -74,7 +74,7 @@ def plan_change(table: str, definition: Definition, change: StrictChange) -> Upd
 
 
 def plan_void(table: str, definition: Definition, change_id: str) -> Update:
-    """The write that keeps a change out for good; a full set keeps it out by itself.
+    """The write that keeps a change out for ever; a full set keeps it out by itself.
 
     So the item never holds more tokens than a change may leave in it.
     """
@@ -202,7 +202,7 @@ def withdraw(
                 found = decode_state(definition.expect(item))
                 if any(f"{change_id}={delta}" in found.tokens for delta in _APPLIED):
                     return Done(Duplicate(counter, found.total))
-                # Its own token of zero is there, or the set is full for good.
+                # Its own token of zero is there, or the set is full for ever.
             case CountledgerError():
                 return otherwise(reply)
         return Done(Withdrawn(counter, change_id))

@@ -15,7 +15,18 @@ from rich.console import Console
 from rich.table import Table
 
 from countledger.infra.local.stack import LocalStack
-from tests.bench import compact, evaluate, page, sequences, starting, strict
+from tests.bench import (
+    candidates,
+    compact,
+    evaluate,
+    memory,
+    page,
+    sequences,
+    starting,
+    strict,
+    through,
+)
+from tests.bench.goals import Result, memory_results, results, through_result
 from tests.bench.rounds import rows_of, run
 from tests.bench.suite import SUITES
 
@@ -123,24 +134,54 @@ def machine() -> str:
     return f"{model}, {platform.system()}, {python}, boto3 {boto3.__version__}"
 
 
+def show_results(rows: list[Result]) -> Table:
+    """Each goal, what was measured, and whether it is reached."""
+    table = Table(title="Goals (the last figure counts)", box=None)
+    for heading in ("", "goal", "measured", "reached", "further goal"):
+        table.add_column(heading)
+    words = {True: "yes", False: "NO", None: ""}
+    for one in rows:
+        measured = " | ".join(one.measured)
+        table.add_row(one.goal, one.target, measured, words[one.reached], words[one.beyond])
+    return table
+
+
 def in_rounds(rounds: int, console: Console) -> dict[str, Any]:
-    """Run what is measured in rounds; print and keep it."""
+    """Run what is measured in rounds; print it, and return it as it is kept."""
     now = datetime.now(UTC)
     found = run(rounds, lambda text: console.print(f"[dim]{text}[/dim]"))
+    tables = {name: rows_of(one for one in found if one.table == name) for name in SUITES}
     for name, suite in SUITES.items():
-        rows = rows_of(one for one in found if one.table == name)
-        console.print(show_rows(suite.title, suite.each, rows))
-    raw = {
+        console.print(show_rows(suite.title, suite.each, tables[name]))
+    console.print(show_results(results(tables)))
+    return {
         "date": f"{now:%Y-%m-%d}",
         "machine": machine(),
         "rounds": rounds,
         "measurements": [asdict(one) for one in found],
     }
+
+
+def keep(raw: dict[str, Any], console: Console) -> None:
+    """Keep the raw numbers of this run."""
     _KEPT.mkdir(parents=True, exist_ok=True)
-    kept = _KEPT / f"{now:%Y%m%dT%H%M%SZ}.json"
+    kept = _KEPT / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
     kept.write_text(json.dumps(raw, indent=1) + "\n")
     console.print(f"raw numbers: {kept}")
-    return raw
+
+
+def in_memory(scale: float, console: Console) -> list[dict[str, Any]]:
+    """What clients keep in memory."""
+    peaks = memory.rows(scale, lambda text: console.print(f"[dim]{text}[/dim]"))
+    console.print(show_results(memory_results(peaks)))
+    return [asdict(one) for one in peaks]
+
+
+def end_to_end(scale: float, console: Console) -> dict[str, Any]:
+    """From the events to the totals, on the engine."""
+    found = through.measure(scale, lambda text: console.print(f"[dim]{text}[/dim]"))
+    console.print(show_results([through_result(found)]))
+    return asdict(found)
 
 
 def show_starts(rows: list[tuple[str, float, float]]) -> Table:
@@ -171,13 +212,27 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="write docs/performance.md again")
     parser.add_argument("--only-start", action="store_true", help="only what a start costs")
     parser.add_argument("--no-engine", action="store_true", help="only what is measured in rounds")
+    parser.add_argument(
+        "--memory", type=float, metavar="SCALE", help="also memory, at this part of a million"
+    )
+    parser.add_argument(
+        "--through", type=float, metavar="SCALE", help="also end to end, of 60,000 events"
+    )
     chosen = parser.parse_args()
     console = Console()
     console.width = max(console.width, _WIDTH)
     console.print(show_starts(starting.rows(chosen.rounds)))
     if chosen.only_start:
         return
-    raw = in_rounds(chosen.rounds, console)
+    # What is not measured now is as the page has it.
+    raw = json.loads(page.RAW.read_text())
+    raw["candidates"] = candidates.measured(chosen.rounds, console.print)
+    raw |= in_rounds(chosen.rounds, console)
+    if chosen.memory:
+        raw["memory"] = in_memory(chosen.memory, console)
+    if chosen.through:
+        raw["through"] = end_to_end(chosen.through, console)
+    keep(raw, console)
     if chosen.page:
         page.write(raw)
     if not chosen.no_engine:

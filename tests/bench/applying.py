@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,9 +13,9 @@ from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import DueRules
 from countledger.consumers.stream import ShardName
-from tests.bench import fold
+from tests.bench import evaluate, fold
 from tests.bench.emitting import REGION, ledger_at
-from tests.bench.way import Way, Work
+from tests.bench.way import Way, Work, with_each_transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -79,21 +80,46 @@ def _update_each(url: str) -> Work:
     return work
 
 
-def _materialize(url: str) -> Work:
+def materializing(distinct: int, size: int, url: str) -> Work:
+    """Apply batches of that many records, of so many counters."""
     dynamo = ledger_at(url).connection.dynamo("standard")
     clock = _Then()
     rules = DueRules(dynamo, _TABLE, clock)
     shards = ShardDirectory({str(_SHARD): clock.now_ms()})
     materializer = Materializer(dynamo, _TABLE, _NoQuarantine(), clock, rules, shards=shards)
-    records = fold.batch()
+    records = fold.batch(distinct, size)
 
     def work(counters: Sequence[str]) -> float:
         before = dynamo.meter.write_units
-        for _ in range(_batches(counters)):
+        for _ in range(len(counters) // size):
             outcome = materializer.apply(records, _SHARD)
-            if (outcome.updates, outcome.failed) != (fold.COUNTERS, {}):
+            if (outcome.updates, outcome.failed) != (distinct, {}):
                 raise AssertionError(outcome)
         return dynamo.meter.write_units - before
+
+    return work
+
+
+def _of_totals(read: Callable[[list[dict[str, Any]]], object], _url: str) -> Work:
+    """The same of a batch of the stream of totals."""
+    records = evaluate.batch(time.time_ns() // 10**9)
+
+    def work(counters: Sequence[str]) -> float:
+        for _ in range(_batches(counters)):
+            read(records)
+        return 0.0
+
+    return work
+
+
+def _evaluate(rules: int, _url: str) -> Work:
+    evaluator = evaluate.evaluator_with(rules)
+    records = evaluate.batch(evaluator.clock.now_ms() // 1000)
+
+    def work(counters: Sequence[str]) -> float:
+        for _ in range(_batches(counters)):
+            evaluator.apply(records, "stream")
+        return 0.0
 
     return work
 
@@ -105,12 +131,22 @@ FOLDS: Final = (
     Way("the least possible fold", partial(_read_only, fold.least_possible), _MANY),
     Way("fold", partial(_read_only, fold.ours), _MANY),
 )
-# The first of each pair is what the other is compared with.
-HANDLERS: Final = (
-    Way("boto3: one update for each record", _update_each, 1_000),
-    Way("materializer", _materialize, _SOME),
+_EACH: Final = Way("boto3: one update for each record", _update_each, 1_000)
+_BATCHED: Final = Way("materializer", partial(materializing, fold.COUNTERS, fold.RECORDS), _SOME)
+_DISTINCT: Final = Way(
+    "materializer", partial(materializing, fold.RECORDS, fold.RECORDS), 4 * fold.RECORDS
 )
+
+# The first of each is what the others are compared with.
+HANDLERS: Final = (_EACH, *with_each_transport(_BATCHED))
+HANDLERS_DISTINCT: Final = (_EACH, *with_each_transport(_DISTINCT))
 HANDLERS_NEAR: Final = (
-    Way("boto3: one update for each record", _update_each, 500, delay_ms=_NEAR_MS),
-    Way("materializer", _materialize, _SOME, delay_ms=_NEAR_MS),
+    replace(_EACH, events=500, delay_ms=_NEAR_MS),
+    *(replace(way, delay_ms=_NEAR_MS) for way in with_each_transport(_BATCHED)),
+)
+# No calls: what the code itself takes.
+EVALUATORS: Final = (
+    Way("the least possible fold", partial(_of_totals, evaluate.least_possible), _MANY),
+    Way("evaluator, 10 rules", partial(_evaluate, 10), _SOME),
+    Way("evaluator, 1,000 rules", partial(_evaluate, 1_000), _SOME),
 )

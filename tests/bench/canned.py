@@ -11,7 +11,8 @@ import asyncio
 import json
 import sys
 import zlib
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 from tests.bench.processor import SERVER, stay_on
 
@@ -20,6 +21,27 @@ _NAMESPACE: Final = {
     "kind": {"S": "ledger"},
     "spread": {"N": "1"},
     "horizon_ms": {"N": "86400000"},
+}
+# A counter of a ledger, as a reader gets it.
+_TOTAL: Final = {
+    "total": {"N": "123456"},
+    "events": {"N": "23456"},
+    "entries": {"N": "3456"},
+    "version": {"N": "456"},
+    "updated_at": {"N": "1800000000000"},
+    "wAAAAAAAAAAAA": {"B": "AAAAAAAAAAAAAAAAAAAAAAAAAAAA"},
+}
+# Counters of this namespace are strict.
+STRICT_NAMESPACE: Final = "bench-strict"
+_STRICT: Final = {
+    "incarnation": {"S": "01a202f0-08c6-7333-b73b-6c98c0f0236b"},
+    "method": {"S": "atomic"},
+    "version": {"N": "1795345615052"},
+    "total": {"N": "5"},
+    "lower": {"N": "0"},
+    "headroom_up": {"N": "-5"},
+    "headroom_down": {"N": "5"},
+    "updated_at": {"N": "1795345615052"},
 }
 # Of a stream shard: near its beginning, so that every batch is new.
 _PROGRESS: Final = {
@@ -51,10 +73,16 @@ def _units(table: str, units: float) -> dict[str, Any]:
 
 def _get_item(request: dict[str, Any]) -> dict[str, Any]:
     answer = {"ConsumedCapacity": _units(request["TableName"], 0.5)}
-    if request["Key"].get("entry") == _NAMESPACE["entry"]:
-        answer["Item"] = {**_NAMESPACE, "counter": request["Key"]["counter"]}
-    if request["Key"].get("part") == {"S": "progress"}:
-        answer["Item"] = {**request["Key"], **_PROGRESS}
+    key = request["Key"]
+    name = key["counter"]["S"]
+    if key.get("entry") == _NAMESPACE["entry"]:
+        kind = "strict" if name.endswith(STRICT_NAMESPACE) else "ledger"
+        answer["Item"] = {**_NAMESPACE, "counter": key["counter"], "kind": {"S": kind}}
+    elif key.get("part") == {"S": "progress"}:
+        answer["Item"] = {**key, **_PROGRESS}
+    elif {"S": "total"} in (key.get("part"), key.get("entry")):
+        is_strict = name.startswith(f"{STRICT_NAMESPACE}:")
+        answer["Item"] = {**key, **(_STRICT if is_strict else _TOTAL)}
     return answer
 
 
@@ -62,9 +90,12 @@ def _update_item(request: dict[str, Any]) -> dict[str, Any]:
     """As of a total: all that was set or added is what the item holds."""
     answer = {"ConsumedCapacity": _units(request["TableName"], 1.0)}
     if request.get("ReturnValues") == "ALL_NEW":
+        if request["Key"]["counter"]["S"].startswith(f"{STRICT_NAMESPACE}:"):
+            answer["Attributes"] = {**request["Key"], **_STRICT}
+            return answer
         values = request["ExpressionAttributeValues"].values()
         numbers = [value for value in values if "N" in value]
-        mark = next(value for value in values if "B" in value)
+        mark = next((value for value in values if "B" in value), {"B": ""})
         held = dict(zip(_COUNTED, numbers, strict=False))
         answer["Attributes"] = {**request["Key"], **held, "wAAAAAAAAAAAA": mark}
     return answer
@@ -96,7 +127,28 @@ def _describe_stream(request: dict[str, Any]) -> dict[str, Any]:
     return {"StreamDescription": {**request, "StreamStatus": "ENABLED", "Shards": []}}
 
 
+def _transact_write_items(request: dict[str, Any]) -> dict[str, Any]:
+    actions = [*(one for of in request["TransactItems"] for one in of.values())]
+    return {"ConsumedCapacity": [_units(actions[0]["TableName"], 2.0 * len(actions))]}
+
+
+def _describe_table(request: dict[str, Any]) -> dict[str, Any]:
+    """As pynamodb reads it."""
+    names = ("counter", "entry")
+    kinds = ("HASH", "RANGE")
+    pairs = zip(names, kinds, strict=True)
+    table = {
+        "TableName": request["TableName"],
+        "TableStatus": "ACTIVE",
+        "KeySchema": [{"AttributeName": name, "KeyType": kind} for name, kind in pairs],
+        "AttributeDefinitions": [{"AttributeName": n, "AttributeType": "S"} for n in names],
+    }
+    return {"Table": table}
+
+
 _ANSWERS: Final = {
+    "DescribeTable": _describe_table,
+    "TransactWriteItems": _transact_write_items,
     "BatchGetItem": _batch_get_item,
     "DescribeStream": _describe_stream,
     "GetItem": _get_item,
@@ -113,11 +165,14 @@ def answer_to(operation: str, request: dict[str, Any]) -> dict[str, Any]:
     return {"ConsumedCapacity": _units(request.get("TableName", ""), 1.0)}
 
 
+Answers: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
 class _Connection(asyncio.Protocol):
     """One client's connection: requests in, answers out."""
 
-    def __init__(self, delay_s: float) -> None:
-        self._delay_s = delay_s
+    def __init__(self, delay_s: float, answer_to: Answers) -> None:
+        self._delay_s, self._answer_to = delay_s, answer_to
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -139,7 +194,7 @@ class _Connection(asyncio.Protocol):
             self._answer(headers.get("x-amz-target", "").rpartition(".")[2], rest[:length])
 
     def _answer(self, operation: str, body: bytes) -> None:
-        told = json.dumps(answer_to(operation, json.loads(body))).encode()
+        told = json.dumps(self._answer_to(operation, json.loads(body))).encode()
         answer = _HEAD.format(checksum=zlib.crc32(told), length=len(told)).encode() + told
         if self._delay_s:
             asyncio.get_running_loop().call_later(self._delay_s, self._transport.write, answer)
@@ -152,13 +207,14 @@ def _headers(head: bytes) -> dict[str, str]:
     return {name.lower(): value for name, _, value in lines}
 
 
-async def _serve(delay_s: float) -> None:
+async def serve(delay_s: float, answers: Answers = answer_to) -> None:
+    """Print the port, and answer until the process is ended."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(delay_s), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: _Connection(delay_s, answers), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)  # noqa: T201 - to whoever started it
     await server.serve_forever()
 
 
 if __name__ == "__main__":
     stay_on(SERVER)
-    asyncio.run(_serve(float(sys.argv[1]) / 1_000))
+    asyncio.run(serve(float(sys.argv[1]) / 1_000))

@@ -9,11 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import boto3
+from botocore.config import Config
 
 from countledger import CountLedger, Event, Settings
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.producers.buffer.buffering import Buffering
-from tests.bench.way import Way, Work, uniform, zipf
+from tests.bench.way import Way, Work, uniform, with_each_transport, zipf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 REGION: Final = "us-east-1"
 TABLE: Final = "bench-ledger"
 _STREAM: Final = f"arn:aws:kinesis:{REGION}:000000000000:stream/bench"
-_IN_FLIGHT: Final = 16
+IN_FLIGHT: Final = 16
+# What a configuration can spare boto3: checks of arguments, and the user agent of each call.
+TUNED: Final = Config(parameter_validation=False, user_agent="x", retries={"total_max_attempts": 1})
 
 
 def ledger_at(url: str) -> CountLedger:
@@ -57,8 +60,8 @@ def _boto3_put(url: str) -> Work:
     return work
 
 
-def _boto3_batch(url: str) -> Work:
-    client = boto3.client("dynamodb", region_name=REGION, endpoint_url=url)
+def _boto3_batch(config: Config | None, url: str) -> Work:
+    client = boto3.client("dynamodb", region_name=REGION, endpoint_url=url, config=config)
 
     def work(counters: Sequence[str]) -> float:
         for start in range(0, len(counters), BATCH_WRITE_ITEMS):
@@ -88,7 +91,7 @@ def _aiodynamo_put(url: str) -> Work:
         credentials = StaticCredentials(Key("x", "y"))
         async with ClientSession() as session:
             client = Client(AIOHTTP(session), credentials, REGION, URL(url))
-            await asyncio.gather(*(some(client, counters) for _ in range(_IN_FLIGHT)))
+            await asyncio.gather(*(some(client, counters) for _ in range(IN_FLIGHT)))
 
     def work(counters: Sequence[str]) -> float:
         asyncio.run(put(iter(counters)))
@@ -112,6 +115,12 @@ def _ours(emit: Callable[[CountLedger, Sequence[str]], None], url: str) -> Work:
 def _record(ledger: CountLedger, counters: Sequence[str]) -> None:
     for counter in counters:
         ledger.record(counter, 1)
+
+
+def _record_keyed(ledger: CountLedger, counters: Sequence[str]) -> None:
+    run = uuid.uuid4().hex
+    for number, counter in enumerate(counters):
+        ledger.record(counter, 1, key=f"{run}-{number}")
 
 
 def _record_many(ledger: CountLedger, counters: Sequence[str]) -> None:
@@ -152,17 +161,23 @@ def _all_in(outcomes: Iterable[object]) -> None:
 _EACH: Final = partial(_buffered, Buffering())
 _COALESCED: Final = partial(_buffered, Buffering(coalesce=True))
 
+_OURS: Final = (
+    Way("record", partial(_ours, _record), 1_000),
+    Way("record, with a key", partial(_ours, _record_keyed), 1_000),
+    Way("record_many, with keys", partial(_ours, _record_many_keyed), 1_000),
+    Way("record_many", partial(_ours, _record_many), 20_000),
+    Way("buffered", partial(_ours, _EACH), 20_000),
+    Way("buffered, coalescing, uniform", partial(_ours, _COALESCED), 100_000, uniform),
+    Way("buffered, coalescing, Zipf", partial(_ours, _COALESCED), 100_000, zipf),
+)
 # The first one is what the others are compared with.
 WAYS: Final = (
     Way("boto3: put_item, one by one", _boto3_put, 1_000),
     Way("aiodynamo: put_item, 16 in flight", _aiodynamo_put, 4_000),
-    Way("boto3: batch_write_item of 25", _boto3_batch, 10_000),
-    Way("record", partial(_ours, _record), 1_000),
-    Way("record_many, with keys", partial(_ours, _record_many_keyed), 1_000),
-    Way("record_many", partial(_ours, _record_many), 20_000),
-    Way("buffered", partial(_ours, _EACH), 20_000),
+    Way("boto3: batch_write_item of 25", partial(_boto3_batch, None), 10_000),
+    Way("boto3, tuned: batch_write_item of 25", partial(_boto3_batch, TUNED), 10_000),
+    *(way for one in _OURS for way in with_each_transport(one)),
+    # On an event loop, and through Kinesis, aiobotocore and boto3 are the transports.
     Way("buffered_async", partial(_ours, _buffered_async), 20_000),
-    Way("buffered, coalescing, uniform", partial(_ours, _COALESCED), 100_000, uniform),
-    Way("buffered, coalescing, Zipf", partial(_ours, _COALESCED), 100_000, zipf),
     Way("kinesis", partial(_ours, _kinesis), 50_000, zipf),
 )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.consumers.alerts.alert import Alert, FailedAlert
-    from countledger.consumers.alerts.dead_letters import DeadLetter
+    from countledger.consumers.alerts.message import DeadLetter
     from countledger.consumers.alerts.rule import Target
 
 RECORDS: Final = 1_000
@@ -96,6 +96,15 @@ def batch(now_s: int) -> list[dict[str, Any]]:
     ]
     found: list[dict[str, Any]] = json.loads(json.dumps(records))
     return found
+
+
+def least_possible(records: list[dict[str, Any]]) -> dict[str, int]:
+    """The last value of each counter, believed as it comes."""
+    values: dict[str, int] = {}
+    for record in records:
+        image = record["dynamodb"]["NewImage"]
+        values[image["counter"]["S"]] = int(image["total"]["N"])
+    return values
 
 
 def rules_of(count: int) -> list[Rule]:

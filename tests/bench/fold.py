@@ -13,7 +13,7 @@ COUNTERS = 64
 NOW_MS = 1_800_000_000_000
 
 
-def batch() -> list[dict[str, Any]]:
+def batch(counters: int = COUNTERS, count: int = RECORDS) -> list[dict[str, Any]]:
     """A full batch as Lambda delivers it, through JSON."""
     records = [
         {
@@ -24,11 +24,11 @@ def batch() -> list[dict[str, Any]]:
             "dynamodb": {
                 "ApproximateCreationDateTime": NOW_MS / 1000,
                 "Keys": {
-                    "counter": {"S": f"likes:{n % COUNTERS}"},
+                    "counter": {"S": f"likes:{n % counters}"},
                     "entry": {"S": f"e#{new_id(NOW_MS)}"},
                 },
                 "NewImage": {
-                    "counter": {"S": f"likes:{n % COUNTERS}"},
+                    "counter": {"S": f"likes:{n % counters}"},
                     "delta": {"N": str(n % 9 + 1)},
                     "at": {"N": str(NOW_MS)},
                     "origin": {"S": "us-east-1"},
@@ -38,7 +38,7 @@ def batch() -> list[dict[str, Any]]:
                 "StreamViewType": "NEW_AND_OLD_IMAGES",
             },
         }
-        for n in range(RECORDS)
+        for n in range(count)
     ]
     found: list[dict[str, Any]] = json.loads(json.dumps(records))
     return found

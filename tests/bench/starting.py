@@ -14,7 +14,7 @@ from tests.bench.rounds import environment, servers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_STACK: Final = {
+STACK: Final = {
     "AWS_DEFAULT_REGION": "us-east-1",
     "COUNTLEDGER_LEDGER_TABLE": "ledger",
     "COUNTLEDGER_COUNTERS_TABLE": "counters",
@@ -82,11 +82,12 @@ def rows(rounds: int) -> list[tuple[str, float, float]]:
 
 
 def _round(url: str) -> dict[str, float]:
-    variables = {**environment(), **_STACK, "AWS_ENDPOINT_URL": url}
-    return {one.name: _cpu_ms(one.arguments, variables) for one in STARTS}
+    variables = {**environment(), **STACK, "AWS_ENDPOINT_URL": url}
+    return {one.name: cpu_ms(one.arguments, variables) for one in STARTS}
 
 
-def _cpu_ms(arguments: Sequence[str], variables: dict[str, str]) -> float:
+def cpu_ms(arguments: Sequence[str], variables: dict[str, str]) -> float:
+    """Processor time of an interpreter with these arguments, from its start to its end."""
     began = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, *arguments],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tests.bench import applying, emitting
+from tests.bench import applying, emitting, reading, transports
 
 if TYPE_CHECKING:
     from tests.bench.way import Way
@@ -26,9 +26,26 @@ class Suite:
     ways: tuple[Way, ...]
 
 
+_CALLS: Final = {
+    "put": "call",
+    "batch": "call of 25",
+    "update": "call",
+    "get": "call",
+    "transact": "call of 2",
+}
 SUITES: Final = {
     "emit": Suite("Emitting", "event", emitting.WAYS),
     "fold": Suite("Folding a batch of 1,000 records of 64 counters", "record", applying.FOLDS),
     "apply": Suite("Applying such a batch", "record", applying.HANDLERS),
     "near": Suite("The same, each call answered after 3 ms", "record", applying.HANDLERS_NEAR),
+    "distinct": Suite(
+        "Applying 1,000 records of 1,000 counters", "record", applying.HANDLERS_DISTINCT
+    ),
+    "evaluate": Suite("Evaluating a batch of totals", "record", applying.EVALUATORS),
+    "total": Suite("Reading a total", "read", reading.TOTALS),
+    "strict": Suite("Changing a strict counter", "change", reading.CHANGES),
+    **{
+        f"call-{kind}": Suite(f"Transports: {kind}", each, transports.ways(kind))
+        for kind, each in _CALLS.items()
+    },
 }

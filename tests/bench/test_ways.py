@@ -9,6 +9,7 @@ import pytest
 
 from tests.bench.rounds import environment, servers
 from tests.bench.suite import SUITES
+from tests.bench.transports import KINDS
 from tests.bench.way import COUNTERS, uniform, zipf
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ def _units(way: Way, url: str) -> float:
 
 @pytest.mark.parametrize("way", SUITES["emit"].ways, ids=lambda way: way.name)
 def test_a_way_to_emit_costs_a_unit_for_each_entry(way: Way, url: str) -> None:
-    """Coalesced events share theirs; what goes through Kinesis is written by the ingest."""
     units = _units(way, url)
 
     if way.name == "kinesis":
@@ -50,17 +50,31 @@ def test_a_way_to_emit_costs_a_unit_for_each_entry(way: Way, url: str) -> None:
         assert units == 1
 
 
-@pytest.mark.parametrize("table", ["apply", "near"])
-def test_the_materializer_updates_each_counter_once(table: str, url: str) -> None:
+@pytest.mark.parametrize(("table", "updates"), [("apply", 64), ("near", 64), ("distinct", 1_000)])
+def test_the_materializer_updates_each_counter_once(table: str, updates: int, url: str) -> None:
     """And moves the progress of the shard; the usual handler updates for each record."""
-    usual, ours = SUITES[table].ways
+    usual, *ours = SUITES[table].ways
 
     assert _units(usual, url) == 1
-    assert _units(ours, url) == 65 / _BATCH
+    assert [_units(way, url) for way in ours] == [(updates + 1) / _BATCH] * 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_candidate_makes_its_calls(kind: str, url: str) -> None:
+    """What it returns is its own affair; here it must not fail."""
+    for way in SUITES[f"call-{kind}"].ways:
+        way.prepare(url)(way.counters(way.per * 2))
+
+
+@pytest.mark.parametrize("table", ["total", "strict", "evaluate"])
+def test_the_other_ways_do_their_work(table: str, url: str) -> None:
+    for way in SUITES[table].ways:
+        units = way.prepare(url)(way.counters(_BATCH if table == "evaluate" else _FEW))
+
+        assert units == (_FEW if table == "strict" else 0)
 
 
 def test_counters_are_drawn_as_they_are_said_to_be() -> None:
-    """The same ones every time: ways of one round see the same events."""
     even, skewed = uniform(50_000), zipf(50_000)
 
     assert even == uniform(50_000)

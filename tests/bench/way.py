@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 # Does the work for these counters, one event or record each; how many write units it cost.
@@ -41,6 +41,8 @@ class Way:
         events: how many events one measurement takes, enough for most of a second.
         counters: whose they are.
         delay_ms: after how long the server answers.
+        transport: the transport of our clients; None: nothing of ours is measured.
+        per: how many events make one of what the table counts.
     """
 
     name: str
@@ -48,3 +50,22 @@ class Way:
     events: int
     counters: Callable[[int], list[str]] = one_counter
     delay_ms: int = 0
+    transport: str | None = None
+    per: int = 1
+
+
+# Ours is measured with either; the first is the default without the extra `fast`.
+TRANSPORTS: Final = ("boto3", "fast")
+
+
+def with_each_transport(way: Way) -> tuple[Way, ...]:
+    """A way of ours with each transport, which is part of its name."""
+    return tuple(
+        replace(way, name=named(way.name, transport), transport=transport)
+        for transport in TRANSPORTS
+    )
+
+
+def named(way: str, transport: str) -> str:
+    """The row of a way with a transport."""
+    return f"{way} [{transport}]"

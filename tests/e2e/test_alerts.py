@@ -6,25 +6,21 @@ import json
 import time
 import uuid
 from dataclasses import dataclass, replace
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger import CountLedger, Event, Settings
-from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE
+from countledger.consumers.alerts.delivery import DETAIL_TYPE, SOURCE
 from countledger.consumers.alerts.rule import Direction, Rule, Topic
-from countledger.infra.local.mappings import EVALUATOR, record_filter
-from countledger.infra.local.shards import StreamSource
-from countledger.infra.template import mapping_settings
+from countledger.infra.local.mappings import EVALUATOR
 from countledger.ledger.limits import ALERT_RULES_AGE_MS, DAY_MS
-from tests.e2e.aged import record_aged, total_item
 from tests.e2e.command import eventually
-from tests.unit.alerts.walk import expected
+from tests.e2e.world import client_of, record_aged, total_item
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from countledger import CountLedger
     from countledger.infra.local.stack import LocalStack
 
 
@@ -48,8 +44,7 @@ class Audience:
 
     def ledger(self) -> CountLedger:
         """The product, on this stack."""
-        settings = Settings(stack_name=self.stack.name)
-        return CountLedger(settings, session=self.stack.session(), endpoint_url=self.stack.url)
+        return client_of(self.stack)
 
     def make(self, *rules: Rule) -> None:
         """Make rules, and wait until the evaluator goes by them."""
@@ -62,24 +57,6 @@ class Audience:
         """Let all that was recorded become totals, and these be judged."""
         self.stack.pump.drain()
         self.stack.pumps[EVALUATOR].drain()
-
-    def moves(self) -> list[dict[str, Any]]:
-        """What the stream of `counters` shows of the namespace's totals, read from its start."""
-        settings = mapping_settings(EVALUATOR.logical_id)
-        source = StreamSource(
-            self.stack.client("dynamodbstreams"),
-            self.stack.outputs[EVALUATOR.stream_output],
-            record_filter(settings.filter_patterns),
-        )
-        found: list[dict[str, Any]] = []
-        for shard in source.shards():
-            reader = source.reader(shard.shard_id, "TRIM_HORIZON")
-            came = 1
-            while came:
-                came, records = reader.read()
-                found += [json.loads(record.encoded) for record in records]
-        mine = f"{self.namespace}:"
-        return [one for one in found if one["dynamodb"]["Keys"]["counter"]["S"].startswith(mine)]
 
     def heard(self) -> list[dict[str, Any]]:
         """What has arrived, taken out: the envelope of the bus, or of the topic."""
@@ -153,7 +130,6 @@ def _rule(of: Audience, name: str, **more: Any) -> Rule:  # noqa: ANN401 - hande
 
 
 def test_alerts_arrive_through_the_bus_and_through_a_topic(audience: Audience) -> None:
-    """Of a ledger counter and a strict one, once each, also when the whole stream comes again."""
     strict = f"{audience.namespace}-stock:a"
     product = audience.ledger()
     product.strict.create(strict, method="occ", lower=0, opening=50)
@@ -195,7 +171,6 @@ def test_alerts_arrive_through_the_bus_and_through_a_topic(audience: Audience) -
 def test_the_evaluator_may_do_what_it_has_to_do_and_its_dead_letters_too(
     auth_audience: Audience,
 ) -> None:
-    """With IAM enforced: read rules, keep states and log, tell the bus and a topic, quarantined."""
     gone = Topic(f"{auth_audience.topic.arn}-gone")
     auth_audience.make(
         _rule(auth_audience, "bus"),
@@ -241,28 +216,3 @@ def test_compaction_raises_no_alert(audience: Audience) -> None:
     product.record(counter, 1)
     audience.handle()
     assert [one["detail"]["threshold"] for one in audience.heard()] == ["51"]
-
-
-def test_alerts_are_those_of_a_walk_over_the_totals_that_the_stream_shows(
-    audience: Audience,
-) -> None:
-    """Entries folded into one update are one step; the walk knows nothing of the evaluator."""
-    product, random = audience.ledger(), Random(5)  # noqa: S311 - deltas
-    rules = [
-        _rule(audience, "plain", direction=Direction.BOTH, threshold=5),
-        _rule(audience, "steps", step=7, threshold=-20),
-        _rule(audience, "swings", direction=Direction.FALLING, threshold=0, rearm=6),
-    ]
-    audience.make(*rules)
-    counters = [f"{audience.namespace}:{number}" for number in range(4)]
-    for _ in range(6):
-        deltas = random.choices([-9, -4, -1, 1, 3, 8], k=40)
-        list(product.record_many(Event(random.choice(counters), delta) for delta in deltas))
-        audience.handle()
-
-    moves = audience.moves()
-    made = [product.alerts.get(one.name) for one in rules]
-    wanted = set(expected(moves, made))
-    assert {one["detail"]["id"] for one in audience.heard()} == wanted
-    assert {rule.revision for rule in made} == {one.split("/")[1].split("@")[1] for one in wanted}
-    assert {record["dynamodb"]["Keys"]["counter"]["S"] for record in moves} == set(counters)

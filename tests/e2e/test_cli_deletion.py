@@ -1,31 +1,18 @@
 """`countledger delete` on the deployed stack: asked for, waited for, proven, gone."""
 
-import uuid
 from datetime import timedelta
 
 import pytest
 
-from countledger import CountLedger, Settings
+from countledger import CountLedger
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import DAY_MS
 from countledger.ledger.operations import Update
-from tests.e2e.aged import record_aged, total_item
 from tests.e2e.command import Command
-
-
-@pytest.fixture
-def namespace() -> str:
-    return f"deleted-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def client(stack: LocalStack) -> CountLedger:
-    return CountLedger(
-        Settings(stack_name=stack.name), session=stack.session(), endpoint_url=stack.url
-    )
+from tests.e2e.world import record_aged, record_all, total_item
 
 
 @pytest.fixture
@@ -47,15 +34,14 @@ def _days_pass(client: CountLedger, counter: str) -> None:
 
 
 def test_a_ledger_counter_goes_once_nothing_can_arrive(
-    command: Command, stack: LocalStack, client: CountLedger, namespace: str
+    command: Command, stack: LocalStack, client: CountLedger, name: str
 ) -> None:
-    """Marked, read as before, emptied behind the proof of the stream; the other stays."""
-    counter, other = f"{namespace}:gone", f"{namespace}:stays"
-    client.namespaces.create(namespace)
-    for name in (counter, other):
-        record_aged(client, name, [5, 7], timedelta(days=4) // timedelta(milliseconds=1))
+    counter, other = f"{name}:gone", f"{name}:stays"
+    client.namespaces.create(name)
+    for one in (counter, other):
+        record_aged(client, one, [5, 7], timedelta(days=4) // timedelta(milliseconds=1))
     stack.pump.drain()
-    client.groups.add(f"{namespace}-group", [counter, other])
+    client.groups.add(f"{name}-group", [counter, other])
 
     unasked = command("delete", counter)
     mistyped = command("delete", counter, "--yes", other)
@@ -74,40 +60,37 @@ def test_a_ledger_counter_goes_once_nothing_can_arrive(
     assert (total_item(client, counter), client.exact(counter).sum) == ({}, 0)
     assert list(client.groups.of(counter)) == []
     assert (client.total(other).total, client.exact(other).sum) == (12, 12)
-    assert list(client.groups.of(other)) == [f"{namespace}-group"]
+    assert list(client.groups.of(other)) == [f"{name}-group"]
 
 
 def test_a_namespace_is_marked_and_kept_after_all(
-    command: Command, stack: LocalStack, client: CountLedger, namespace: str
+    command: Command, stack: LocalStack, client: CountLedger, name: str
 ) -> None:
-    """Every counter of it and none of another; `--cancel` takes the marks off."""
-    names = [f"{namespace}:{n}" for n in range(3)]
-    for name in (*names, f"{namespace}2:other"):
-        client.record(name, 1)
+    names = [f"{name}:{n}" for n in range(3)]
+    record_all(client, (*names, f"{name}2:other"))
     stack.pump.drain()
 
-    marked = command("delete", "--namespace", namespace, "--yes", namespace, "--json")
-    kept = command("delete", "--namespace", namespace, "--cancel", "--json")
+    marked = command("delete", "--namespace", name, "--yes", name, "--json")
+    kept = command("delete", "--namespace", name, "--cancel", "--json")
 
     assert sorted(one["counter"] for one in marked.json) == names
     assert {one["stage"] for one in marked.json} == {"marked"}
     assert kept.code == 0
     assert sorted(one["counter"] for one in kept.json) == names
-    assert list(client.deletions.pending(namespace)) == []
-    assert list(client.deletions.pending(f"{namespace}2")) == []
+    assert list(client.deletions.pending(name)) == []
+    assert list(client.deletions.pending(f"{name}2")) == []
 
 
 def test_strict_counters_and_sequences_go_at_once(
-    command: Command, client: CountLedger, namespace: str
+    command: Command, client: CountLedger, name: str
 ) -> None:
-    """With markers and memberships; the names can be used again."""
-    seats, orders = f"{namespace}:hall", f"{namespace}-seq:orders"
+    seats, orders = f"{name}:hall", f"{name}-seq:orders"
     client.strict.create(seats, method="marker", lower=0, opening=5, bins=2)
     client.strict.change(seats, -1, key="k")
-    client.groups.add(f"{namespace}-group", [seats])
+    client.groups.add(f"{name}-group", [seats])
     assert client.sequences.draw(orders) == 1
 
-    gone = [command("delete", name, "--yes", name, "--json") for name in (seats, orders)]
+    gone = [command("delete", one, "--yes", one, "--json") for one in (seats, orders)]
     again = command("delete", seats, "--yes", seats)
 
     assert [one.json[0]["stage"] for one in gone] == ["forgotten", "forgotten"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from countledger import CountLedger
 from countledger.compaction.dispatcher import CompactCounter, WorkQueue, parse_work
-from countledger.ledger.attempts import Backoff
+from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import CountledgerError, ServiceFailed
 from tests.faults.injection import before_call, calls
 from tests.unit.ledger.clocks import ManualClock
@@ -64,7 +65,6 @@ class Refusing:
 
 
 def test_a_batch_is_sent_in_one_call(queue: WorkQueue) -> None:
-    """All of it, each a message of its own."""
     with calls(queue.client) as made:
         assert queue.send(WORK) == 10
 
@@ -74,7 +74,6 @@ def test_a_batch_is_sent_in_one_call(queue: WorkQueue) -> None:
 
 
 def test_what_the_queue_refuses_is_sent_again_alone(queue: WorkQueue) -> None:
-    """Nothing is lost, nothing is doubled."""
     Refusing(queue.client, [4, 2])
     with calls(queue.client) as made:
         assert queue.send(WORK) == 10
@@ -83,22 +82,16 @@ def test_what_the_queue_refuses_is_sent_again_alone(queue: WorkQueue) -> None:
     assert sorted(map(str, _received(queue))) == sorted(map(str, WORK))
 
 
-def test_what_the_queue_keeps_refusing_is_given_up_and_counted(stack: LocalStack) -> None:
-    """After a bounded number of attempts; what was not sent stays due."""
-    client = stack.client("sqs")
-    url = client.create_queue(QueueName=f"q-{uuid.uuid4().hex}")["QueueUrl"]
+def test_what_the_queue_keeps_refusing_is_withdrawn_and_counted(queue: WorkQueue) -> None:
     clock = ManualClock()
-    queue = WorkQueue(client, url, clock, backoff=Backoff(attempts=3))
-    Refusing(client, [5, 3, 1])
+    Refusing(queue.client, [5, 3, 1])
 
-    assert queue.send(WORK) == 9
+    assert replace(queue, clock=clock, backoff=Backoff(attempts=3)).send(WORK) == 9
 
     assert len(clock.slept_ms) == 2
-    client.delete_queue(QueueUrl=url)
 
 
 def test_a_queue_that_is_gone_is_told(stack: LocalStack) -> None:
-    """As a failure of the service, with what was tried."""
     queue = WorkQueue(stack.client("sqs"), f"{stack.url}/000000000000/none", ManualClock())
 
     with pytest.raises(ServiceFailed, match="SendMessageBatch to the compaction queue"):
@@ -114,7 +107,6 @@ def triggers(stack: LocalStack) -> Triggers:
 def test_a_trigger_that_somebody_makes_first_is_changed(
     stack: LocalStack, triggers: Triggers
 ) -> None:
-    """Between the look and the making of it."""
     other = CountLedger(session=stack.session(), endpoint_url=stack.url).schedules.triggers
     name = f"c{uuid.uuid4().hex[:8]}"
 
@@ -132,7 +124,6 @@ def test_a_trigger_that_somebody_makes_first_is_changed(
 
 
 def test_a_group_that_is_gone_is_told(stack: LocalStack, triggers: Triggers) -> None:
-    """Neither changed nor made: the stack is not what it was."""
     lost = type(triggers)(triggers.client, "no-such-group", triggers.target_arn, triggers.role_arn)
 
     with pytest.raises(CountledgerError, match="no-such-group"):

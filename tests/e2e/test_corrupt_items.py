@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from countledger import CountLedger, Event, Settings
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.expressions import Assign, Drop
 from countledger.ledger.operations import Put, Update
 from tests.e2e.command import Command
+from tests.e2e.world import client_of, record_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,9 +81,7 @@ class Corrupt:
     """
 
     def __init__(self, stack: LocalStack) -> None:
-        self.client = CountLedger(
-            Settings(stack_name=stack.name), session=stack.session(), endpoint_url=stack.url
-        )
+        self.client = client_of(stack)
         self.command = Command(stack.environment())
         self.dynamo = self.client.connection.dynamo("standard")
         self.ledger = self.client.connection.setting("ledger_table")
@@ -108,9 +106,7 @@ def corrupt() -> Iterator[Corrupt]:
         client = made.client
         names = [*_GOOD, *(f"likes:{name}" for name in (*_ENTRIES, *_TOTALS))]
         names += [f"{name}:x" for name in _NAMESPACES]
-        assert all(
-            getattr(r, "status", None) for r in client.record_many([Event(n, 2) for n in names])
-        )
+        record_all(client, names, 2)
         for name in ("hall", *_STRICT):
             client.strict.create(f"seats:{name}", method="occ", upper=100, opening=40)
         client.groups.add("board", [n for n in names if n.startswith("likes:")])
@@ -174,7 +170,6 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("line", _COMMANDS)
 def test_what_can_be_read_is_shown_and_the_rest_is_named(corrupt: Corrupt, line: str) -> None:
-    """With exit code 1; the reasons are short, whatever the item holds."""
     done = corrupt.command(*line.split())
 
     assert done.code == 1, (done.code, done.err)

@@ -1,105 +1,201 @@
-"""Deploying creates, updates and leaves alone; a failure names its reason."""
+"""`countledger deploy` and `package`: a stack of one's own, from nothing to its next release."""
 
-import io
-import uuid
-import zipfile
-from typing import Any
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from countledger.infra.deploy.deployment import DeployFailed, Deployment, deploy
-from countledger.infra.local.stack import LocalStack
-from countledger.infra.template import template_text
+from countledger.infra.deploy.change_set import Effect
+from countledger.infra.deploy.deployment import DeployFailed, Deployment
+from countledger.infra.template import load_template, template_text
+from tests.e2e.command import Command, Finished
+from tests.e2e.world import bundle_of
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-class Target:
-    """A stack name of one test, and what deploying to it takes."""
+    from countledger.infra.local.stack import LocalStack
 
-    def __init__(self, stack: LocalStack) -> None:
-        self.stack = stack
-        self.name = f"deploy-{uuid.uuid4().hex[:8]}"
-        self.bucket = self.name
-        self.s3 = stack.client("s3")
-        self.s3.create_bucket(Bucket=self.bucket)
-        self.deployment = Deployment(
-            cloudformation=stack.client("cloudformation"),
-            s3=self.s3,
-            stack_name=self.name,
-            poll_s=0.01,
-        )
-
-    def deploy(
-        self, bundle: bytes, *, template: str | None = None, **parameters: str
-    ) -> dict[str, str]:
-        return deploy(
-            self.deployment,
-            bucket=self.bucket,
-            bundle=bundle,
-            parameters={"DeletionProtection": "false"} | parameters,
-            template=template,
-        )
-
-    def function(self, outputs: dict[str, str]) -> Any:  # noqa: ANN401 - botocore's answer
-        name = outputs["MaterializerFunctionName"]
-        return self.stack.client("lambda").get_function_configuration(FunctionName=name)
+Deploy: TypeAlias = Callable[..., Finished]
 
 
 @pytest.fixture
-def target(stack: LocalStack) -> Target:
-    return Target(stack)
+def deploy(command: Command, name: str, tmp_path: Path) -> Deploy:
+    """Runs `countledger deploy --yes` for the stack of this test."""
+
+    def run(*arguments: str, code: str = "{}", yes: bool = True) -> Finished:
+        (tmp_path / "bundle.zip").write_bytes(bundle_of(code))
+        common = ("deploy", "--stack-name", name, "--bundle", str(tmp_path / "bundle.zip"))
+        return command(*common, *arguments, *["--yes"] * yes)
+
+    return run
 
 
-def bundle(text: str) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        # A time of its own: on a busy machine the clock moves on between two equal bundles.
-        archive.writestr(zipfile.ZipInfo("version.txt"), text)
-    return buffer.getvalue()
+def stacks(stack: LocalStack) -> dict[str, dict[str, Any]]:
+    """The stacks of the engine by name."""
+    described = stack.client("cloudformation").describe_stacks()["Stacks"]
+    return {one["StackName"]: one for one in described}
 
 
-def test_a_new_bundle_is_an_update_that_keeps_the_tables(target: Target) -> None:
-    """Code and a given parameter change; tables, their items and other parameters stay."""
-    first = target.deploy(bundle("1"), LogLevel="DEBUG")
-    item = {"counter": {"S": "a:b"}, "entry": {"S": "x"}}
-    dynamodb = target.stack.client("dynamodb")
-    dynamodb.put_item(TableName=first["LedgerTableName"], Item=item)
-    before = target.function(first)
-
-    second = target.deploy(bundle("2"))
-    after = target.function(second)
-
-    assert second == first
-    assert before["CodeSha256"] != after["CodeSha256"]
-    assert after["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"] == "DEBUG"
-    assert dynamodb.get_item(TableName=first["LedgerTableName"], Key=item)["Item"] == item
+def tags_of(stack: LocalStack, table: str) -> dict[str, str]:
+    """The tags of a table that a person gave."""
+    dynamodb = stack.client("dynamodb")
+    arn = dynamodb.describe_table(TableName=table)["Table"]["TableArn"]
+    listed = dynamodb.list_tags_of_resource(ResourceArn=arn)["Tags"]
+    return {one["Key"]: one["Value"] for one in listed if not one["Key"].startswith("aws:")}
 
 
-def test_the_same_again_changes_nothing(target: Target) -> None:
-    """Deploying twice is no error and no update."""
-    first = target.deploy(bundle("1"))
-    before = target.function(first)
+def test_from_nothing_to_a_stack_that_counts(
+    stack: LocalStack, command: Command, deploy: Deploy, name: str
+) -> None:
+    done = deploy("--parameter", "DeletionProtection=false", "--tag", "team=web", "--json")
 
-    assert target.deploy(bundle("1")) == first
-    assert target.function(first)["RevisionId"] == before["RevisionId"]
-
-
-def test_a_failure_names_the_resource_and_the_reason(target: Target) -> None:
-    """The first resource that failed, not the ones that were cancelled after it."""
-    broken = template_text().replace("      MetricName: IteratorAge\n", "")
-
-    with pytest.raises(DeployFailed, match=r"LagAlarm: .*MetricName"):
-        target.deploy(bundle("1"), template=broken)
-
-
-def test_a_refused_request_names_the_reason(target: Target) -> None:
-    """What CloudFormation does not even begin."""
-    broken = template_text().replace("AWS::SQS::QueuePolicy", "AWS::SQS::NoSuchThing")
-
-    with pytest.raises(DeployFailed, match="NoSuchThing"):
-        target.deploy(bundle("1"), template=broken)
+    assert done.code == 0, done.err
+    assert done.json["deployed"] is True
+    assert {one["effect"] for one in done.json["changes"]} == {Effect.ADD}
+    assert f"make stack {name}" in done.err
+    described = stacks(stack)[name]
+    assert {"Key": "team", "Value": "web"} in described["Tags"]
+    bucket = f"countledger-code-000000000000-{stack.client('s3').meta.region_name}"
+    access = stack.client("s3").get_public_access_block(Bucket=bucket)
+    assert all(access["PublicAccessBlockConfiguration"].values())
+    assert done.json["outputs"] == {
+        one["OutputKey"]: one["OutputValue"] for one in described["Outputs"]
+    }
+    assert command("emit", "likes:a", "3", "--stack-name", name).code == 0
 
 
-def test_a_home_elsewhere_is_refused(target: Target) -> None:
-    """A second stack in another region would be a second ledger, not a replica."""
-    with pytest.raises(DeployFailed, match="HomeRegion must be the region of the stack"):
-        target.deploy(bundle("1"), HomeRegion="eu-west-1")
+def test_an_update_changes_what_is_given_and_keeps_the_rest(
+    stack: LocalStack, command: Command, deploy: Deploy, name: str
+) -> None:
+    given = ("--parameter", "DeletionProtection=false", "--parameter", "LogLevel=DEBUG")
+    assert deploy("--tag", "team=web", *given).code == 0
+    assert command("emit", "likes:a", "3", "--stack-name", name).code == 0
+
+    same = deploy("--json")
+    other = deploy("--json", "--parameter", "LogRetentionDays=7", "--tag", "cost=1", code="2")
+
+    assert (same.code, same.json["deployed"], same.json["changes"]) == (0, False, [])
+    assert "is up to date" in same.err
+    assert other.code == 0, other.err
+    assert any(one["type"] == "AWS::Lambda::Function" for one in other.json["changes"])
+    parameters = {
+        one["ParameterKey"]: one["ParameterValue"] for one in stacks(stack)[name]["Parameters"]
+    }
+    assert (parameters["LogLevel"], parameters["LogRetentionDays"]) == ("DEBUG", "7")
+    tags = {one["Key"]: one["Value"] for one in stacks(stack)[name]["Tags"]}
+    assert tags == {"team": "web", "cost": "1"}
+    # CloudFormation leaves the table of the entries without them.
+    for table in ("LedgerTableName", "CountersTableName"):
+        assert tags_of(stack, other.json["outputs"][table]) == tags
+    kept = command("entries", "likes:a", "--stack-name", name, "--json").json
+    assert [one["delta"] for one in kept] == [3]
+
+
+@pytest.fixture
+def deployment(stack: LocalStack, name: str) -> Deployment:
+    """Deploys templates of other releases as the stack of this test."""
+    s3 = stack.client("s3")
+    s3.create_bucket(Bucket=name)
+    cloudformation = stack.client("cloudformation")
+    return Deployment(cloudformation=cloudformation, s3=s3, stack_name=name, poll_s=0.01)
+
+
+def _release(deployment: Deployment, template: str) -> None:
+    made = deployment.propose(
+        bucket=deployment.stack_name,
+        bundle=b"",
+        parameters={"DeletionProtection": "false"},
+        template=template,
+    )
+    assert made is not None
+    deployment.execute(made)
+
+
+def test_what_would_be_lost_goes_only_with_allow_replace(
+    stack: LocalStack, deployment: Deployment, deploy: Deploy, name: str
+) -> None:
+    extra = "Resources:\n  Extra:\n    Type: AWS::SQS::Queue\n    Properties: {DelaySeconds: 1}\n"
+    _release(deployment, template_text().replace("Resources:\n", extra, 1))
+
+    refused = deploy("--bucket", name)
+    still_there = stacks(stack)[name]["StackStatus"]
+    allowed = deploy("--bucket", name, "--allow-replace", "--json")
+
+    assert refused.code == 2
+    assert "delete or replace Extra (delete)" in refused.err
+    assert still_there == "CREATE_COMPLETE"
+    assert allowed.code == 0, allowed.err
+    lost = {"effect": "delete", "resource": "Extra", "type": "AWS::SQS::Queue"}
+    assert lost in allowed.json["changes"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("      MetricName: IteratorAge\n", "", r"LagAlarm: .*MetricName"),
+        ("AWS::SQS::QueuePolicy", "AWS::SQS::NoSuchThing", "NoSuchThing"),
+    ],
+    ids=["a resource that fails is named first", "a template that is not even begun"],
+)
+def test_a_failure_names_its_reason(
+    deployment: Deployment, old: str, new: str, reason: str
+) -> None:
+    with pytest.raises(DeployFailed, match=reason):
+        _release(deployment, template_text().replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--parameter", "LogLevel"], "'LogLevel' is not KEY=VALUE"),
+        (["--parameter", "A=1", "--parameter", "A=2"], "--parameter 'A' is given twice"),
+        (["--parameter", "Colour=red"], "the template has no parameter 'Colour'"),
+        (["--bucket", "no-such-bucket-of-ours"], "does not exist: create it first"),
+        (["--parameter", "HomeRegion=eu-west-1"], "HomeRegion must be the region of the stack"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_one_line(deploy: Deploy, arguments: list[str], reason: str) -> None:
+    done = deploy(*arguments)
+
+    assert done.code != 0
+    assert reason in done.err
+    assert "Traceback" not in done.err
+
+
+def test_without_a_terminal_or_yes_nothing_is_left(
+    stack: LocalStack, deploy: Deploy, name: str
+) -> None:
+    done = deploy(yes=False)
+
+    assert done.code == 2
+    assert "give --yes" in done.err
+    assert name not in stacks(stack)
+
+
+def test_a_packaged_template_deploys_by_itself(
+    stack: LocalStack, command: Command, name: str, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "bundle.zip"
+    bundle.write_bytes(bundle_of())
+
+    text = command("package", "--bundle", str(bundle))
+    as_json = command("package", "--bundle", str(bundle), "--json")
+
+    assert text.code == as_json.code == 0, text.err + as_json.err
+    assert as_json.json["Resources"] == json.loads(json.dumps(load_template()["Resources"]))
+    s3, cloudformation = stack.client("s3"), stack.client("cloudformation")
+    s3.create_bucket(Bucket=name)
+    s3.put_object(Bucket=name, Key="t.yaml", Body=text.out.encode())
+    cloudformation.create_stack(
+        StackName=name,
+        TemplateURL=f"{s3.meta.endpoint_url}/{name}/t.yaml",
+        Capabilities=["CAPABILITY_IAM"],
+    )
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName=name, WaiterConfig={"Delay": 1}
+    )

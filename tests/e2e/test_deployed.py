@@ -2,37 +2,29 @@
 
 import json
 import time
-import uuid
 
 import pytest
 
-import countledger
-from countledger import CountLedger, Event, Judgement, Settings
+from countledger import Event, Judgement
 from countledger.infra.deploy.bundle import OWN, build_bundle
 from countledger.infra.local.shard_delivery import Invocation
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import AccessDenied
-
-
-def actor(stack: LocalStack, policy: str) -> CountLedger:
-    """Someone who works on the stack under exactly one of its policies."""
-    session = stack.session(stack.credentials_for(policy))
-    return CountLedger(Settings(stack_name=stack.name), session=session, endpoint_url=stack.url)
+from tests.e2e.world import client_of
 
 
 @pytest.fixture
-def counter() -> str:
+def counter(name: str) -> str:
     """A counter of this test alone."""
-    return f"e2e:{uuid.uuid4().hex}"
+    return f"{name}:a"
 
 
 def test_entries_become_totals_each_actor_under_its_policy(
     auth_stack: LocalStack, counter: str
 ) -> None:
-    """With IAM enforced an emitter records, the function's role suffices, a reader sees it."""
-    emitter = actor(auth_stack, "EmitPolicyArn")
-    reader = actor(auth_stack, "ReadPolicyArn")
-    operator = actor(auth_stack, "OperatePolicyArn")
+    emitter = client_of(auth_stack, "EmitPolicyArn")
+    reader = client_of(auth_stack, "ReadPolicyArn")
+    operator = client_of(auth_stack, "OperatePolicyArn")
 
     emitter.record(counter, 5)
     emitter.record(counter, -2)
@@ -51,16 +43,15 @@ def test_entries_become_totals_each_actor_under_its_policy(
 def test_a_malformed_record_is_quarantined_under_the_functions_role(
     auth_stack: LocalStack, counter: str
 ) -> None:
-    """It does not stop the stream, and whoever operates finds it, with the reason."""
     entry = {"counter": {"S": counter}, "entry": {"S": "e#not-an-id"}, "delta": {"S": "many"}}
     auth_stack.client("dynamodb").put_item(
         TableName=auth_stack.outputs["LedgerTableName"], Item=entry
     )
-    actor(auth_stack, "EmitPolicyArn").record(counter, 1)
+    client_of(auth_stack, "EmitPolicyArn").record(counter, 1)
 
     auth_stack.pump.drain()
 
-    assert actor(auth_stack, "ReadPolicyArn").total(counter).total == 1
+    assert client_of(auth_stack, "ReadPolicyArn").total(counter).total == 1
     sqs = auth_stack.client("sqs", auth_stack.credentials_for("OperatePolicyArn"))
     queue = auth_stack.outputs["QuarantineQueueUrl"]
     messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
@@ -78,17 +69,16 @@ def test_a_malformed_record_is_quarantined_under_the_functions_role(
 def test_an_operator_works_off_the_quarantine_and_nothing_beside_it(
     auth_stack: LocalStack, counter: str
 ) -> None:
-    """The record is kept, its counter healed once the entry is mended, and the message goes."""
     key = {"counter": {"S": counter}, "entry": {"S": "e#not-an-id"}}
     dynamodb, table = auth_stack.client("dynamodb"), auth_stack.outputs["LedgerTableName"]
     dynamodb.put_item(TableName=table, Item={**key, "delta": {"S": "many"}})
-    actor(auth_stack, "EmitPolicyArn").record(counter, 1)
+    client_of(auth_stack, "EmitPolicyArn").record(counter, 1)
     auth_stack.pump.drain()
-    service = actor(auth_stack, "OperatePolicyArn").quarantine
+    service = client_of(auth_stack, "OperatePolicyArn").quarantine
 
     (copy,) = (one for one in service.list("ledger") if one.counter == counter)
     with pytest.raises(AccessDenied):
-        list(actor(auth_stack, "ReadPolicyArn").quarantine.discard([copy.id], by="eve"))
+        list(client_of(auth_stack, "ReadPolicyArn").quarantine.discard([copy.id], by="eve"))
     (before,) = service.resend([copy.id], by="ann")
     dynamodb.delete_item(TableName=table, Key=key)
     auth_stack.pump.drain()
@@ -98,15 +88,14 @@ def test_an_operator_works_off_the_quarantine_and_nothing_beside_it(
     assert not before.resolved
     assert after.resolved
     assert counter not in [one.counter for one in service.list()]
-    reader = actor(auth_stack, "ReadPolicyArn")
+    reader = client_of(auth_stack, "ReadPolicyArn")
     assert reader.total(counter).total == reader.exact(counter).sum == 1
     with pytest.raises(AccessDenied):
-        next(actor(auth_stack, "EmitPolicyArn").quarantine.list())
+        next(client_of(auth_stack, "EmitPolicyArn").quarantine.list())
 
 
 def test_the_end_of_a_window_changes_no_total(stack: LocalStack, counter: str) -> None:
-    """The closing invocation carries no records; the function takes it, and all goes on."""
-    everything = CountLedger(session=stack.session(), endpoint_url=stack.url)
+    everything = client_of(stack)
     everything.record(counter, 7)
     stack.pump.drain()
     in_an_hour_s = time.time() + 3600
@@ -120,8 +109,7 @@ def test_the_end_of_a_window_changes_no_total(stack: LocalStack, counter: str) -
 
 
 def test_redelivery_of_the_whole_stream_changes_no_total(stack: LocalStack, counter: str) -> None:
-    """A second reader that begins at the start finds everything applied."""
-    everything = CountLedger(session=stack.session(), endpoint_url=stack.url)
+    everything = client_of(stack)
     for delta in (3, 4, -1):
         everything.record(counter, delta)
     stack.pump.drain()
@@ -136,7 +124,6 @@ def test_redelivery_of_the_whole_stream_changes_no_total(stack: LocalStack, coun
 
 
 def test_the_bundle_runs_where_the_checkout_does(counter: str) -> None:
-    """Deployed from a bundle for this interpreter, the same template gives the same totals."""
     bundle = build_bundle(OWN)
 
     with LocalStack(
@@ -147,14 +134,43 @@ def test_the_bundle_runs_where_the_checkout_does(counter: str) -> None:
         function = bundled.client("lambda").get_function_configuration(
             FunctionName=bundled.outputs["MaterializerFunctionName"]
         )
-        settings = countledger.Settings(stack_name=bundled.name)
-        everything = CountLedger(settings, session=bundled.session(), endpoint_url=bundled.url)
+        everything = client_of(bundled)
         everything.record(counter, 2)
         list(everything.kinesis.send_many([Event(counter, 3)]))
         bundled.drain()
 
         assert function["CodeSize"] == len(bundle.content)
         assert everything.total(counter).total == 5
+
+
+def test_a_stack_with_every_parameter_of_capacity_counts(counter: str) -> None:
+    """With auto scaling between its limits, where an engine has it, and reserved invocations."""
+    with LocalStack(
+        name="countledger-capacity",
+        parameters={
+            "CapacityMode": "provisioned",
+            "LedgerWriteUnits": "5,4000",
+            "LedgerReadUnits": "6,4000",
+            "CountersWriteUnits": "7,4000",
+            "CountersReadUnits": "8,4000",
+            "LedgerWarmWriteUnits": "24000",
+            "CountersWarmWriteUnits": "12000",
+            "MaterializerConcurrency": "9",
+            "MaterializerMemoryMb": "512",
+            "MaterializerBatchSize": "10000",
+            "BatchingWindowSeconds": "0",
+        },
+    ) as provisioned:
+        dynamodb = provisioned.client("dynamodb")
+        for table, write in (("LedgerTableName", 5), ("CountersTableName", 7)):
+            described = dynamodb.describe_table(TableName=provisioned.outputs[table])["Table"]
+            assert described["BillingModeSummary"]["BillingMode"] == "PROVISIONED"
+            assert described["ProvisionedThroughput"]["WriteCapacityUnits"] == write
+        everything = client_of(provisioned)
+        everything.record(counter, 2)
+        provisioned.drain()
+
+        assert everything.total(counter).total == 2
 
 
 def _failures(made: list[Invocation]) -> list[Invocation]:

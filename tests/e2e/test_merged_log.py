@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,41 +10,35 @@ from countledger import CountLedger, Remedy
 from countledger.ledger.keys import total_key
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Delete
-from tests.e2e.aged import record_aged
-from tests.e2e.command import Command
+from tests.e2e.world import record_aged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from countledger.infra.local.stack import LocalStack
+    from tests.e2e.command import Command
 
 
 @pytest.fixture
-def client(stack: LocalStack) -> CountLedger:
-    """Someone who may do everything."""
-    return CountLedger(session=stack.session(), endpoint_url=stack.url)
-
-
-@pytest.fixture
-def archived(stack: LocalStack, client: CountLedger) -> Iterator[tuple[str, str]]:
+def archived(
+    stack: LocalStack, client: CountLedger, command: Command, name: str
+) -> Iterator[tuple[str, str]]:
     """A counter of ten merged entries and one young one, and where the ten are archived."""
-    namespace, bucket = f"l{uuid.uuid4().hex[:8]}", f"trail-{uuid.uuid4().hex[:8]}"
-    counter, place = f"{namespace}:a", f"s3://{bucket}/kept"
-    stack.client("s3").create_bucket(Bucket=bucket)
-    client.namespaces.create(namespace)
-    client.schedules.create(namespace, every_ms=HOUR_MS, min_entries=2, archive=place)
+    counter, place = f"{name}:a", f"s3://{name}/kept"
+    stack.client("s3").create_bucket(Bucket=name)
+    client.namespaces.create(name)
+    client.schedules.create(name, every_ms=HOUR_MS, min_entries=2, archive=place)
     record_aged(client, counter, range(1, 11), 2 * DAY_MS)
     record_aged(client, counter, [100], HOUR_MS)
     stack.pump.drain()
-    done = Command(stack.environment())("compact", counter, "--json")
+    done = command("compact", counter, "--json")
     assert done.json["reports"][0]["merged"] == 10
     yield counter, place
-    client.schedules.delete(namespace)
+    client.schedules.delete(name)
 
 
-def test_the_log_shows_the_head_as_what_it_is(stack: LocalStack, archived: tuple[str, str]) -> None:
-    """Period, number and sum, behind the entries; not behind a log that was cut short."""
-    command, (counter, _) = Command(stack.environment()), archived
+def test_the_log_shows_the_head_as_what_it_is(command: Command, archived: tuple[str, str]) -> None:
+    counter, _ = archived
 
     log = command("entries", counter, "--json").json
     lines = command("entries", counter).out.splitlines()
@@ -62,9 +55,8 @@ def test_the_log_shows_the_head_as_what_it_is(stack: LocalStack, archived: tuple
     assert [row["kind"] for row in short] == ["entry"]
 
 
-def test_merged_entries_are_read_back(stack: LocalStack, archived: tuple[str, str]) -> None:
-    """From where they were archived, with the sums of archive and head side by side."""
-    command, (counter, place) = Command(stack.environment()), archived
+def test_merged_entries_are_read_back(command: Command, archived: tuple[str, str]) -> None:
+    counter, place = archived
 
     found = command("entries", counter, "--archived", place, "--json")
     lines = command("entries", counter, "--archived", place)
@@ -81,9 +73,8 @@ def test_merged_entries_are_read_back(stack: LocalStack, archived: tuple[str, st
     assert "s3://bucket/prefix" in no_place.err
 
 
-def test_an_exact_total_says_what_it_read(stack: LocalStack, archived: tuple[str, str]) -> None:
-    """How many entries, and the read units."""
-    command, (counter, _) = Command(stack.environment()), archived
+def test_an_exact_total_says_what_it_read(command: Command, archived: tuple[str, str]) -> None:
+    counter, _ = archived
 
     (total,) = command("total", counter, "--exact", "--json").json["totals"]
     headings = command("total", counter, "--exact").out.splitlines()[0].split("\t")
@@ -97,7 +88,6 @@ def test_an_exact_total_says_what_it_read(stack: LocalStack, archived: tuple[str
 def test_a_lost_total_is_made_from_the_head(
     stack: LocalStack, client: CountLedger, archived: tuple[str, str]
 ) -> None:
-    """Its entries are gone, its sum is not; and what is delivered again counts no second time."""
     counter, _ = archived
     before = client.total(counter)
     table = client.connection.setting("counters_table")

@@ -12,6 +12,7 @@ from countledger.infra.template import load_template
 from countledger.ledger.errors import AccessDenied
 from countledger.ledger.expressions import Compare
 from countledger.ledger.operations import Query
+from tests.e2e.world import client_of
 
 PAGE = (Path(__file__).parents[2] / "docs/permissions.md").read_text()
 POLICIES = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
@@ -42,18 +43,13 @@ def actor(stack: LocalStack, number: int) -> CountLedger:
 @pytest.fixture
 def everything(auth_stack: LocalStack) -> CountLedger:
     """Someone who may do all, and has made the namespaces."""
-    client = CountLedger(
-        Settings(stack_name=auth_stack.name),
-        session=auth_stack.session(),
-        endpoint_url=auth_stack.url,
-    )
+    client = client_of(auth_stack)
     for namespace in ("likes", "stock"):
         client.namespaces.create(namespace)
     return client
 
 
 def test_an_emitter_of_one_namespace(auth_stack: LocalStack, everything: CountLedger) -> None:
-    """It records there, one by one and in batches, and neither elsewhere nor reads anything."""
     emitter = actor(auth_stack, 0)
     before = everything.exact("likes:documented").sum
 
@@ -82,7 +78,6 @@ def _batch_elsewhere(emitter: CountLedger) -> None:
 
 
 def test_a_reader_of_one_namespace(auth_stack: LocalStack, everything: CountLedger) -> None:
-    """It reads there, and neither elsewhere nor writes anything."""
     everything.record("likes:read", 5)
     everything.record("stock:read", 5)
     auth_stack.pump.drain()
@@ -104,7 +99,6 @@ def everything_of(counter: str, reader: CountLedger) -> Query:
 
 
 def test_the_page_names_every_policy_of_the_stack() -> None:
-    """And none that is not there."""
     assert sorted(OUTPUTS) == sorted(
         name for name in load_template()["Outputs"] if name.endswith("PolicyArn")
     )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger import CountLedger, Settings
 from countledger.infra.local.mappings import MAPPINGS, PUMPED_TAG
 from countledger.infra.local.stack import LocalStack
 from countledger.infra.status.findings import findings
@@ -18,12 +16,14 @@ from countledger.ledger.errors import AccessDenied
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
 from countledger.ledger.quarantine_store import QuarantineStore
-from tests.e2e.aged import age_mark, record_aged
 from tests.e2e.command import Command, eventually
 from tests.e2e.test_compaction import dispatch
+from tests.e2e.world import age_mark, client_of, record_aged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from countledger import CountLedger
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,7 @@ def own() -> Iterator[LocalStack]:
 @pytest.fixture
 def client(own: LocalStack) -> CountLedger:
     """Someone who may do everything."""
-    settings = Settings(stack_name=own.name)
-    return CountLedger(settings, session=own.session(), endpoint_url=own.url)
+    return client_of(own)
 
 
 def told(client: CountLedger) -> set[str]:
@@ -45,16 +44,18 @@ def told(client: CountLedger) -> set[str]:
     return {one.subject for one in findings(Gathering(client).facts())}
 
 
-def test_a_healthy_stack_is_shown_whole(own: LocalStack, client: CountLedger) -> None:
-    """Exit code 0; tables for people, one document for programs, and no mapping is missed."""
-    counter = f"s{uuid.uuid4().hex[:8]}:a"
+def test_a_healthy_stack_is_shown_whole(own: LocalStack, client: CountLedger, name: str) -> None:
+    counter = f"{name}:a"
     client.record(counter, 1)
+    waiting = Gathering(client).facts().freshness
     own.drain()
     command = Command(own.environment())
 
     shown, read = command("status"), command("status", "--json")
 
     assert (shown.code, read.code) == (0, 0), shown.out + shown.err
+    assert waiting is not None
+    assert waiting.waiting_since_ms is not None, "the stream itself says what waits"
     assert "no action required" in shown.out
     assert "played by a pump here" in shown.out
     assert read.json["healthy"]
@@ -75,30 +76,12 @@ def test_a_healthy_stack_is_shown_whole(own: LocalStack, client: CountLedger) ->
 
 
 def test_a_stack_that_is_not_there_is_told(own: LocalStack) -> None:
-    """Exit code 1, as ever."""
     gone = Command(own.environment())("status", "--stack-name", "no-such", "--json")
 
     assert (gone.code, gone.json) == (1, {"stack_name": "no-such", "running": False})
 
 
-def test_totals_that_do_not_follow_are_told_by_their_age(
-    own: LocalStack, client: CountLedger
-) -> None:
-    """The stream itself says what waits; no metric is asked."""
-    client.record(f"s{uuid.uuid4().hex[:8]}:a", 1)
-
-    waiting = Gathering(client).facts().freshness
-    own.drain()
-    drained = Gathering(client).facts().freshness
-
-    assert waiting is not None
-    assert drained is not None
-    assert waiting.waiting_since_ms is not None
-    assert drained.waiting_since_ms is None
-
-
 def test_queues_and_alarms_are_found(own: LocalStack, client: CountLedger) -> None:
-    """And the age that CloudWatch measured; each is gone when it is over."""
     sqs, watch = own.client("sqs"), own.client("cloudwatch")
     url = own.outputs["AlertDeadLetterQueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="dead")
@@ -147,15 +130,13 @@ def test_what_waits_in_quarantine_is_told_without_a_message(client: CountLedger)
     assert told(client) == set()
 
 
-def test_the_last_compaction_is_told(own: LocalStack, client: CountLedger) -> None:
-    """From the deployed dispatcher and worker: what was due, and what was merged."""
-    namespace = f"s{uuid.uuid4().hex[:8]}"
-    counter = f"{namespace}:a"
+def test_the_last_compaction_is_told(own: LocalStack, client: CountLedger, name: str) -> None:
+    namespace, counter = name, f"{name}:a"
     client.namespaces.create(namespace)
     client.schedules.create(namespace, every_ms=HOUR_MS, min_entries=3)
     record_aged(client, counter, [1] * 5, 2 * DAY_MS)
     own.drain()
-    age_mark(client, counter)
+    age_mark(own, counter)
     (before,) = Gathering(client).facts().schedules
 
     dispatch(own, namespace)
@@ -174,7 +155,6 @@ def _last(client: CountLedger) -> Any:  # noqa: ANN401 - a run that there is
 
 
 def test_a_mapping_that_is_off_or_gone_is_found(own: LocalStack, client: CountLedger) -> None:
-    """That of the workers is the one that the engine plays itself."""
     functions = own.client("lambda")
     facts = Gathering(client).facts()
     (mapping,) = [one for one in facts.mappings if not one.played]
@@ -185,44 +165,36 @@ def test_a_mapping_that_is_off_or_gone_is_found(own: LocalStack, client: CountLe
 
 
 def test_the_stack_itself_says_which_mappings_are_played(own: LocalStack) -> None:
-    """By a tag, so that whoever looks at it from outside knows as well."""
     (found,) = own.client("cloudformation").describe_stacks(StackName=own.name)["Stacks"]
 
     tags = {one["Key"]: one["Value"] for one in found["Tags"]}
     assert tags[PUMPED_TAG].split() == [one.logical_id for one in MAPPINGS]
 
 
-def test_the_status_policy_is_what_is_needed(auth_stack: LocalStack) -> None:
-    """With IAM enforced everything is seen but metrics; nothing can be changed."""
-    settings = Settings(stack_name=auth_stack.name)
-    everything = CountLedger(settings, session=auth_stack.session(), endpoint_url=auth_stack.url)
-    namespace = f"s{uuid.uuid4().hex[:8]}"
-    everything.namespaces.create(namespace)
-    everything.schedules.create(namespace, every_ms=HOUR_MS)
-    session = auth_stack.session(auth_stack.credentials_for("StatusPolicyArn"))
-    guarded = CountLedger(settings, session=session, endpoint_url=auth_stack.url)
+def test_the_status_policy_is_what_is_needed(
+    auth_stack: LocalStack, root: CountLedger, name: str
+) -> None:
+    root.namespaces.create(name)
+    root.schedules.create(name, every_ms=HOUR_MS)
+    guarded = client_of(auth_stack, "StatusPolicyArn")
 
     facts = Gathering(guarded).facts()
 
     # This engine knows no resource but `*` for DescribeAlarms; the service knows alarms.
     assert set(facts.unseen) <= {"alarms"}
     assert facts.stack is not None
-    assert namespace in {one.schedule.namespace for one in facts.schedules}
+    assert name in {one.schedule.namespace for one in facts.schedules}
     assert (len(facts.mappings), len(facts.queues)) == (3, 4)
     with pytest.raises(AccessDenied):
-        guarded.record(f"{namespace}:a", 1)
+        guarded.record(f"{name}:a", 1)
     with pytest.raises(AccessDenied):
-        guarded.schedules.delete(namespace)
-    everything.schedules.delete(namespace)
+        guarded.schedules.delete(name)
+    root.schedules.delete(name)
 
 
 def test_who_may_see_nothing_is_told_so(auth_stack: LocalStack) -> None:
     """What is not seen is a finding: blindness is no health."""
-    settings = Settings(stack_name=auth_stack.name)
-    session = auth_stack.session(auth_stack.credentials_for("ReadPolicyArn"))
-    reader = CountLedger(settings, session=session, endpoint_url=auth_stack.url)
-
-    facts = Gathering(reader).facts()
+    facts = Gathering(client_of(auth_stack, "ReadPolicyArn")).facts()
 
     assert {"resources", "freshness"} <= set(facts.unseen)
     assert findings(facts)

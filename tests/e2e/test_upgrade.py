@@ -3,20 +3,18 @@
 `releases/` holds the templates of releases that somebody may have deployed.
 """
 
-import io
-import uuid
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from countledger import CountLedger, Event, Judgement, Settings, outcomes
+from countledger import CountLedger, Judgement, Settings, outcomes
 from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.local.pump import Pump
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.limits import HOUR_MS
 from tests.e2e.command import Command
+from tests.e2e.world import bundle_of, record_all
 
 RELEASES = sorted((Path(__file__).parent / "releases").glob("*.yaml"))
 COUNTERS = [f"likes:{n}" for n in range(7)]
@@ -44,7 +42,7 @@ class Upgraded:
         self.stack.client("s3").create_bucket(Bucket=self.name)
         proposal = self.deployment.propose(
             bucket=self.name,
-            bundle=_bundle(),
+            bundle=bundle_of(),
             parameters={"DeletionProtection": "false"},
             template=template,
         )
@@ -67,26 +65,16 @@ class Upgraded:
         )
 
 
-def _bundle() -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr(zipfile.ZipInfo("bundle.json"), "{}")
-    return buffer.getvalue()
-
-
 def _record(client: CountLedger, rounds: int) -> None:
-    events = [Event(counter, n + 1) for n in range(rounds) for counter in COUNTERS]
-    assert all(getattr(one, "status", None) for one in client.record_many(events))
-
-
-@pytest.fixture
-def upgraded(stack: LocalStack) -> Upgraded:
-    return Upgraded(stack, f"upgrade-{uuid.uuid4().hex[:8]}")
+    for n in range(rounds):
+        record_all(client, COUNTERS, n + 1)
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.stem)
-def test_an_upgrade_keeps_every_number(upgraded: Upgraded, release: Path, tmp_path: Path) -> None:
-    """Tables, stream, totals, strict counters and schedules; entries of before and behind it."""
+def test_an_upgrade_keeps_every_number(
+    stack: LocalStack, name: str, release: Path, tmp_path: Path
+) -> None:
+    upgraded = Upgraded(stack, name)
     upgraded.deploy(release.read_text())
     before = upgraded.deployment.outputs()
     client = upgraded.client()
@@ -98,7 +86,7 @@ def test_an_upgrade_keeps_every_number(upgraded: Upgraded, release: Path, tmp_pa
     pump.drain()
     _record(client, 2)  # not in the totals yet
     bundle = tmp_path / "bundle.zip"
-    bundle.write_bytes(_bundle())
+    bundle.write_bytes(bundle_of())
 
     done = Command(upgraded.stack.environment())(
         "deploy", "--stack-name", upgraded.name, "--bundle", str(bundle), "--yes"
@@ -117,20 +105,6 @@ def test_an_upgrade_keeps_every_number(upgraded: Upgraded, release: Path, tmp_pa
     assert isinstance(again, outcomes.Duplicate)
     assert client.total("seats:hall").total == 7
     assert [one.namespace for one in client.schedules.list()] == ["likes"]
-
-
-@pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.stem)
-def test_a_mapping_made_anew_counts_nothing_twice(upgraded: Upgraded, release: Path) -> None:
-    """It delivers the whole stream again; what a watermark has passed is dropped."""
-    upgraded.deploy(release.read_text())
-    client = upgraded.client()
-    _record(client, 3)
-    upgraded.pump().drain()
-    once = _totals(client)
-
-    upgraded.pump().drain()
-
-    assert _totals(client) == once == dict.fromkeys(COUNTERS, 6)
 
 
 def _totals(client: CountLedger) -> dict[str, object]:

@@ -100,7 +100,7 @@ class Store:
         return self.connection.streams()
 
     def client(self) -> Any:  # noqa: ANN401 - for what the product never does
-        """A plain client, to see and to spoil what is stored."""
+        """A plain client, to see and to corrupt what is stored."""
         return self._own_dynamo.client
 
     def namespaces(

@@ -6,10 +6,9 @@ from decimal import Decimal
 
 import pytest
 
-from countledger.consumers.alerts.alert import Alert, FailedAlert
-from countledger.consumers.alerts.alert_log import AlertLog
-from countledger.consumers.alerts.dead_letters import DeadLetter
+from countledger.consumers.alerts.alert import Alert, AlertLog, FailedAlert
 from countledger.consumers.alerts.evaluator import Evaluator
+from countledger.consumers.alerts.message import DeadLetter
 from countledger.consumers.alerts.rule import Rule, Target
 from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.ledger.dynamo import DynamoClient
@@ -77,7 +76,6 @@ def test_p9_a_total_without_a_rule_costs_nothing(evaluating: Evaluating, counter
 def test_p9_an_update_that_crosses_nothing_costs_nothing(
     evaluating: Evaluating, counter: str
 ) -> None:
-    """A rule watches it, and has nothing to say."""
     assert evaluating.spent(history([5, 6, 7], counter=counter)) == (0, 0)
 
 
@@ -90,7 +88,6 @@ def test_p9_an_alert_costs_four_write_units(evaluating: Evaluating, counter: str
 def test_p9_an_alert_that_comes_again_costs_one_refused_write(
     evaluating: Evaluating, counter: str
 ) -> None:
-    """It finds itself told."""
     batch = history([15], counter=counter)
     evaluating.spent(batch)
 
@@ -98,7 +95,6 @@ def test_p9_an_alert_that_comes_again_costs_one_refused_write(
 
 
 def test_p9_a_rearm_level_costs_a_read_for_each_batch(evaluating: Evaluating, counter: str) -> None:
-    """And one write when it arms the rule again."""
     evaluating.rules[:] = [rule(10, rearm=5)]
     batch = history([15, 4, 3], counter=counter)
 

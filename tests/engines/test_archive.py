@@ -3,25 +3,23 @@
 import gzip
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from decimal import Decimal
 from uuid import uuid4
 
 import pytest
 
 from countledger.compaction.report import RunOutcome
-from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 from countledger.ledger import keys
-from countledger.ledger.change_log import newest_first
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import ArchiveRefused, CorruptArchive
+from countledger.ledger.exact import newest_first
 from countledger.ledger.head import decode_head
 from countledger.ledger.operations import Put
 from countledger.producers.event import Event
-from tests.engines.compacting import compactor, crash_at, fill
+from tests.engines.compacting import compactor, fill
 from tests.engines.store import Store
-from tests.faults.injection import Crash, Fault, Kind, faults
+from tests.faults.injection import Fault, Kind, faults
 
 COUNT = 12
 
@@ -85,7 +83,6 @@ def test_what_is_merged_can_be_read_back(store: Store, counter: str, archive: S3
 def test_an_archive_that_refuses_stops_the_retire_and_not_the_counts(
     store: Store, counter: str, archive: S3Archive
 ) -> None:
-    """Nothing is deleted, every sum is right, and the next run goes on."""
     fill(store, counter, COUNT)
     gone = S3Archive(archive.client, ArchiveLocation("no-such-bucket-of-ours", ""))
 
@@ -109,7 +106,6 @@ def test_an_archive_that_refuses_stops_the_retire_and_not_the_counts(
 def test_without_its_archive_a_promised_generation_is_not_deleted(
     store: Store, counter: str, archive: S3Archive
 ) -> None:
-    """A run that knows no archive leaves it to one that does."""
     fill(store, counter, COUNT)
     client = archive.client
     with faults(client, at="PutObject", plan=[Fault(Kind.REJECT)]):
@@ -120,30 +116,6 @@ def test_without_its_archive_a_promised_generation_is_not_deleted(
     assert len(store.entry_items(counter)) == COUNT
     assert compactor(store, archive=archive).compact(counter).outcome is RunOutcome.MERGED
     assert len(list(_entries(store, archive, counter))) == COUNT
-
-
-@pytest.mark.parametrize("when", ["before-call", "after-call"])
-def test_a_crash_at_any_call_leaves_a_whole_archive(
-    store: Store, namespace: str, archive: S3Archive, when: str
-) -> None:
-    """The next run stores the same under the same name, or finds that it was stored."""
-    store.namespaces().create(namespace)
-    number = 0
-    while True:
-        counter = f"{namespace}:{when}/{number}"
-        fill(store, counter, 6)
-        first = compactor(store, archive=archive, retire=Retire.DELETE)
-        with crash_at(first, number, when) as made, suppress(Crash):
-            first.compact(counter)
-        compactor(store, archive=archive, retire=Retire.DELETE).compact(counter)
-
-        found = _entries(store, archive, counter)
-        assert sorted(int(entry.delta) for entry in found) == [1, 2, 3, 4, 5, 6]
-        assert store.entry_items(counter) == [], number
-        if len(made) <= number:
-            break
-        number += 1
-    assert number > 10
 
 
 def test_an_entry_changed_by_hand_is_never_archived_as_another(
@@ -185,7 +157,6 @@ def test_a_corrupt_object_is_told(
 def test_counters_do_not_see_each_others_archive(
     store: Store, namespace: str, archive: S3Archive
 ) -> None:
-    """Names that begin alike, hold slashes, or are very long."""
     names = [f"{namespace}:{rest}" for rest in ("a", "a/b", "a~", "é" * 250, "é" * 249 + "x")]
     for number, name in enumerate(names):
         fill(store, name, number + 1)
@@ -195,20 +166,3 @@ def test_counters_do_not_see_each_others_archive(
 
     assert found == [1, 2, 3, 4, 5]
     assert all(len(key.encode()) <= 1_024 for key in _objects(archive))
-
-
-def test_p9_an_archived_generation_costs_one_write_unit_more(
-    store: Store, namespace: str, archive: S3Archive
-) -> None:
-    """The record that it is stored."""
-    spent = []
-    for name, kept in (("plain", None), ("archived", archive)):
-        counter = f"{namespace}:{name}"
-        fill(store, counter, COUNT)
-        made = compactor(store, archive=kept, retire=Retire.DELETE)
-        planned = made.plan(counter)
-        spent.append((planned.write_units, made.compact(counter).write_units))
-
-    generations = 3
-    heads = generations + 1
-    assert spent == [(COUNT + heads,) * 2, (COUNT + heads + generations,) * 2]

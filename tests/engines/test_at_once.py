@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from itertools import pairwise
 
 import pytest
 
@@ -22,13 +21,11 @@ from countledger.ledger.errors import (
     WrongRegion,
 )
 from countledger.ledger.ids import id_of_key
-from countledger.ledger.namespace import Kind
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import SPREADABLE, Method
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Withdrawn
-from tests.engines.differences import Difference
 from tests.engines.store import Store
-from tests.faults.strict.sellers import metered, seller_of
+from tests.faults.strict.sellers import seller_of
 
 TAKING_PART = [method for method in Method if method is not Method.SET]
 
@@ -213,7 +210,6 @@ def test_p8_what_cannot_be_changed_at_once_is_refused(
 def test_p6_a_counter_made_again_is_changed_as_it_is_now(
     tables: Store, seller: StrictCounters, counter: str
 ) -> None:
-    """A process that knows the old definition fails its condition, and reads again."""
     seller.create(counter, method="atomic")
     seller.transactions.change({counter: 1}, key=f"t-1 {counter}")
     other = seller_of(tables)
@@ -226,36 +222,3 @@ def test_p6_a_counter_made_again_is_changed_as_it_is_now(
 
 
 # ---- P9 ---------------------------------------------------------------------------------------
-
-
-def test_p9_several_changes_cost_two_units_each_and_two_for_the_key(
-    tables: Store, seller: StrictCounters, counter: str
-) -> None:
-    """No read; a refusal costs the same and looks for the key once."""
-    if tables.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    dynamo, at_once = seller.context.dynamo, seller.transactions
-    seller.namespaces.for_use(counter, Kind.STRICT)
-    names = [f"{counter}-{number}" for number in range(3)]
-    for name in names:
-        seller.create(name, method="atomic", lower=0, opening=5)
-
-    spent = [metered(dynamo)]
-    at_once.transfer(names[0], names[1], 2, key=f"t-1 {counter}")
-    spent.append(metered(dynamo))
-    at_once.change(dict.fromkeys(names, -1), key=f"t-2 {counter}")
-    spent.append(metered(dynamo))
-    at_once.change(dict.fromkeys(names, -9), key=f"t-3 {counter}")
-    spent.append(metered(dynamo))
-    at_once.set_value(names[0], 4, key=f"t-4 {counter}")
-    spent.append(metered(dynamo))
-
-    seller.create(f"{counter}-bins", method="atomic", opening=5, bins=3)
-    seller.show(f"{counter}-bins")
-    binned = metered(dynamo)
-    at_once.set_value(f"{counter}-bins", 6, key=f"t-5 {counter}")
-    set_at = metered(dynamo)
-
-    costs = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(spent)]
-    assert costs == [(6, 0), (8, 0), (8, 1), (4, 1)]
-    assert (set_at[0] - binned[0], set_at[1] - binned[1]) == (2 * 3 + 2, 2 * 3)

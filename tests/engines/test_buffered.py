@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from countledger.ledger import keys
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
-from tests.engines.differences import Difference
 
 if TYPE_CHECKING:
     from tests.engines.store import Store
 
-PLAIN = Buffering(linger_ms=30 * SECOND_MS)
 COALESCING = Buffering(linger_ms=30 * SECOND_MS, coalesce=True)
 
 
@@ -37,20 +33,6 @@ def add_all(
             producer.add(counter, delta)
     meter = recorder.sender.dynamo.meter
     return meter.write_units, meter.read_units
-
-
-@pytest.mark.parametrize(
-    ("buffering", "units"), [(PLAIN, 1_000), (COALESCING, 64)], ids=["plain", "coalescing"]
-)
-def test_p9_an_entry_costs_one_unit_and_coalesced_events_share_one(
-    store: Store, counter: str, buffering: Buffering, units: float
-) -> None:
-    """A thousand events of 64 counters: a unit each, or one for each counter."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    events = [(f"{counter}{number % 64}", 1) for number in range(1_000)]
-
-    assert add_all(store, buffering, events) == (units, 0)
 
 
 def test_p3_totals_and_exact_sums_count_the_events_of_an_entry(store: Store, counter: str) -> None:

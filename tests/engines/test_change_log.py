@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from countledger.ledger.change_log import newest_first
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CorruptItem
+from countledger.ledger.exact import newest_first
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.operations import Put
 from countledger.producers.event import Event
@@ -40,18 +40,10 @@ def filled(store: Store, namespace: str, counter: str, spread: int) -> str:
 
 
 def test_entries_come_newest_first(store: Store, filled: str, spread: int) -> None:
-    """Every entry once, in the order of the time when it was made, from the end."""
     entries = list(newest_first(store.dynamo(), store.ledger, filled, spread))
 
     assert [entry.delta for entry in entries] == list(range(COUNT, 0, -1))
     assert all(newer.at_ms > older.at_ms for newer, older in pairwise(entries))
-
-
-def test_a_limit_gives_the_newest(store: Store, filled: str, spread: int) -> None:
-    """So many of them, the newest, also where a page of one prefix holds fewer."""
-    entries = newest_first(store.dynamo(), store.ledger, filled, spread, 7)
-
-    assert [entry.delta for entry in entries] == list(range(COUNT, COUNT - 7, -1))
 
 
 def test_entries_of_one_moment_all_come(store: Store, counter: str) -> None:
@@ -65,13 +57,7 @@ def test_entries_of_one_moment_all_come(store: Store, counter: str) -> None:
     assert sorted(int(entry.delta) for entry in entries) == list(range(1, 11))
 
 
-def test_a_counter_without_entries_has_none(store: Store, counter: str) -> None:
-    """Nothing recorded, nothing listed."""
-    assert list(newest_first(store.dynamo(), store.ledger, counter, 16)) == []
-
-
 def test_only_as_much_is_read_as_is_asked_for(store: Store, counter: str) -> None:
-    """The newest one of many is one small page, however many lie behind it."""
     list(store.recorder().record_many(Event(counter, 1) for _ in range(50)))
     dynamo = store.dynamo()
 
@@ -82,7 +68,6 @@ def test_only_as_much_is_read_as_is_asked_for(store: Store, counter: str) -> Non
 
 
 def test_a_corrupt_entry_is_an_error(store: Store, counter: str) -> None:
-    """It is named, not left out."""
     store.recorder().record(Event(counter, 1))
     (item,) = store.entry_items(counter)
     store.dynamo().put(Put(store.ledger, {**item, "origin": None}))

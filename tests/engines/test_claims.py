@@ -71,18 +71,7 @@ def test_a_value_has_one_owner(claims: Claims, scope: str) -> None:
     assert claims.owner(scope, "eve@x.org") is None
 
 
-def test_a_retry_is_told_from_a_conflict(claims: Claims, scope: str) -> None:
-    """Done before: not again, and no error."""
-    ann = Claim(scope, "a", "u-1")
-
-    assert [claims.take(ann), claims.take(ann)] == [True, False]
-    assert [claims.change(ann, "b"), claims.change(ann, "b")] == [True, False]
-    new = Claim(scope, "b", "u-1")
-    assert [claims.release(new), claims.release(new)] == [True, False]
-
-
 def test_no_two_combinations_are_taken_for_one(claims: Claims, scope: str) -> None:
-    """Wherever a separator could stand."""
     values: list[str | tuple[str, ...]] = [
         "a#b",
         ("a", "b"),
@@ -140,7 +129,6 @@ def test_a_change_that_was_made_is_done_whoever_has_the_old_value_since(
 
 
 def test_nobody_releases_what_another_has(claims: Claims, scope: str) -> None:
-    """The error names the owner, and the claim stays."""
     claims.take(Claim(scope, "a", "u-1"))
 
     with pytest.raises(AlreadyClaimed, match="claimed by 'u-1'"):
@@ -332,7 +320,6 @@ def test_p9_a_claim_costs_one_unit_and_with_others_two_each(
 def test_what_cannot_be_one_transaction_is_refused(
     claims: Claims, call: Callable[[Claims], object], error: type[CountledgerError]
 ) -> None:
-    """Before anything is sent."""
     with pytest.raises(error):
         call(claims)
     assert units(claims) == (0, 0)

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 
 import pytest
 
-from countledger.compaction.compactor import Compactor
 from countledger.compaction.report import CompactionStep, RunOutcome, Verb
 from countledger.compaction.retire import Retire
 from countledger.ledger import keys
@@ -17,7 +15,7 @@ from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.operations import Put
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
-from tests.engines.compacting import at_call, compactor, crash_at, fill, two_days_later
+from tests.engines.compacting import compactor, fill, two_days_later
 from tests.engines.differences import Difference
 from tests.engines.store import Store, fresh_store
 from tests.faults.injection import Crash
@@ -45,11 +43,7 @@ def _head(store: Store, counter: str) -> Item:
     return store.item(store.ledger, keys.head_key(counter)) or {}
 
 
-def _compact(compactor: Compactor, counter: str) -> None:
-    compactor.compact(counter)
-
-
-def _spoil_an_entry(store: Store, counter: str, number: int = 0) -> None:
+def _corrupt_an_entry(store: Store, counter: str, number: int = 0) -> None:
     store.dynamo().put(Put(store.ledger, {**store.entry_items(counter)[number], "delta": 1_000}))
 
 
@@ -92,82 +86,16 @@ def test_p5_young_entries_stay(store: Store, counter: str) -> None:
     assert _numbers(store, counter) == (20, 3, 3)
 
 
-def test_a_counter_with_nothing_old_is_left_alone(store: Store, counter: str) -> None:
-    """No head is made, nothing is written."""
-    fill(store, counter, 2)
-
-    report = compactor(store, clock=HandClock()).compact(counter)
-
-    assert (report.outcome, report.write_units) == (RunOutcome.NOTHING, 0)
-    assert _head(store, counter) == {}
-
-
-@pytest.mark.parametrize("when", ["before-call", "after-call"])
-@pytest.mark.parametrize("retire", Retire)
-def test_p5_a_crash_at_any_call_is_taken_up_by_the_next_run(
-    store: Store, namespace: str, retire: Retire, when: str
-) -> None:
-    """Every call in turn is the last one of its process; the numbers never change."""
-    if store.engine.name == "moto" and retire is Retire.TRANSACTION:
-        pytest.skip("its transactions take a second")
-    store.namespaces().create(namespace)
-    number = 0
-    while True:
-        counter = f"{namespace}:{number}"
-        fill(store, counter, COUNT, keyed=number % 2 == 0)
-        crashed = compactor(store, retire=retire)
-        with suppress(Crash), crash_at(crashed, number, when) as calls:
-            crashed.compact(counter)
-        assert _numbers(store, counter) == (SUM, COUNT, COUNT), number
-
-        report = compactor(store, retire=retire).compact(counter)
-
-        assert report.outcome in {RunOutcome.MERGED, RunOutcome.NOTHING}, number
-        assert store.entry_items(counter) == []
-        assert _numbers(store, counter) == (SUM, COUNT, COUNT), number
-        if len(calls) <= number:
-            break
-        number += 1
-    assert number > 15
-
-
-def test_p5_two_compactors_at_once_are_harmless(store: Store, namespace: str) -> None:
-    """At every call of one, the other one does all the work."""
-    store.namespaces().create(namespace)
-    number = 0
-    outcomes = set()
-    while True:
-        counter = f"{namespace}:{number}"
-        fill(store, counter, COUNT)
-        slow = compactor(store, retire=Retire.DELETE)
-        fast = compactor(store, retire=Retire.DELETE)
-        do_it_all = partial(_compact, fast, counter)
-        with at_call(slow, number, "before-call", do_it_all) as calls:
-            report = slow.compact(counter)
-        outcomes.add(report.outcome)
-        assert _numbers(store, counter) == (SUM, COUNT, COUNT), number
-        assert store.entry_items(counter) == [], number
-        if len(calls) <= number:
-            break
-        number += 1
-    assert RunOutcome.OVERTAKEN in outcomes
-    assert outcomes <= {
-        RunOutcome.MERGED,
-        RunOutcome.OVERTAKEN,
-        RunOutcome.NOTHING,
-    }
-
-
 @pytest.mark.parametrize("retire", Retire)
 def test_a_tampered_entry_stops_its_counter(store: Store, counter: str, retire: Retire) -> None:
     """Changed between the sum and its deletion: reported, and it stays as it is."""
     fill(store, counter, COUNT)
 
-    def spoil(step: CompactionStep) -> None:
+    def corrupt(step: CompactionStep) -> None:
         if step.verb is Verb.RETIRE and step.generation == 1:
-            _spoil_an_entry(store, counter, 2)
+            _corrupt_an_entry(store, counter, 2)
 
-    report = compactor(store, retire=retire).compact(counter, on_step=spoil)
+    report = compactor(store, retire=retire).compact(counter, on_step=corrupt)
 
     assert report.outcome is RunOutcome.TAMPERED
     assert "1000" in report.detail
@@ -176,27 +104,74 @@ def test_a_tampered_entry_stops_its_counter(store: Store, counter: str, retire: 
     assert _numbers(store, counter) == (SUM, COUNT, COUNT)
 
 
-def test_a_tampered_entry_is_found_before_anything_is_deleted(store: Store, counter: str) -> None:
-    """A run that goes on where another died looks first; once mended, it goes on."""
-    fill(store, counter, COUNT)
-    crashed = compactor(store)
-    with suppress(Crash):
-        crashed.compact(counter, on_step=_die_at_retire)
-    mended = store.entry_items(counter)[3]
-    _spoil_an_entry(store, counter, 3)
-
+@pytest.mark.parametrize(
+    ("counter", "reason"),
+    [("never-made:x", "never-made"), ("bad#name", "#"), ("", "empty")],
+)
+def test_a_counter_that_cannot_be_compacted_is_reported(
+    store: Store, counter: str, reason: str
+) -> None:
+    """A report and no exception: one counter's failure is no other's."""
     report = compactor(store).compact(counter)
 
-    assert (report.outcome, report.write_units) == (RunOutcome.TAMPERED, 0)
-    assert len(store.entry_items(counter)) == COUNT
-    store.dynamo().put(Put(store.ledger, mended))
-    assert compactor(store).compact(counter).outcome is RunOutcome.MERGED
+    assert report.outcome is RunOutcome.FAILED
+    assert reason in report.detail
+
+
+def test_a_run_stops_at_its_deadline(store: Store, counter: str) -> None:
+    fill(store, counter, COUNT)
+    clock = two_days_later()
+    deadline_ms = clock.now_ms() + SECOND_MS
+
+    def slowly(step: CompactionStep) -> None:
+        if step.verb is Verb.WAIT_UNTIL_DELETED:
+            clock.move_ms(SECOND_MS)
+
+    stopped = compactor(store, clock=clock)
+    report = stopped.compact(counter, deadline_ms=deadline_ms, on_step=slowly)
+
+    assert (report.outcome, report.merged, report.generations) == (RunOutcome.STOPPED, 5, 2)
+    assert decode_head(_head(store, counter)).covers == {}
+    assert len(store.entry_items(counter)) == COUNT - 5
+    rest = stopped.compact(counter)
+    assert (rest.outcome, rest.merged) == (RunOutcome.MERGED, COUNT - 5)
     assert _numbers(store, counter) == (SUM, COUNT, COUNT)
 
 
-def _die_at_retire(step: CompactionStep) -> None:
-    if step.verb is Verb.RETIRE:
-        raise Crash
+@pytest.mark.parametrize("retire", Retire)
+def test_an_entry_created_again_is_not_deleted_by_a_run_that_lags(
+    store: Store, counter: str, retire: Retire
+) -> None:
+    store.recorder(clock=HandClock()).record(Event(counter, 5, "daily"))
+    later = two_days_later()
+
+    def use_it_anew(step: CompactionStep) -> None:
+        if step.verb is Verb.RETIRE and step.merged:
+            (item,) = store.entry_items(counter)
+            store.dynamo().put(Put(store.ledger, {**item, "at": later.now_ms()}))
+
+    report = compactor(store, clock=later, retire=retire).compact(counter, on_step=use_it_anew)
+
+    assert report.outcome is RunOutcome.MERGED
+    assert _numbers(store, counter) == (10, 2, 2)
+
+
+def test_a_plan_tells_what_a_run_would_do(store: Store, counter: str) -> None:
+    """How many entries, how old, what it costs; nothing is written."""
+    clock = HandClock()
+    for _ in range(7):
+        clock.move_ms(SECOND_MS)
+        store.recorder(clock=clock).record(Event(counter, 1))
+    made = compactor(store)
+
+    plan = made.plan(counter)
+
+    assert (plan.entries, plan.newest_at_ms) == (7, clock.now_ms())
+    assert plan.oldest_at_ms == clock.now_ms() - 6 * SECOND_MS
+    assert plan.write_units == 7 * 2 + 3
+    assert _head(store, counter) == {}
+    empty = compactor(store, clock=HandClock()).plan(counter)
+    assert (empty.entries, empty.oldest_at_ms, empty.write_units) == (0, None, 0)
 
 
 @pytest.mark.parametrize(
@@ -231,74 +206,6 @@ def test_a_head_that_cannot_be_read_is_left_alone(
     assert len(store.entry_items(counter)) == 3
 
 
-def test_an_entry_that_cannot_be_read_stops_its_counter(store: Store, counter: str) -> None:
-    """A head without it would be a wrong sum."""
-    fill(store, counter, 3)
-    store.dynamo().put(Put(store.ledger, {**store.entry_items(counter)[1], "delta": "two"}))
-
-    report = compactor(store).compact(counter)
-
-    assert report.outcome is RunOutcome.FAILED
-    assert _head(store, counter) == {}
-
-
-@pytest.mark.parametrize(
-    ("counter", "reason"),
-    [("never-made:x", "never-made"), ("bad#name", "#"), ("", "empty")],
-)
-def test_a_counter_that_cannot_be_compacted_is_reported(
-    store: Store, counter: str, reason: str
-) -> None:
-    """A report and no exception: one counter's failure is no other's."""
-    report = compactor(store).compact(counter)
-
-    assert report.outcome is RunOutcome.FAILED
-    assert reason in report.detail
-
-
-def test_a_run_stops_at_its_deadline(store: Store, counter: str) -> None:
-    """It leaves a closed head and the rest to the next run."""
-    fill(store, counter, COUNT)
-    clock = two_days_later()
-    deadline_ms = clock.now_ms() + SECOND_MS
-
-    def slowly(step: CompactionStep) -> None:
-        if step.verb is Verb.WAIT_UNTIL_DELETED:
-            clock.move_ms(SECOND_MS)
-
-    stopped = compactor(store, clock=clock)
-    report = stopped.compact(counter, deadline_ms=deadline_ms, on_step=slowly)
-
-    assert (report.outcome, report.merged, report.generations) == (RunOutcome.STOPPED, 5, 2)
-    assert decode_head(_head(store, counter)).covers == {}
-    assert len(store.entry_items(counter)) == COUNT - 5
-    rest = stopped.compact(counter)
-    assert (rest.outcome, rest.merged) == (RunOutcome.MERGED, COUNT - 5)
-    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
-
-
-@pytest.mark.parametrize("late_at", [Verb.AWAIT, Verb.RETIRE, Verb.SELECT, Verb.PUBLISH])
-def test_a_run_stops_wherever_the_deadline_finds_it(
-    store: Store, counter: str, late_at: Verb
-) -> None:
-    """Whatever it was about, the next run goes on."""
-    fill(store, counter, COUNT)
-    clock = two_days_later()
-    deadline_ms = clock.now_ms() + SECOND_MS
-
-    def slowly(step: CompactionStep) -> None:
-        if step.verb is late_at:
-            clock.move_ms(SECOND_MS)
-
-    first = compactor(store, clock=clock)
-    report = first.compact(counter, deadline_ms=deadline_ms, on_step=slowly)
-
-    assert report.outcome is RunOutcome.STOPPED
-    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
-    assert first.compact(counter).outcome is RunOutcome.MERGED
-    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
-
-
 def test_a_key_used_anew_while_its_old_entry_is_retired_counts(store: Store, counter: str) -> None:
     """A bare key is forgotten with its entry; the new entry lies under the same sort key."""
     made = HandClock()
@@ -322,38 +229,57 @@ def _die_while_waiting(step: CompactionStep) -> None:
         raise Crash
 
 
-@pytest.mark.parametrize("retire", Retire)
-def test_an_entry_made_anew_is_not_deleted_by_a_run_that_lags(
-    store: Store, counter: str, retire: Retire
-) -> None:
-    """Between the sum and the deletion its key came to another entry."""
-    store.recorder(clock=HandClock()).record(Event(counter, 5, "daily"))
-    later = two_days_later()
+def test_a_tampered_entry_is_found_before_anything_is_deleted(store: Store, counter: str) -> None:
+    """A run that goes on where another died looks first; once mended, it goes on."""
+    fill(store, counter, COUNT)
+    crashed = compactor(store)
+    with suppress(Crash):
+        crashed.compact(counter, on_step=_die_at_retire)
+    mended = store.entry_items(counter)[3]
+    _corrupt_an_entry(store, counter, 3)
 
-    def use_it_anew(step: CompactionStep) -> None:
-        if step.verb is Verb.RETIRE and step.merged:
-            (item,) = store.entry_items(counter)
-            store.dynamo().put(Put(store.ledger, {**item, "at": later.now_ms()}))
+    report = compactor(store).compact(counter)
 
-    report = compactor(store, clock=later, retire=retire).compact(counter, on_step=use_it_anew)
-
-    assert report.outcome is RunOutcome.MERGED
-    assert _numbers(store, counter) == (10, 2, 2)
+    assert (report.outcome, report.write_units) == (RunOutcome.TAMPERED, 0)
+    assert len(store.entry_items(counter)) == COUNT
+    store.dynamo().put(Put(store.ledger, mended))
+    assert compactor(store).compact(counter).outcome is RunOutcome.MERGED
+    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
 
 
-def test_a_plan_tells_what_a_run_would_do(store: Store, counter: str) -> None:
-    """How many entries, how old, what it costs; nothing is written."""
-    clock = HandClock()
-    for _ in range(7):
-        clock.move_ms(SECOND_MS)
-        store.recorder(clock=clock).record(Event(counter, 1))
-    made = compactor(store)
+def _die_at_retire(step: CompactionStep) -> None:
+    if step.verb is Verb.RETIRE:
+        raise Crash
 
-    plan = made.plan(counter)
 
-    assert (plan.entries, plan.newest_at_ms) == (7, clock.now_ms())
-    assert plan.oldest_at_ms == clock.now_ms() - 6 * SECOND_MS
-    assert plan.write_units == 7 * 2 + 3
+def test_an_entry_that_cannot_be_read_stops_its_counter(store: Store, counter: str) -> None:
+    """A head without it would be a wrong sum."""
+    fill(store, counter, 3)
+    store.dynamo().put(Put(store.ledger, {**store.entry_items(counter)[1], "delta": "two"}))
+
+    report = compactor(store).compact(counter)
+
+    assert report.outcome is RunOutcome.FAILED
     assert _head(store, counter) == {}
-    empty = compactor(store, clock=HandClock()).plan(counter)
-    assert (empty.entries, empty.oldest_at_ms, empty.write_units) == (0, None, 0)
+
+
+@pytest.mark.parametrize("late_at", [Verb.AWAIT, Verb.RETIRE, Verb.SELECT, Verb.PUBLISH])
+def test_a_run_stops_at_its_deadline_in_every_step(
+    store: Store, counter: str, late_at: Verb
+) -> None:
+    """Whatever it was about, the next run goes on."""
+    fill(store, counter, COUNT)
+    clock = two_days_later()
+    deadline_ms = clock.now_ms() + SECOND_MS
+
+    def slowly(step: CompactionStep) -> None:
+        if step.verb is late_at:
+            clock.move_ms(SECOND_MS)
+
+    first = compactor(store, clock=clock)
+    report = first.compact(counter, deadline_ms=deadline_ms, on_step=slowly)
+
+    assert report.outcome is RunOutcome.STOPPED
+    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
+    assert first.compact(counter).outcome is RunOutcome.MERGED
+    assert _numbers(store, counter) == (SUM, COUNT, COUNT)

@@ -10,7 +10,6 @@ from countledger.ledger.errors import BadDelta, BadKey, BadNote, IdempotencyKeyR
 from countledger.ledger.namespace import Kind
 from countledger.producers.compensation import Became, Compensator
 from countledger.producers.event import Event
-from tests.engines.differences import Difference
 from tests.engines.store import Store
 from tests.faults.injection import before_call
 from tests.faults.strict.sellers import metered
@@ -71,7 +70,6 @@ def test_entries_that_arrive_meanwhile_are_kept(store: Store, counter: str) -> N
 
 
 def test_of_two_with_one_key_one_sets_it(store: Store, counter: str) -> None:
-    """The slower one finds another sum, meets the entry of the faster, and is its duplicate."""
     slow, fast = _compensator(store), _compensator(store)
     slow.recorder.record(Event(counter, 1))
     client = slow.recorder.sender.dynamo.client
@@ -88,7 +86,6 @@ def test_of_two_with_one_key_one_sets_it(store: Store, counter: str) -> None:
 
 
 def test_a_counter_that_is_there_already_gets_no_entry(store: Store, counter: str) -> None:
-    """Nothing is written, and nothing remembered of the key."""
     compensator = _compensator(store)
 
     done = compensator.set_value(counter, 0, "k", None)
@@ -108,7 +105,6 @@ def test_a_difference_that_no_entry_may_have_is_refused(store: Store, counter: s
 
 
 def test_p8_what_no_counter_can_be_set_to_is_refused(store: Store, counter: str) -> None:
-    """Before anything is read or written."""
     compensator = _compensator(store)
     for value in (True, 1.5, Decimal("NaN"), 10**20, Decimal("1E-10")):
         with pytest.raises(BadDelta):
@@ -121,19 +117,3 @@ def test_p8_what_no_counter_can_be_set_to_is_refused(store: Store, counter: str)
     store.namespaces().create(keys.namespace_of(f"s{counter}"), kind=Kind.STRICT)
     with pytest.raises(WrongKind, match="strict"):
         compensator.set_value(f"s{counter}", 1, "k", None)
-
-
-def test_p9_it_costs_a_write_unit_and_an_exact_read(store: Store, counter: str) -> None:
-    """And a read unit for the key; a duplicate that alone."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    compensator = _compensator(store)
-    compensator.recorder.record(Event(counter, 1))
-    writes, reads = compensator.recorder.sender.dynamo, compensator.exact.dynamo
-    before = metered(writes), metered(reads)
-
-    compensator.set_value(counter, 10, "k", None)
-
-    assert (metered(writes)[0] - before[0][0], metered(reads)[1] - before[1][1]) == (1, 1 + 3)
-    compensator.set_value(counter, 10, "k", None)
-    assert (metered(writes)[0] - before[0][0], metered(reads)[1] - before[1][1]) == (1, 5)

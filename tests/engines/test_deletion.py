@@ -1,28 +1,22 @@
 """Counters are deleted wholly, exactly, and no other with them; wherever a call is interrupted."""
 
-from contextlib import suppress
-from dataclasses import replace
-
 import pytest
 
 from countledger.compaction.deletion import DeletionStage
-from countledger.compaction.ledger_deletion import LedgerDeleter
-from countledger.compaction.report import CompactionReport, RunOutcome
+from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.errors import NamespaceUnknown, NoSuchCounter
 from countledger.ledger.expressions import Add
-from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Update
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
-from tests.engines.compacting import asleep_before, compactor, crash_at
+from tests.engines.compacting import compactor
 from tests.engines.deleting import COUNT, SUM, Deleting, before_deletion
-from tests.engines.differences import Difference
 from tests.engines.store import Store
-from tests.faults.injection import Crash
+from tests.faults.injection import before_call
 
 _LATER_MS = 2 * DAY_MS
-_NAPS = [(11 * HOUR_MS, RunOutcome.MERGED), (13 * HOUR_MS, RunOutcome.FAILED)]
 
 
 def _numbers(store: Store, counter: str) -> tuple[object, object]:
@@ -67,23 +61,6 @@ def test_a_counter_is_marked_emptied_and_forgotten(store: Store, namespace: str)
         now.deleter().delete(counter)
 
 
-def test_what_is_made_behind_the_mark_is_never_deleted(store: Store, counter: str) -> None:
-    """The counter is in use: nothing goes, and the mark starts anew."""
-    now = Deleting(store, HandClock())
-    now.fill(counter)
-    now.deleter().delete(counter)
-    later = Deleting(store, _later(now.clock))
-    store.recorder(clock=later.clock).record(Event(counter, 10))
-
-    in_use = later.deleter().delete(counter)
-
-    assert in_use.stage is DeletionStage.IN_USE
-    assert store.exact().read(counter).sum == SUM + 10
-    mark = later.deleter().mark(counter)
-    assert mark is not None
-    assert mark.at_ms >= later.clock.at_ms - MINUTE_MS
-
-
 def test_an_entry_between_the_last_look_and_the_deletion_counts_on(
     store: Store, counter: str
 ) -> None:
@@ -121,52 +98,6 @@ def test_a_total_that_moves_at_the_last_moment_is_left_alone(store: Store, count
     assert _numbers(store, counter) == (SUM, SUM + 1)
 
 
-@pytest.mark.parametrize("when", ["before-call", "after-call"])
-def test_a_deletion_may_crash_anywhere_and_goes_on(store: Store, namespace: str, when: str) -> None:
-    """At every call of the service: the numbers agree at every moment, and the end is the same."""
-    number, crashed = 0, True
-    while crashed:
-        counter = f"{namespace}:c{number}"
-        now = Deleting(store, HandClock())
-        now.fill(counter)
-        now.deleter().delete(counter)
-        later = Deleting(store, _later(now.clock))
-        deleter = later.deleter()
-        with crash_at(deleter, number, when) as calls, suppress(Crash):
-            deleter.delete(counter)
-        crashed = len(calls) > number
-        assert _numbers(store, counter) in [(SUM, SUM), (0, 0)]
-        assert later.deleter().delete(counter).stage is DeletionStage.DELETED
-        assert _numbers(store, counter) == (0, 0)
-        end = Deleting(store, _later(now.clock, 2 * _LATER_MS))
-        last = end.deleter()
-        with crash_at(last, number, when), suppress(Crash):
-            last.delete(counter)
-        with suppress(NoSuchCounter):
-            assert end.deleter().delete(counter).stage is DeletionStage.FORGOTTEN
-        assert [one for one in now.kept(counter) if one["counter"]["S"] == counter] == []
-        number += 3
-    assert number > 12
-
-
-@pytest.mark.parametrize(("asleep_ms", "outcome"), _NAPS)
-def test_a_run_that_slept_for_half_a_day_publishes_nothing(
-    store: Store, counter: str, asleep_ms: int, outcome: RunOutcome
-) -> None:
-    """An empty head keeps its place for a day: a run that is older must not take it after that."""
-    now = Deleting(store, HandClock())
-    now.fill(counter)
-    clock = _later(now.clock)
-    made = compactor(store, clock=clock)
-
-    with asleep_before(made.regions.home.client, "PutItem", lambda: clock.move_ms(asleep_ms)):
-        report = made.compact(counter)
-
-    assert report.outcome is outcome
-    assert (report.generations > 0) is (outcome is RunOutcome.MERGED)
-    assert store.exact().read(counter).sum == SUM
-
-
 def test_a_name_may_be_used_again(store: Store, counter: str) -> None:
     """Also before the empty head is forgotten; what is new stays."""
     now = Deleting(store, HandClock())
@@ -197,7 +128,6 @@ def test_a_mark_is_taken_off(store: Store, counter: str) -> None:
 
 
 def test_only_what_exists_is_marked(store: Store, namespace: str) -> None:
-    """A name that was mistyped leaves nothing behind."""
     deleter = Deleting(store, HandClock()).deleter()
     with pytest.raises(NamespaceUnknown):
         deleter.delete(f"{namespace}:counter")
@@ -207,35 +137,6 @@ def test_only_what_exists_is_marked(store: Store, namespace: str) -> None:
     assert deleter.mark(f"{namespace}:counter") is None
 
 
-def test_p9_what_a_deletion_costs(store: Store, counter: str) -> None:
-    """To mark one unit, to forget two; to empty six and one, and compaction, and what is tidied.
-
-    Here that is a state, a log of two items, and a membership of two units.
-    """
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    now = Deleting(store, HandClock())
-    now.fill(counter)
-    spent = []
-    for after_ms in (0, _LATER_MS, 2 * _LATER_MS):
-        reports: list[CompactionReport] = []
-        deleter = Deleting(store, _later(now.clock, after_ms)).deleter()
-        before = deleter.dynamo.meter.write_units
-        _noting(deleter, reports).delete(counter)
-        compaction = sum(report.write_units for report in reports)
-        spent.append(deleter.dynamo.meter.write_units - before - compaction)
-
-    assert spent == [1, 7 + 5, 2]
-
-
-def _noting(deleter: LedgerDeleter, reports: list[CompactionReport]) -> LedgerDeleter:
-    def compact(counter: str) -> CompactionReport:
-        reports.append(deleter.compact(counter))
-        return reports[-1]
-
-    return replace(deleter, compact=compact)
-
-
 def _record(store: Store, clock: HandClock, counter: str) -> None:
     store.recorder(clock=clock).record(Event(counter, 10))
 
@@ -243,3 +144,24 @@ def _record(store: Store, clock: HandClock, counter: str) -> None:
 def _move(store: Store, counter: str) -> None:
     moved = (Add("total", 1), Add("version", 1))
     store.dynamo().update(Update(store.counters, keys.total_key(counter), moved))
+
+
+_NAPS = [(11 * HOUR_MS, RunOutcome.MERGED), (13 * HOUR_MS, RunOutcome.FAILED)]
+
+
+@pytest.mark.parametrize(("asleep_ms", "outcome"), _NAPS)
+def test_a_run_that_slept_for_half_a_day_publishes_nothing(
+    store: Store, counter: str, asleep_ms: int, outcome: RunOutcome
+) -> None:
+    """An empty head keeps its place for a day: a run that is older must not take it after that."""
+    now = Deleting(store, HandClock())
+    now.fill(counter)
+    clock = _later(now.clock)
+    made = compactor(store, clock=clock)
+
+    with before_call(made.regions.home.client, "PutItem", lambda: clock.move_ms(asleep_ms)):
+        report = made.compact(counter)
+
+    assert report.outcome is outcome
+    assert (report.generations > 0) is (outcome is RunOutcome.MERGED)
+    assert store.exact().read(counter).sum == SUM

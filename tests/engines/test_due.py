@@ -4,8 +4,6 @@ import pytest
 
 from countledger.compaction.report import LastRunStore, WorkDone
 from countledger.consumers.fold import FoldedChange
-from countledger.consumers.materializer import Materializer
-from countledger.consumers.namespace_rules import DueRules
 from countledger.consumers.total_writer import update_of
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
@@ -20,11 +18,8 @@ from countledger.ledger.due import (
 )
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.limits import HOUR_MS
-from countledger.ledger.operations import Put
-from countledger.producers.event import Event
-from tests.engines.clock import HandClock
 from tests.engines.differences import Difference
-from tests.engines.store import KeptRecords, Store
+from tests.engines.store import Store
 
 RULE = DueRule(min_entries=2, age_ms=HOUR_MS)
 NOW_MS = 1_900_000_000_000
@@ -66,7 +61,6 @@ def test_the_index_lists_what_is_due_and_nothing_else(
 
 
 def test_what_waited_longest_comes_first(store: Store, namespace: str) -> None:
-    """Within a bucket the index is in the order of time."""
     names = [f"{namespace}:{number}" for number in range(200)]
     bucket = bucket_of(names[0])
     alike = [name for name in names if bucket_of(name) == bucket][:4]
@@ -114,7 +108,6 @@ def test_p9_the_plain_update_costs_one_unit_with_the_counter_in_the_index(
 
 
 def test_p9_a_mark_costs_two_units(store: Store, counter: str) -> None:
-    """The total and its place in the index."""
     if store.engine.has(Difference.UNITS_ARE_INVENTED):
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     mark = mark_of(store.counters, due_state_of(_update(store, counter, 1, 2)), RULE, NOW_MS)
@@ -124,25 +117,6 @@ def test_p9_a_mark_costs_two_units(store: Store, counter: str) -> None:
     dynamo.update(mark)
 
     assert dynamo.meter.write_units == 2
-
-
-def test_the_materializer_marks_by_the_schedule_of_the_namespace(
-    store: Store, namespace: str, counter: str
-) -> None:
-    """From the ledger's own stream records, and once only when they come again."""
-    rule = {"min_entries": 3, "age_ms": HOUR_MS}
-    schedule = {**keys.schedule_key(namespace), **rule}
-    store.dynamo().put(Put(store.counters, schedule))
-    list(store.recorder().record_many(Event(counter, 1) for _ in range(3)))
-    clock = HandClock()
-    rules = DueRules(store.dynamo(), store.counters, clock)
-    materializer = Materializer(store.dynamo(), store.counters, KeptRecords(), clock, rules)
-
-    for shard, records in store.records(counter, 3).items():
-        materializer.apply(records, shard)
-        materializer.apply(records, shard)
-
-    assert _due(store, namespace, clock.now_ms() + HOUR_MS) == [counter]
 
 
 @pytest.mark.parametrize(("compacted", "units"), [(3, 2), (0, 3)], ids=["removed", "set anew"])
@@ -166,7 +140,6 @@ def test_p9_a_reschedule_costs_two_or_three_units(
 def test_p9_the_run_book_costs_two_units_a_tick_and_one_a_batch(
     store: Store, namespace: str
 ) -> None:
-    """However long the reason of a failure is."""
     dynamo = store.dynamo()
     book = LastRunStore(dynamo, store.counters)
     work = WorkDone(counters=10, merged=1000, write_units=2012.0, failed=1, trouble="x" * 500)

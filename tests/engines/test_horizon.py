@@ -64,7 +64,6 @@ def test_p2_a_retry_within_the_horizon_counts_once(store: Store, counter: str, k
 
 
 def test_p2_an_entry_is_merged_at_the_limit_and_not_before(store: Store, counter: str) -> None:
-    """Up to the last millisecond somebody's request may still be on its way."""
     made = HandClock()
     store.recorder(clock=made).record(Event(counter, 5))
     clock = HandClock(made.now_ms() + LIMIT_MS)
@@ -72,21 +71,6 @@ def test_p2_an_entry_is_merged_at_the_limit_and_not_before(store: Store, counter
     assert compactor(store, clock=clock).compact(counter).outcome is RunOutcome.NOTHING
     clock.move_ms(1)
     assert compactor(store, clock=clock).compact(counter).merged == 1
-
-
-def test_p2_a_retry_beyond_the_horizon_is_refused(store: Store, counter: str) -> None:
-    """Its entry may be merged: whether it counted cannot be told any more, so it is not sent."""
-    made = HandClock()
-    key = IdempotencyKey("order 7", to_datetime(made.now_ms()))
-    store.recorder(clock=made).record(Event(counter, 5, key))
-    later = HandClock(made.now_ms() + LIMIT_MS + 1)
-    assert compactor(store, clock=later).compact(counter).merged == 1
-
-    with pytest.raises(KeyExpired):
-        store.recorder(clock=later).record(Event(counter, 5, key))
-
-    assert _sum(store, counter) == 5
-    assert store.entry_items(counter) == []
 
 
 def test_p2_a_process_frozen_between_check_and_resend_is_refused(
@@ -110,16 +94,3 @@ def test_p2_a_process_frozen_between_check_and_resend_is_refused(
 
     assert store.entry_items(counter) == []
     assert _sum(store, counter) == 5
-
-
-def test_p2_a_batch_of_a_frozen_process_is_refused(store: Store, counter: str) -> None:
-    """Entries without a key that it made before it stood still; none of them is sent."""
-    clock = HandClock()
-    recorder = store.recorder(clock=clock)
-    recorder.record(Event(counter, 1))
-
-    with _frozen_before_signing(recorder.sender.dynamo, lambda: clock.move_ms(HORIZON_MS + 1)):
-        outcomes = list(recorder.record_many([Event(counter, 5)] * 3))
-
-    assert [type(outcome) for outcome in outcomes] == [KeyExpired] * 3
-    assert _sum(store, counter) == 1

@@ -1,7 +1,7 @@
 """Rankings on every engine: in order, ties by name, and free where nothing is ranked."""
 
+from collections import Counter
 from decimal import Decimal
-from itertools import pairwise
 
 import pytest
 
@@ -12,10 +12,11 @@ from countledger.consumers.rankings import Ranked, Rankings, ranked
 from countledger.consumers.total_writer import and_also, update_of
 from countledger.ledger import keys
 from countledger.ledger.amount import Amount
-from countledger.ledger.errors import BadSetting, NamespaceUnknown, NotRanked
+from countledger.ledger.errors import BadSetting, CorruptItem, NamespaceUnknown, NotRanked
 from countledger.ledger.limits import RANK_RULE_LIFE_MS, RANK_SETTLES_MS
 from countledger.ledger.namespace import Kind
-from countledger.ledger.ranking import BUCKETS, clauses_for
+from countledger.ledger.operations import Put
+from countledger.ledger.ranking import PARTITIONS, clauses_for, namespace_board
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
 from tests.engines.differences import Difference
@@ -32,7 +33,7 @@ def _moved(store: Store, counter: str, sequence: int, delta: Amount, *, on: bool
     dynamo = store.dynamo()
     step = FoldedChange(sequence, sequence, delta, 1, 1)
     update = update_of(store.counters, counter, step, "s", 0)
-    dynamo.update(and_also(update, clauses_for(counter, on=on)))
+    dynamo.update(and_also(update, clauses_for(counter, None if on is None else PARTITIONS * on)))
     return dynamo.meter.write_units
 
 
@@ -81,7 +82,6 @@ def test_ties_stand_in_the_order_of_names(store: Store, namespace: str) -> None:
 def test_the_materializer_ranks_new_totals_and_keeps_old_ones_in_order(
     store: Store, namespace: str
 ) -> None:
-    """From the ledger's own stream records, in the write that it makes in any case."""
     names = [f"{namespace}:{number}" for number in range(4)]
     store.namespaces().create(namespace)
     rankings, clock = _rankings(store), HandClock()
@@ -103,7 +103,6 @@ def test_the_materializer_ranks_new_totals_and_keeps_old_ones_in_order(
 
 
 def test_a_rule_is_looked_at_again_after_a_minute(store: Store, namespace: str) -> None:
-    """Then the next update of each total gives it its place, or takes it away."""
     counter = f"{namespace}:c"
     store.namespaces().create(namespace)
     rankings, clock = _rankings(store), HandClock()
@@ -113,17 +112,16 @@ def test_a_rule_is_looked_at_again_after_a_minute(store: Store, namespace: str) 
     rankings.switch_on(namespace)
     assert rules.clauses(counter) == ()
     clock.sleep_ms(RANK_RULE_LIFE_MS)
-    assert rules.clauses(counter) == clauses_for(counter, on=True)
+    assert rules.clauses(counter) == clauses_for(counter, PARTITIONS)
 
     _moved(store, counter, 1, 1, on=True)
     assert [one.counter for one in rankings.top(namespace)] == [counter]
     rankings.switch_off(namespace)
     clock.sleep_ms(RANK_RULE_LIFE_MS)
-    assert rules.clauses(counter) == clauses_for(counter, on=False)
+    assert rules.clauses(counter) == clauses_for(counter, 0)
 
 
 def test_switching_off_takes_all_totals_out(store: Store, namespace: str) -> None:
-    """Nothing of the ranking is left in them, and its top is refused."""
     _ledger(store, namespace, a=3, b=4)
     rankings = _rankings(store)
     rankings.switch_on(namespace)
@@ -155,7 +153,6 @@ def test_strict_counters_are_ranked_without_bins(store: Store, namespace: str) -
 def test_only_totals_that_a_materializer_writes_are_waited_for(
     store: Store, namespace: str
 ) -> None:
-    """What changes a strict counter reads no rule that could be old."""
     store.namespaces().create(namespace, kind=Kind.STRICT)
     store.namespaces().create(f"{namespace}x", kind=Kind.LEDGER)
     clock = HandClock()
@@ -170,7 +167,6 @@ def test_only_totals_that_a_materializer_writes_are_waited_for(
 
 
 def test_p8_what_cannot_be_ranked_is_refused(store: Store, namespace: str) -> None:
-    """Unknown namespaces, those of sequences, and numbers of which there is no top."""
     clock = HandClock()
     rankings = Rankings(store.dynamo(), store.counters, store.namespaces(), clock)
     store.namespaces().create(namespace, kind=Kind.SEQUENCE)
@@ -214,7 +210,6 @@ def test_p9_a_ranked_total_costs_two_units_more_where_it_moves(store: Store, cou
 
 
 def test_p9_a_ranked_strict_counter_costs_two_units_more(store: Store, counter: str) -> None:
-    """Its neighbour in another namespace costs what it did."""
     _believable(store)
     seller, rankings = seller_of(store), _rankings(store)
     seller.create(counter, method="atomic")
@@ -230,20 +225,6 @@ def test_p9_a_ranked_strict_counter_costs_two_units_more(store: Store, counter: 
     assert costs == [3, 1]
 
 
-def test_p9_switching_costs_two_units_for_each_total(store: Store, namespace: str) -> None:
-    """And one for the rule; done again, or where nothing is ranked, the rule alone."""
-    _believable(store)
-    _ledger(store, namespace, a=3, b=4, c=5)
-    rankings = _rankings(store)
-    spent = [metered(rankings.dynamo)[0]]
-
-    for switch in (rankings.switch_on, rankings.switch_on, rankings.switch_off):
-        switch(namespace)
-        spent.append(metered(rankings.dynamo)[0])
-
-    assert [b - a for a, b in pairwise(spent)] == [1 + 3 * 2, 1, 1 + 3 * 2]
-
-
 def test_p9_the_top_costs_half_a_unit_for_each_partition(store: Store, namespace: str) -> None:
     """And half of one to see that it is ranked, whatever the number of totals."""
     _believable(store)
@@ -254,7 +235,7 @@ def test_p9_the_top_costs_half_a_unit_for_each_partition(store: Store, namespace
 
     assert [one.total for one in rankings.top(namespace, 5)] == [59, 58, 57, 56, 55]
 
-    assert metered(rankings.dynamo)[1] - before == 0.5 + BUCKETS * 0.5
+    assert metered(rankings.dynamo)[1] - before == 0.5 + PARTITIONS * 0.5
 
 
 def test_equal_totals_share_a_rank() -> None:
@@ -267,3 +248,145 @@ def test_equal_totals_share_a_rank() -> None:
         Ranked(2, "b", 1),
         Ranked(4, "d", Decimal("0.5")),
     ]
+
+
+def test_more_partitions_lose_no_total(store: Store, namespace: str) -> None:
+    """Totals stay until their next update; fewer partitions would hide some, and are refused."""
+    names = {f"n{number}": number + 1 for number in range(12)}
+    _ledger(store, namespace, **names)
+    rankings = _rankings(store)
+    rankings.switch_on(namespace)
+    before = _top(rankings, namespace, 20)
+
+    assert rankings.switch_on(namespace, partitions=32) == 0
+    assert _top(rankings, namespace, 20) == before
+    rules = RankRules(store.dynamo(), store.counters, HandClock())
+    moved = {rules.clauses(f"{namespace}:{name}") for name in names}
+    assert len(moved) > PARTITIONS
+
+    with pytest.raises(BadSetting, match="has 32 already"):
+        rankings.switch_on(namespace, partitions=16)
+    assert rankings.switch_on(namespace) == 0
+    assert rankings.switch_off(namespace) == len(names)
+    rankings.switch_on(namespace)
+    rule = rules.dynamo.get(store.counters, keys.ranking_key(namespace))
+    assert rule is not None
+    assert rule["partitions"] == 32
+
+
+def test_more_partitions_move_strict_counters(store: Store, namespace: str) -> None:
+    """No change of a strict counter writes its position, so the call that adds partitions does."""
+    seller, rankings = seller_of(store), _rankings(store)
+    names = [f"{namespace}:n{number}" for number in range(12)]
+    for number, name in enumerate(names):
+        seller.create(name, method="occ", opening=number)
+    rankings.switch_on(namespace)
+    before = _top(rankings, namespace, 20)
+
+    rankings.switch_on(namespace, partitions=32)
+
+    board = namespace_board(namespace, 32)
+    items = [store.item(store.counters, keys.total_key(name)) or {} for name in names]
+    assert [item["ranked"] for item in items] == [board.bucket_of(name) for name in names]
+    assert _top(rankings, namespace, 20) == before
+    seller.change(names[0], 100)
+    assert _top(rankings, namespace, 1) == [(1, "n0", 100)]
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
+def test_a_call_at_the_same_time_does_not_lower_the_number_of_partitions(
+    store: Store, namespace: str, monkeypatch: pytest.MonkeyPatch, *, on: bool
+) -> None:
+    store.namespaces().create(namespace, kind=Kind.STRICT)
+    rankings, other = _rankings(store), _rankings(store)
+    rankings.switch_on(namespace)
+    write, calls = rankings.dynamo.put, [1]
+
+    def put(operation: Put) -> None:
+        if calls:
+            calls.clear()
+            other.switch_on(namespace, partitions=32)
+        write(operation)
+
+    monkeypatch.setattr(type(rankings.dynamo), "put", lambda _self, operation: put(operation))
+    if on:
+        rankings.switch_on(namespace)
+    else:
+        rankings.switch_off(namespace)
+
+    rule = rankings.dynamo.get(store.counters, keys.ranking_key(namespace)) or {}
+    assert (rule["on"], rule["partitions"]) == (on, 32)
+
+
+@pytest.mark.parametrize("partitions", [0, 101, True, 4.5])
+def test_a_number_of_partitions_that_cannot_be_is_refused(
+    store: Store, namespace: str, partitions: int
+) -> None:
+    store.namespaces().create(namespace)
+    rankings = _rankings(store)
+
+    with pytest.raises(BadSetting, match="1 to 100"):
+        rankings.switch_on(namespace, partitions=partitions)
+    assert not rankings.is_on(namespace)
+
+
+@pytest.mark.parametrize("partitions", [4, 16, 48, 100])
+def test_partitions_get_about_as_many_counters_each(partitions: int) -> None:
+    """And four of them those that they always had."""
+    board = namespace_board("likes", partitions)
+    places = Counter(board.bucket_of(f"likes:post-{number}") for number in range(20_000))
+
+    assert set(places) == set(board.buckets)
+    assert max(places.values()) < 1.2 * 20_000 / partitions
+    four = [
+        namespace_board("likes", 4).bucket_of(f"likes:post-{number}")[-1] for number in range(9)
+    ]
+    assert "".join(four) == "313301001"
+
+
+@pytest.mark.parametrize("corrupt", [0, 101, "many"], ids=str)
+def test_a_corrupt_number_of_partitions_is_written_again(
+    store: Store, namespace: str, corrupt: int | str
+) -> None:
+    """With a number given. Totals in partitions above it are moved, so that none is lost."""
+    _ledger(store, namespace, **{f"n{number}": number + 1 for number in range(8)})
+    rankings = _rankings(store)
+    rankings.switch_on(namespace, partitions=32)
+    expected = _top(rankings, namespace)
+    rule = {**keys.ranking_key(namespace), "on": True, "partitions": corrupt}
+    rankings.dynamo.put(Put(store.counters, rule))
+
+    for call in (rankings.switch_on, rankings.switch_off, rankings.top):
+        with pytest.raises(CorruptItem, match="namespace rank --partitions"):
+            call(namespace)
+    rankings.switch_on(namespace, partitions=4)
+
+    assert _top(rankings, namespace) == expected
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["ranked", "not ranked any more"])
+def test_a_materializer_that_knows_the_old_number_of_partitions_hides_no_total(
+    store: Store, namespace: str, *, on: bool
+) -> None:
+    """For a minute it writes the old places. They are in the new board, and leave it with it."""
+    rankings, dynamo = _rankings(store), store.dynamo()
+    store.namespaces().create(namespace)
+    rankings.switch_on(namespace)
+    names = [f"{namespace}:n{number}" for number in range(12)]
+
+    def write(sequence: int, partitions: int) -> None:
+        for number, name in enumerate(names):
+            step = FoldedChange(sequence, sequence, number + 1, 1, 1)
+            update = update_of(store.counters, name, step, "s", 0)
+            dynamo.update(and_also(update, clauses_for(name, partitions)))
+
+    rankings.switch_on(namespace, partitions=48)
+    write(1, PARTITIONS)
+    write(2, 48)
+    write(3, PARTITIONS)
+
+    if on:
+        assert [one.counter for one in rankings.top(namespace, 12)] == names[::-1]
+    else:
+        assert rankings.switch_off(namespace) == len(names)
+        assert rankings.switch_on(namespace) == len(names)

@@ -53,7 +53,6 @@ def test_a_failed_update_brings_the_item_and_changes_nothing(store: Store, count
 
 
 def test_a_failed_condition_without_an_item_says_so(store: Store, counter: str) -> None:
-    """Where nothing stands in the way and the condition still fails, there is no item."""
     with pytest.raises(ConditionFailed) as failed:
         store.dynamo().update(
             Update(
@@ -65,7 +64,6 @@ def test_a_failed_condition_without_an_item_says_so(store: Store, counter: str) 
 
 
 def test_the_same_key_and_delta_is_a_duplicate(store: Store, counter: str) -> None:
-    """A retry, also one of another process and another region, counts once."""
     first = store.recorder().record(Event(counter, 3, "key"))
     again = store.recorder().record(Event(counter, 3, "key"))
     abroad = store.recorder(region="eu-far-1").record(Event(counter, 3, "key"))
@@ -89,15 +87,6 @@ def test_the_same_key_with_another_delta_is_refused(store: Store, counter: str) 
         store.recorder().record(Event(counter, 4, "key"))
 
     assert store.entry_items(counter) == before
-
-
-def test_without_a_key_every_call_is_another_change(store: Store, counter: str) -> None:
-    """Two calls, two entries."""
-    recorder = store.recorder()
-    ids = {recorder.record(Event(counter, 1)).id for _ in range(3)}
-
-    assert len(ids) == 3
-    assert store.exact().read(counter).sum == 3
 
 
 def test_a_key_and_its_time_are_one_identity(store: Store, counter: str) -> None:
@@ -128,6 +117,12 @@ def test_an_entry_comes_back_as_it_was_made(store: Store, counter: str) -> None:
     assert (made.occurred_at, made.note, made.key) == (occurred_at, note, "key \N{SNOWMAN}")
 
 
+def test_a_table_that_is_not_there_is_named(store: Store, counter: str) -> None:
+    item = {"counter": counter, "entry": "e#1"}
+    with pytest.raises(TableNotFound, match="no-such-table"):
+        store.dynamo().put(Put("no-such-table", item))
+
+
 def test_beyond_the_horizon_a_key_is_refused_and_at_it_taken(store: Store, counter: str) -> None:
     """The last moment of the horizon still counts; a millisecond later nothing is written."""
     clock = HandClock()
@@ -155,10 +150,3 @@ def test_what_is_dated_too_far_ahead_is_refused(store: Store, counter: str) -> N
         recorder.record(Event(counter, 1, ahead))
 
     assert store.exact().read(counter).entries == 1
-
-
-def test_a_table_that_is_not_there_is_named(store: Store, counter: str) -> None:
-    """The operator's error says which table."""
-    item = {"counter": counter, "entry": "e#1"}
-    with pytest.raises(TableNotFound, match="no-such-table"):
-        store.dynamo().put(Put("no-such-table", item))

@@ -18,9 +18,9 @@ from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.operations import Delete, Update
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
-from tests.engines.compacting import asleep_before
 from tests.engines.differences import Difference
 from tests.engines.store import Store, fresh_store
+from tests.faults.injection import before_call
 
 
 def _verifier(store: Store) -> Verifier:
@@ -54,28 +54,6 @@ def _pass_over_others(store: Store) -> None:
 
 def _alter(store: Store, counter: str) -> None:
     store.dynamo().update(Update(store.counters, keys.total_key(counter), (Add("total", 1),)))
-
-
-@pytest.mark.parametrize(
-    ("asleep_ms", "remedy"), [(11 * HOUR_MS, Remedy.REPAIRED), (13 * HOUR_MS, Remedy.SKIPPED)]
-)
-def test_a_repair_that_slept_for_half_a_day_writes_nothing(
-    store: Store, counter: str, asleep_ms: int, remedy: Remedy
-) -> None:
-    """By then the counter may have been deleted and made anew, under the same version."""
-    _filled(store, counter)
-    _alter(store, counter)
-    clock = HandClock()
-    verifier = replace(_verifier(store), clock=clock)
-
-    with asleep_before(
-        verifier.totals.dynamo.client, "UpdateItem", lambda: clock.move_ms(asleep_ms)
-    ):
-        (repair,) = Repairer(verifier).repair([counter])
-
-    assert repair.remedy is remedy
-    expected = 10 if remedy is Remedy.REPAIRED else 11
-    assert store.totals().read(counter, consistent=True).total == expected
 
 
 def test_a_drift_is_repaired_once(store: Store, counter: str) -> None:
@@ -186,3 +164,23 @@ def _walk_all(store: Store, namespace: str, segments: int) -> None:
     before = {name for one in rounds[:middle] for name in one.counters}
     rest = {name for one in walker.rounds(rounds[middle - 1].bookmark) for name in one.counters}
     assert names <= before | rest
+
+
+@pytest.mark.parametrize(
+    ("asleep_ms", "remedy"), [(11 * HOUR_MS, Remedy.REPAIRED), (13 * HOUR_MS, Remedy.SKIPPED)]
+)
+def test_a_repair_that_slept_for_half_a_day_writes_nothing(
+    store: Store, counter: str, asleep_ms: int, remedy: Remedy
+) -> None:
+    """By then the counter may have been deleted and created again, with the same version."""
+    _filled(store, counter)
+    _alter(store, counter)
+    clock = HandClock()
+    verifier = replace(_verifier(store), clock=clock)
+
+    with before_call(verifier.totals.dynamo.client, "UpdateItem", lambda: clock.move_ms(asleep_ms)):
+        (repair,) = Repairer(verifier).repair([counter])
+
+    assert repair.remedy is remedy
+    expected = 10 if remedy is Remedy.REPAIRED else 11
+    assert store.totals().read(counter, consistent=True).total == expected

@@ -1,13 +1,11 @@
 """Sequences on every engine: what is drawn, what it costs, and thirty-two threads at once."""
 
-import itertools
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter
 
 import pytest
 
-from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import (
     SequenceExhausted,
@@ -64,16 +62,6 @@ def test_draws_that_follow_each_other_grow_by_one(sequences: Sequences, sequence
     assert drawn == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12]  # 11 is left in the lease
 
 
-def test_kinds_share_a_table_and_count_for_themselves(sequences: Sequences, namespace: str) -> None:
-    """One item for each kind of things that are numbered."""
-    drawn = [
-        sequences.draw_expected(f"{namespace}:{kind}")
-        for kind in ("order", "user", "order", "order")
-    ]
-
-    assert drawn == [1, 1, 2, 3]
-
-
 def test_a_sequence_can_begin_anywhere(sequences: Sequences, namespace: str) -> None:
     """At 0 and behind numbers that were given out elsewhere; it is made once."""
     for name, first in ((f"{namespace}:zero", 0), (f"{namespace}:moved", 70_001)):
@@ -99,7 +87,6 @@ def test_a_sequence_ends_at_the_last_number(
 
 
 def test_what_was_known_may_be_old_or_wrong(sequences: Sequences, sequence: str) -> None:
-    """The draw goes on from what is there."""
     sequences.draw_block(sequence, 5)
 
     assert sequences.draw_expected(sequence, known=2) == 6
@@ -125,7 +112,6 @@ def test_each_draw_moves_the_version_by_one(
 def test_a_sequence_is_no_other_kind_of_counter(
     store: Store, sequences: Sequences, counter: str, namespace: str
 ) -> None:
-    """Nor is another kind one."""
     recorder = store.recorder()
     recorder.record(Event(counter, 1))
     sequences.draw(f"{namespace}s:a")
@@ -162,27 +148,6 @@ def test_an_item_gets_the_next_number_of_its_collection(
     assert all(item["place"] for item in stored)
 
 
-def test_p9_a_draw_costs_one_write_unit(store: Store, sequences: Sequences, sequence: str) -> None:
-    """Whatever the size of the block; by expectation one read unit more, unless it is known."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    sequences.draw(sequence)
-    spent = [units(sequences)]
-    for draw in (
-        partial(sequences.draw, sequence),
-        partial(sequences.draw_block, sequence, 10_000),
-        partial(sequences.draw_expected, sequence),
-        partial(sequences.draw_expected, sequence, known=10_003),
-        partial(sequences.show, sequence),
-        partial(sequences.create, f"{sequence}-2", first=5),
-    ):
-        draw()
-        spent.append(units(sequences))
-
-    costs = [(w - v, r - q) for (v, q), (w, r) in itertools.pairwise(spent)]
-    assert costs == [(1, 0), (1, 0), (1, 1), (1, 0), (0, 1), (1, 1)]
-
-
 def test_p9_a_thousand_draws_from_blocks_of_a_hundred_cost_ten_units(
     store: Store, sequences: Sequences, sequence: str
 ) -> None:
@@ -193,21 +158,6 @@ def test_p9_a_thousand_draws_from_blocks_of_a_hundred_cost_ten_units(
 
     assert [lease.draw() for _ in range(1_000)] == list(range(1, 1_001))
     assert units(sequences) == (10, 0)
-
-
-def test_p9_an_append_costs_one_read_and_one_write(
-    store: Store, sequences: Sequences, collection: Collection
-) -> None:
-    """Of the item with the highest number for each 4 KB, and of its own for each KB."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    sequences.append(collection, {"text": "x" * 1_500})
-    first = units(sequences)
-    sequences.append(collection, {"text": "y"})
-
-    writes, reads = (now - then for now, then in zip(units(sequences), first, strict=True))
-    assert (writes, reads) == (1, 1)
-    assert first[0] == 2
 
 
 @pytest.mark.parametrize("overtaken", [1, 2, 3])
@@ -267,7 +217,6 @@ def test_thirty_two_threads_draw_no_number_twice(store: Store, sequence: str, wa
 def test_a_draw_acknowledged_before_another_begins_has_the_smaller_number(
     store: Store, sequence: str, way: str
 ) -> None:
-    """That, and no more, is the order of numbers that many draw at once."""
     _threads_are_told(store)
     with own_table(store, "N") as table:
         collection = Collection(table, ("post", "p"), "place")
@@ -307,7 +256,6 @@ def test_thirty_two_threads_share_a_lease(store: Store, sequence: str) -> None:
 def test_thirty_two_threads_leave_no_gap_in_a_collection(
     store: Store, collection: Collection
 ) -> None:
-    """Each item is there once, under the number that its caller was told."""
     _threads_are_told(store)
 
     def put(sequences: Sequences, text: str) -> tuple[int, str]:
@@ -336,12 +284,3 @@ def _patiently(call: Callable[[], int]) -> int:
             return call()
         except Throttled:
             pass
-
-
-def test_a_sequences_item_is_what_its_key_says(store: Store, sequence: str) -> None:
-    """One item, that of a total: nothing else is kept."""
-    sequences_of(store).draw(sequence)
-
-    item = store.item(store.counters, keys.total_key(sequence)) or {}
-    own = {"method", "incarnation", "total", "version", "updated_at"}
-    assert set(item) == {"counter", "part", *own}

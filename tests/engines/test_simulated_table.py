@@ -190,7 +190,6 @@ def _answer(random: Random, dynamo: DynamoClient, store: Store, name: str) -> tu
 
 
 def test_both_tables_give_the_same_answers(store: Store, counter: str) -> None:
-    """Of 200 operations each is done, refused or cancelled alike, with the same items."""
     world, simulated = _both(store)
     engine = store.dynamo()
     answers = []
@@ -241,7 +240,6 @@ def test_a_size_that_is_not_there_holds_of_nothing(store: Store, counter: str) -
 
 
 def test_a_token_counts_once_for_ten_minutes(store: Store, counter: str) -> None:
-    """The same writes under it are not carried out again, others are refused."""
     world, simulated = _both(store)
     token = counter[-36:]
     key = keys.total_key(counter)

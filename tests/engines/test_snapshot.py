@@ -67,7 +67,6 @@ def test_a_snapshot_takes_up_to_100_counters_bins_counted(tables: Store, counter
 
 
 def test_p9_a_snapshot_costs_two_read_units_for_each_counter(tables: Store, counter: str) -> None:
-    """With bins it is read once to see them, and once with them."""
     if tables.engine.has(Difference.UNITS_ARE_INVENTED):
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     _mixed(tables, counter)
@@ -80,7 +79,6 @@ def test_p9_a_snapshot_costs_two_read_units_for_each_counter(tables: Store, coun
 
 
 def test_the_public_client_reads_snapshots(tables: Store, counter: str) -> None:
-    """By the names of the stack's tables."""
     engine = tables.engine
     client = CountLedger(
         tables.connection.settings, session=engine.session, endpoint_url=engine.endpoint_url

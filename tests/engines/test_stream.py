@@ -56,7 +56,6 @@ def test_an_identical_put_makes_no_record(store: Store, counter: str) -> None:
 
 
 def test_a_refused_put_makes_no_record(store: Store, counter: str) -> None:
-    """A duplicate is no news."""
     recorder = store.recorder()
     recorder.record(Event(counter, 5, "key"))
     recorder.record(Event(counter, 5, "key"))
@@ -65,7 +64,6 @@ def test_a_refused_put_makes_no_record(store: Store, counter: str) -> None:
 
 
 def test_only_entries_pass_the_filter(store: Store, counter: str) -> None:
-    """Neither a namespace nor a head nor a removal reaches the materializer."""
     store.recorder().record(Event(counter, 5, "key"))
     head = {**keys.head_key(counter), "generation": 1}
     store.dynamo().put(Put(store.ledger, head))
@@ -82,7 +80,6 @@ def test_only_entries_pass_the_filter(store: Store, counter: str) -> None:
 
 
 def test_records_of_a_counter_are_in_order(store: Store, counter: str) -> None:
-    """Sequence numbers rise, in each shard, in the order of the writes."""
     recorder = store.recorder()
     for delta in range(1, 21):
         recorder.record(Event(counter, delta))

@@ -69,7 +69,6 @@ def test_p8_bad_input_is_refused_and_changes_nothing(
     act: Callable[[StrictCounters, str], object],
     error: type[CountledgerError],
 ) -> None:
-    """One line says what was wrong, and the error is the caller's."""
     seller = seller_of(store)
     for name, method in (("is", "atomic"), ("marked", "marker"), ("set", "set")):
         seller.create(f"{counter}-{name}", method=method)

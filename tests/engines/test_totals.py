@@ -60,7 +60,6 @@ def test_a_total_never_made_is_zero(store: Store, counter: str) -> None:
 
 
 def test_many_totals_are_read_together(store: Store, counter: str) -> None:
-    """Those that exist and those that do not, each under its name."""
     names = [f"{counter}/{number}" for number in range(120)]
     dynamo = store.dynamo()
     for number, name in enumerate(names[:60]):
@@ -73,7 +72,6 @@ def test_many_totals_are_read_together(store: Store, counter: str) -> None:
 
 
 def test_effect_and_watermark_are_one_write(store: Store, counter: str) -> None:
-    """An update at or below the watermark is refused and brings the item with the watermark."""
     dynamo = store.dynamo()
 
     def update(first: int, last: int, shard: str = "shard") -> Update:
@@ -201,22 +199,6 @@ def test_stale_watermarks_are_removed_by_the_way(store: Store, counter: str) -> 
     marks = {name for name in item if name.startswith(watermark.PREFIX)}
     assert marks == {watermark.attribute(f"old/shardId-{number}") for number in (4, 5, 6)}
     assert store.totals().read(counter).total == 28
-
-
-def test_the_same_records_again_change_nothing(store: Store, counter: str) -> None:
-    """On every engine: redelivered whole, split and overlapping, the total stays."""
-    list(store.recorder().record_many(Event(counter, delta) for delta in range(1, 13)))
-    shard, records = _one_shard(store, counter, 12)
-    materializer = store.materializer()
-
-    duplicates = [
-        materializer.apply(batch, shard).duplicates
-        for batch in (records[:5], records, records[:5], records[3:9], records)
-    ]
-
-    assert duplicates == [0, 5, 5, 6, 12]
-    total = store.totals().read(counter)
-    assert (total.total, total.entries, total.version) == (78, 12, 2)
 
 
 def test_updates_at_the_same_time_are_all_in_the_total(store: Store, counter: str) -> None:

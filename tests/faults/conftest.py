@@ -28,4 +28,5 @@ def counter() -> str:
 def _no_waits_in_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its retries stay as they are; only its sleep is taken out."""
     hurried = SimpleNamespace(sleep=lambda _seconds: None, time=time.time)
-    monkeypatch.setattr("botocore.endpoint.time", hurried)
+    for module in ("botocore.endpoint", "countledger.ledger.transport.client"):
+        monkeypatch.setattr(f"{module}.time", hurried)

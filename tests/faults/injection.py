@@ -1,13 +1,13 @@
-"""Faults between the product and the engine, put in by botocore's own events.
+"""Faults between the product and a service: what becomes of single HTTP attempts.
 
-A `Fault` says what becomes of one HTTP attempt: whether it reaches the engine, and what comes back.
-The SDK's retries see the same as ours would see of a broken network or service. (Not for moto in
-this process: its own handler answers whatever ours does.)
+A `Fault` says whether an attempt reaches the service, and what its sender hears. Faults are put in
+by `faults(client, ...)` and nowhere else; `_met` alone knows how the attempts of a client are met.
+(Not for moto in this process: its own handler answers whatever ours does.)
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from threading import Lock
@@ -29,13 +29,14 @@ from tests.transport.proof import refused_connection
 class Kind(Enum):
     """What comes back instead of the engine's answer."""
 
-    SERVER_ERROR = "500"
+    SERVER_ERROR = "error"
     UNAVAILABLE = "503"
     GATEWAY = "502 of a gateway"
     GARBLED = "200 cut short"
     TIMEOUT = "time-out"
     RESET = "reset"
     THROTTLE = "throttle"
+    CONFLICT = "conflict"
     REJECT = "rejected"
     UNREACHABLE = "unreachable"
     CRASH = "crash"
@@ -55,9 +56,13 @@ class Fault:
 
     def __str__(self) -> str:
         """For the ids of tests."""
+        if self.kind in _REFUSALS:
+            return str(self.kind.value)
         return f"{self.kind.value}, {'applied' if self.applied else 'not applied'}"
 
 
+# What is answered so was not applied.
+_REFUSALS: Final = (Kind.THROTTLE, Kind.CONFLICT, Kind.REJECT, Kind.UNREACHABLE)
 _UNCLEAR: Final = (Kind.SERVER_ERROR, Kind.UNAVAILABLE, Kind.GATEWAY, Kind.TIMEOUT, Kind.RESET)
 # What may happen to an attempt, and its sender has to find out what it was.
 FAULTS: Final = (
@@ -86,6 +91,22 @@ _ANSWERS: Final = {
     Kind.THROTTLE: (400, _error("ProvisionedThroughputExceededException")),
     Kind.REJECT: (400, _error("ValidationException")),
 }
+
+
+def _conflict_of(request: AWSPreparedRequest) -> bytes:
+    """A single write conflicts as a whole, a transaction by the first of its items."""
+    sent = request.body if isinstance(request.body, bytes | str) else b"{}"
+    actions = json.loads(sent).get("TransactItems")
+    if actions is None:
+        return _error("TransactionConflictException")
+    reasons = [{"Code": "TransactionConflict", "Message": "injected"}]
+    reasons += [{"Code": "None"}] * (len(actions) - 1)
+    cancelled = {"Message": "injected", "CancellationReasons": reasons}
+    return json.dumps(
+        {"__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException", **cancelled}
+    ).encode()
+
+
 _ERRORS: Final[dict[Kind, type[BotoCoreError]]] = {
     Kind.TIMEOUT: ReadTimeoutError,
     Kind.RESET: ConnectionClosedError,
@@ -136,7 +157,33 @@ class Attempts:
         if fault.kind in _ERRORS:
             proof = refused_connection() if fault.kind is Kind.UNREACHABLE else "injected"
             raise _ERRORS[fault.kind](endpoint_url=request.url, error=proof)
+        if fault.kind is Kind.CONFLICT:
+            return _answer(request, 400, _conflict_of(request))
         return _answer(request, *_ANSWERS[fault.kind])
+
+
+# Decides one attempt before it is sent: None sends it.
+Hook = Callable[..., AWSResponse | None]
+
+
+@contextmanager
+def _met(client: Any, at: str | None, hook: Hook) -> Iterator[None]:  # noqa: ANN401
+    """Let a hook decide each attempt of a client at an operation.
+
+    A client of boto3 is met by botocore's events. One of another transport has a context manager
+    `attempts_met(at, hook)`: it calls the hook with each prepared request.
+    """
+    own = getattr(client, "attempts_met", None)
+    if own is not None:
+        with own(at, hook):
+            yield
+        return
+    event = f"before-send.*.{at}" if at else "before-send"
+    client.meta.events.register_first(event, hook)
+    try:
+        yield
+    finally:
+        client.meta.events.unregister(event, hook)
 
 
 @contextmanager
@@ -150,41 +197,101 @@ def faults(
     """Let faults happen to the next HTTP attempts of some clients.
 
     Args:
-        clients: boto3 clients; only their attempts are touched.
+        clients: only their attempts are touched.
         at: the operation, as `PutItem`; None for all.
         plan: per attempt its fault, or None to let it through; afterwards all go through.
         only: which requests count as attempts.
-        then: what else happens behind a fault, before its sender hears of it.
+        then: what else happens after a fault, before its sender hears of it.
 
     Yields:
         The attempts as they are made.
     """
     attempts = Attempts(_plan=iter(plan), _only=only, _then=then)
-    event = f"before-send.*.{at}" if at else "before-send"
-    for client in clients:
-        client.meta.events.register_first(event, attempts)
-    try:
-        yield attempts
-    finally:
+    with ExitStack() as met:
         for client in clients:
-            client.meta.events.unregister(event, attempts)
+            met.enter_context(_met(client, at, attempts))
+        yield attempts
+
+
+@dataclass
+class Late:
+    """A request that was sent and is still in the network; its sender heard nothing.
+
+    Attributes:
+        landings: the status of each landing; a request may land more than once.
+    """
+
+    landings: list[int] = field(default_factory=list)
+    _request: AWSPreparedRequest | None = None
+    _held: int = 0
+
+    def __call__(self, request: AWSPreparedRequest, **_: object) -> None:
+        """Hold the first request back, and no other."""
+        self._held += 1
+        if self._held == 1:
+            self._request = request
+            raise ReadTimeoutError(endpoint_url=request.url)
+
+    def land(self) -> None:
+        """Now it arrives."""
+        if self._request is None:
+            raise AssertionError("nothing was sent")
+        self.landings.append(_carry_out(self._request))
 
 
 @contextmanager
-def before_call(client: Any, operation: str, act: Callable[[], None]) -> Iterator[None]:  # noqa: ANN401
-    """Let something happen once, right before a client's next call of an operation."""
-    waiting = [act]
+def held_back(client: Any, at: str) -> Iterator[Late]:  # noqa: ANN401
+    """Let a client's next request of an operation be late."""
+    late = Late()
+    with _met(client, at, late):
+        yield late
 
-    def once(**_: object) -> None:
-        if waiting:
-            waiting.pop()()
+
+@contextmanager
+def before_call(
+    client: Any,  # noqa: ANN401
+    operation: str,
+    act: Callable[[], object],
+    number: int = 1,
+) -> Iterator[None]:
+    """Let something happen once, right before a client's n-th next call of an operation."""
+    made = 0
+
+    def count(**_: object) -> None:
+        nonlocal made
+        made += 1
+        if made == number:
+            act()
 
     event = f"before-call.*.{operation}"
-    client.meta.events.register(event, once)
+    client.meta.events.register(event, count)
     try:
         yield
     finally:
-        client.meta.events.unregister(event, once)
+        client.meta.events.unregister(event, count)
+
+
+@contextmanager
+def first_reason_kept_back(client: Any, times: int = 1) -> Iterator[list[str]]:  # noqa: ANN401
+    """Let a client's next cancelled transactions name no reason for their first write.
+
+    Yields:
+        What was kept back, of each transaction.
+    """
+    kept: list[str] = []
+
+    def keep_back(parsed: dict[str, Any], **_: object) -> None:
+        reasons = parsed.get("CancellationReasons", [])
+        if reasons and len(kept) < times:
+            kept.append(reasons[0]["Code"])
+            reasons[0] = {"Code": "None"}
+
+    event = "after-call.*.TransactWriteItems"
+    client.meta.events.register(event, keep_back)
+    try:
+        yield kept
+    finally:
+        client.meta.events.unregister(event, keep_back)
 
 
 @contextmanager
@@ -212,11 +319,11 @@ class _Body:
         yield self._content
 
 
-def _carry_out(request: AWSPreparedRequest) -> None:
-    """Send the request for real; nobody hears the answer."""
+def _carry_out(request: AWSPreparedRequest) -> int:
+    """Send the request for real; nobody hears the answer, whose status is returned."""
     session = URLLib3Session(proxies={})
     try:
-        session.send(request)
+        return session.send(request).status_code
     finally:
         session.close()
 

@@ -4,22 +4,20 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import chain, count, repeat
+from itertools import repeat
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from countledger.consumers.alerts.alert import Firing
-from countledger.consumers.alerts.dead_letters import Resender
-from countledger.consumers.alerts.delivery import Notifier
+from countledger.consumers.alerts.chain import Notifier
+from countledger.consumers.alerts.message import Resender
 from countledger.consumers.alerts.rule import Rule, Topic
 from countledger.consumers.alerts.state_item import PublishFiring, published_write_of
 from tests.engines.store import Store
 from tests.faults.alerting import Telling, new_telling
-from tests.faults.canary import Rule as Kept
-from tests.faults.canary import judged
-from tests.faults.injection import FAULTS, GARBLED, Crash, Fault, Kind, faults
+from tests.faults.injection import Fault, Kind, faults
 from tests.unit.alerts.evaluating import history, rule
 from tests.unit.alerts.walk import expected
 
@@ -72,45 +70,6 @@ def marked_before_it_is_published(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Notifier, "publish", marked)
 
 
-@judged(marked_before_it_is_published)
-def test_p7_a_crash_at_any_call_loses_and_invents_nothing(rule: Kept, telling: Telling) -> None:
-    """Before the call or right after it, of any service, then delivered again."""
-    with rule.watched():
-        del telling.rules[0]
-        for applied in (False, True):
-            for k in count():
-                batch = _small_batch()
-                plan = chain(repeat(None, k), repeat(Fault(Kind.CRASH, applied), 1))
-                died = False
-                try:
-                    with faults(*telling.clients, plan=chain(plan, repeat(Fault(Kind.CRASH)))):
-                        telling.evaluator.apply(batch, "stream")
-                except Crash:
-                    died = True
-                    telling.deliver(batch)
-                telling.expect(expected(batch, telling.rules))
-                if not died:
-                    assert (
-                        k > 15
-                    )  # a look, four states, three alerts, their logs and marks, a letter
-                    break
-
-
-@pytest.mark.parametrize("fault", [*FAULTS, *GARBLED], ids=str)
-@pytest.mark.parametrize("service", range(4), ids=["table", "bus", "topic", "dead letters"])
-def test_p7_every_fault_of_every_service_is_survived(
-    telling: Telling, service: int, fault: Fault
-) -> None:
-    """Five attempts in a row: what is not told at last is told when the batch comes again."""
-    batch = _small_batch()
-
-    with faults(telling.clients[service], plan=[fault] * 5) as attempts:
-        telling.deliver(batch)
-
-    assert len(attempts) >= 1
-    telling.expect(expected(batch, telling.rules))
-
-
 def test_p7_two_evaluators_at_once_make_the_same_alerts(telling: Telling) -> None:
     """Two processes with the same batch, many times: none is lost, none is made up."""
     evaluators = [telling.new_evaluator() for _ in range(2)]
@@ -130,7 +89,6 @@ def test_p7_two_evaluators_at_once_make_the_same_alerts(telling: Telling) -> Non
 
 
 def test_p7_halves_and_overlaps_make_the_same_alerts(telling: Telling) -> None:
-    """As a bisected batch comes, and once more from its beginning."""
     batch = _batch()
 
     for part in (batch[:5], batch[:2], batch[2:5], batch[3:], batch):
@@ -223,7 +181,6 @@ def test_a_letter_that_shows_again_while_others_are_sent_is_sent_once(telling: T
 
 
 def test_what_is_no_letter_is_reported_and_left_alone(telling: Telling) -> None:
-    """Somebody put it there."""
     client = telling.letters.queue.client
     client.send_message(QueueUrl=telling.letters.queue.url, MessageBody="hello")
     resender = Resender(telling.letters, telling.evaluator.publisher)
@@ -251,21 +208,6 @@ def test_a_bus_that_says_nothing_is_asked_twice(telling: Telling) -> None:
         outcome = telling.deliver(history([3, 5], counter=f"{uuid4().hex[:8]}:c"))
 
     assert (outcome.dead, len(telling.dead())) == (5, 5)
-    assert len(attempts) == 2
-
-
-def test_a_silent_bus_is_asked_twice_for_all_that_one_update_sets_off(telling: Telling) -> None:
-    """A hundred alerts are ten calls, and twenty silences would outlast the function for ever."""
-    telling.rules[:] = [rule(1, name="one", step=1)]
-    publisher: Any = telling.evaluator.publisher
-    silence = repeat(Fault(Kind.TIMEOUT))
-
-    with faults(
-        publisher.events, plan=silence, then=lambda: publisher.clock.sleep_ms(10_000)
-    ) as attempts:
-        outcome = telling.deliver(history([100], counter=f"{uuid4().hex[:8]}:c"))
-
-    assert (outcome.dead, len(telling.dead())) == (100, 100)
     assert len(attempts) == 2
 
 
@@ -360,3 +302,18 @@ def test_the_message_comes_with_what_filters_ask_for(telling: Telling) -> None:
 
 def _to(one: Rule, name: str) -> Rule:
     return replace(one, name=name)
+
+
+def test_a_silent_bus_is_asked_twice_for_all_that_one_update_sets_off(telling: Telling) -> None:
+    """A hundred alerts are ten calls, and twenty silences would outlast the function for ever."""
+    telling.rules[:] = [rule(1, name="one", step=1)]
+    publisher: Any = telling.evaluator.publisher
+    silence = repeat(Fault(Kind.TIMEOUT))
+
+    with faults(
+        publisher.events, plan=silence, then=lambda: publisher.clock.sleep_ms(10_000)
+    ) as attempts:
+        outcome = telling.deliver(history([100], counter=f"{uuid4().hex[:8]}:c"))
+
+    assert (outcome.dead, len(telling.dead())) == (100, 100)
+    assert len(attempts) == 2

@@ -13,7 +13,7 @@ from countledger.ledger.before_send import guarded
 from countledger.ledger.errors import KeyExpired, Unreachable
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
-from countledger.producers.asynchronous.dynamo import open_client
+from countledger.producers.asynchronous.sender import open_client
 from countledger.producers.event import Status
 from tests.engines.store import Store
 from tests.faults.injection import Attempts, Fault, Kind
@@ -96,7 +96,6 @@ def test_the_last_look_is_taken_on_this_way_too(store: Store, counter: str) -> N
 
 
 def test_what_is_wrong_is_said_in_our_words(store: Store, counter: str) -> None:
-    """An endpoint that does not answer is unreachable, and nothing was written."""
     settings = store.connection.settings
     ledger = CountLedger(settings, session=store.engine.session, endpoint_url="http://127.0.0.1:9")
 

@@ -11,32 +11,21 @@ import pytest
 from countledger import Buffering
 from countledger.producers.buffer import delivery as buffer_delivery
 from countledger.producers.buffer import processes as buffer_processes
-from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
-from countledger.producers.buffer.errors import NotRecorded
+from countledger.producers.buffer.buffering import NotRecorded
 from countledger.producers.buffer.outcomes import PendingEntry
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool import Spool
-from countledger.producers.recorder import Recorder
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
-from tests.faults.injection import FAULTS, GARBLED, LOST_ANSWERS, Fault, Kind, faults
+from tests.faults.injection import Fault, Kind, faults
 from tests.faults.leftovers import unprocessed
+from tests.faults.producing import buffered_on
 from tests.faults.product import recorder_of, writer_of
 from tests.faults.ways import known
 
 PATIENT_MS = 30_000
 PLAIN = Buffering(linger_ms=PATIENT_MS, attempts=8)
 COALESCING = Buffering(linger_ms=PATIENT_MS, attempts=8, coalesce=True)
-
-
-def buffered_on(recorder: Recorder, buffering: Buffering) -> BufferedProducer:
-    """The buffered producer of a process, which waits for nothing between its attempts."""
-    return BufferedProducer(
-        buffering,
-        lambda: BatchDelivery(recorder.sender, buffering.attempts),
-        EntryMaker(recorder.region, recorder.clock),
-        ledger="under test",
-    )
 
 
 def expect(store: Store, counter: str, *, total: int, events: int) -> None:
@@ -57,53 +46,6 @@ def sending_before_the_spool_knows(patch: pytest.MonkeyPatch) -> None:
         pass
 
     patch.setattr(buffer_delivery, "keep", keep)
-
-
-@pytest.mark.parametrize("buffering", [PLAIN, COALESCING], ids=["plain", "coalescing"])
-@pytest.mark.parametrize("fault", [*FAULTS, *GARBLED], ids=str)
-def test_p1_one_fault_is_got_over(
-    store: Store, counter: str, buffering: Buffering, fault: Fault
-) -> None:
-    """Whatever happens to the first attempt: each event counts once, and is acknowledged."""
-    recorder = known(recorder_of(store), counter)
-
-    with (
-        faults(writer_of(recorder), plan=[fault]),
-        buffered_on(recorder, buffering) as producer,
-    ):
-        for _ in range(30):
-            producer.add(counter, 7)
-        producer.add(counter, 7, key="k")
-        producer.flush()
-        waits = producer.statistics.waits
-
-    assert waits == 1
-    expect(store, counter, total=31 * 7, events=31)
-
-
-@pytest.mark.parametrize("buffering", [PLAIN, COALESCING], ids=["plain", "coalescing"])
-@pytest.mark.parametrize("fault", [FAULTS[0], LOST_ANSWERS[0], FAULTS[-1]], ids=str)
-def test_p1_faults_without_end_are_handed_back(
-    store: Store, counter: str, buffering: Buffering, fault: Fault
-) -> None:
-    """Each failed entry comes back; sent again by another process it counts once in any case."""
-    recorder = known(recorder_of(store), counter)
-
-    producer = buffered_on(recorder, buffering)
-    # A full batch leaves at once: the faults have to be there before it.
-    with faults(writer_of(recorder), plan=repeat(fault)):
-        for _ in range(30):
-            producer.add(counter, 7)
-        with pytest.raises(NotRecorded) as raised:
-            producer.close()
-    back = [failure.entry for failure in raised.value.failures if failure.entry]
-    later = buffered_on(recorder_of(store), buffering)
-    for entry in back:
-        later.resend(entry)
-    later.close()
-
-    assert len(back) == (1 if buffering.coalesce else 30)
-    expect(store, counter, total=210, events=30)
 
 
 def test_throttling_slows_down_and_loses_nothing(store: Store, counter: str) -> None:
@@ -139,11 +81,10 @@ def test_what_a_batch_leaves_is_sent_again(store: Store, counter: str) -> None:
 
 
 @judged(sending_before_the_spool_knows)
-@pytest.mark.parametrize("fault", LOST_ANSWERS, ids=str)
+@pytest.mark.parametrize("fault", [Fault(Kind.TIMEOUT, applied=True)], ids=str)
 def test_p1_a_crash_after_a_lost_answer_counts_once(
     rule: Rule, store: Store, counter: str, tmp_path: Path, fault: Fault
 ) -> None:
-    """The next start sends the very entry that the last one had sent."""
     with rule.watched():
         spooling = replace(COALESCING, spool=tmp_path / "spool", attempts=1)
         recorder = known(recorder_of(store), counter)

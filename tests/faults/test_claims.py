@@ -1,6 +1,6 @@
 """Claims under faults: one owner, all or nothing, and the same call again is safe."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from countledger.ledger.connection import Retries
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.errors import AlreadyClaimed, NotClaimed, Throttled, Unclear
+from countledger.ledger.errors import AlreadyClaimed, NotClaimed, Unclear
 from countledger.ledger.ids import new_id
 from countledger.producers.claims import claim as claim_module
 from countledger.producers.claims.claim import Claim, Taking
@@ -19,9 +18,7 @@ from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
 from tests.engines.numbering import all_items, claims_of, own_table
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
-from tests.faults.injection import FAULTS, Attempts, Crash, Fault, Kind, faults
-from tests.faults.strict.conflicts import conflicts
-from tests.faults.strict.sellers import Late, before_request
+from tests.faults.injection import Attempts, Fault, Kind, before_call, faults, held_back
 
 LOST = Fault(Kind.TIMEOUT, applied=True)
 NOT_SENT = Fault(Kind.TIMEOUT)
@@ -82,109 +79,8 @@ def ann(store: Store, counter: str) -> Iterator[Ann]:
         yield Ann(store, table, counter.partition(":")[0])
 
 
-Act = Callable[[Ann, Claims], bool]
-# What happened before, the call, by which operation, and how things stand afterwards.
-Case = tuple[list[Act], Act, str, tuple[str | None, str | None, list[str]]]
-CASES: dict[str, Case] = {
-    "take": ([], Ann.take, "PutItem", ("ann", None, [])),
-    "take with item": ([], Ann.take_with_item, "TransactWriteItems", ("ann", None, ["old"])),
-    "change": ([Ann.take_with_item], Ann.change, "TransactWriteItems", (None, "ann", ["new"])),
-    "release": ([Ann.take], Ann.release, "DeleteItem", (None, None, [])),
-    "release with item": (
-        [Ann.take_with_item],
-        Ann.release_with_item,
-        "TransactWriteItems",
-        (None, None, []),
-    ),
-}
-CALLS = pytest.mark.parametrize("case", list(CASES.values()), ids=list(CASES))
-
-
 def _meeting(claims: Claims, at: str, *plan: Fault | None) -> AbstractContextManager[Attempts]:
     return faults(claims.context.dynamo.client, at=at, plan=plan)
-
-
-@CALLS
-@pytest.mark.parametrize("retries", ["none", "standard"])
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_all_of_it_is_done_whatever_fails(
-    store: Store, ann: Ann, case: Case, fault: Fault, retries: Retries
-) -> None:
-    """By this call or by an attempt that nobody heard of; the same call again changes nothing."""
-    before, act, operation, after = case
-    claims = claims_of(store, retries=retries)
-    for earlier in before:
-        earlier(ann, claims)
-
-    with _meeting(claims, operation, fault):
-        act(ann, claims)
-    ann.expect(*after)
-
-    assert act(ann, claims) is False
-    ann.expect(*after)
-
-
-@CALLS
-def test_no_answer_at_all_is_said_and_the_same_call_is_safe(
-    store: Store, ann: Ann, case: Case
-) -> None:
-    """Carried out or not: the next call settles it."""
-    before, act, operation, after = case
-    for fault in (LOST, NOT_SENT):
-        claims = claims_of(store)
-        for earlier in before:
-            earlier(ann, claims)
-        reads = faults(claims.context.reads.client, at="GetItem", plan=[NOT_SENT] * 200)
-        with (
-            _meeting(claims, operation, *[fault] * 100) as writes,
-            reads,
-            pytest.raises((Unclear, Throttled)) as told,
-        ):
-            act(ann, claims)
-        # A call that could not even read what it would write has written nothing.
-        said = "call again with the same arguments" if len(writes) else "nothing was written"
-        assert said in str(told.value)
-
-        act(ann, claims_of(store))
-        ann.expect(*after)
-        for claim in (ann.old, ann.new):
-            claims.release(claim)
-        for item in all_items(store, ann.users):
-            store.client().delete_item(TableName=ann.users, Key={"id": item["id"]})
-
-
-@CALLS
-def test_conflicts_are_tried_again_and_then_said(store: Store, ann: Ann, case: Case) -> None:
-    """Nothing is written by them."""
-    before, act, operation, after = case
-    claims = claims_of(store)
-    for earlier in before:
-        earlier(ann, claims)
-    seen, client = ann.seen(), claims.context.dynamo.client
-
-    with conflicts(client, operation, 100), pytest.raises(Throttled, match="nothing was written"):
-        act(ann, claims)
-    assert ann.seen() == seen
-    with conflicts(client, operation, 3):
-        assert act(ann, claims)
-    ann.expect(*after)
-
-
-@CALLS
-def test_a_crash_leaves_all_of_it_or_nothing(store: Store, ann: Ann, case: Case) -> None:
-    """And whoever comes next goes on from there."""
-    before, act, operation, after = case
-    claims = claims_of(store)
-    for earlier in before:
-        earlier(ann, claims)
-    seen = ann.seen()
-
-    with _meeting(claims, operation, Fault(Kind.CRASH)), pytest.raises(Crash):
-        act(ann, claims)
-    assert ann.seen() == seen
-    with _meeting(claims, operation, Fault(Kind.CRASH, applied=True)), pytest.raises(Crash):
-        act(ann, claims)
-    ann.expect(*after)
 
 
 def without_the_condition(patch: pytest.MonkeyPatch) -> None:
@@ -199,7 +95,6 @@ def without_the_condition(patch: pytest.MonkeyPatch) -> None:
 
 @judged(without_the_condition)
 def test_of_two_who_both_saw_a_free_value_one_gets_it(store: Store, ann: Ann, rule: Rule) -> None:
-    """The condition decides, and not who looked."""
     slow, fast = claims_of(store), claims_of(store)
     told: list[object] = []
 
@@ -212,7 +107,7 @@ def test_of_two_who_both_saw_a_free_value_one_gets_it(store: Store, ann: Ann, ru
     with rule.watched():
         client = slow.context.dynamo.client
         assert slow.owner(ann.scope, "old") is None
-        with before_request(client, "PutItem", 1, partial(take, fast, "fast")):
+        with before_call(client, "PutItem", partial(take, fast, "fast")):
             take(slow, "slow")
         if told != [("fast", True), ("slow", "fast")]:
             raise WrongNumber(str(told))
@@ -231,7 +126,6 @@ def without_the_token(patch: pytest.MonkeyPatch) -> None:
 
 @judged(without_the_token)
 def test_a_change_that_was_made_is_not_called_refused(store: Store, ann: Ann, rule: Rule) -> None:
-    """Its answer was lost, and its own work stands in its way."""
     claims = claims_of(store)
     ann.take_with_item(claims)
 
@@ -243,13 +137,12 @@ def test_a_change_that_was_made_is_not_called_refused(store: Store, ann: Ann, ru
 
 
 def test_a_late_change_takes_nothing_back(store: Store, ann: Ann) -> None:
-    """It lies in the network while its owner calls again, and moves on to a third value."""
     claims = claims_of(store)
     ann.take(claims)
-    late, client = Late(), claims.context.dynamo.client
-    client.meta.events.register_first("before-send.*.TransactWriteItems", late)
-    silence = [NOT_SENT] * 100  # behind the first, which is held back
-    with _meeting(claims, "TransactWriteItems", *silence), pytest.raises(Unclear):
+    # The first is held back, and no other arrives.
+    silence = _meeting(claims, "TransactWriteItems", *[NOT_SENT] * 100)
+    late_one = held_back(claims.context.dynamo.client, "TransactWriteItems")
+    with late_one as late, silence, pytest.raises(Unclear):
         claims.change(ann.old, "new")
 
     assert claims.change(ann.old, "new")

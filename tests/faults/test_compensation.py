@@ -5,12 +5,10 @@ import pytest
 from countledger.consumers.snapshot import SnapshotReader
 from countledger.ledger.errors import RequestRejected, Throttled, Unacknowledged
 from countledger.producers.compensation import Became, Compensator
-from countledger.producers.event import Event
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
-from tests.faults.injection import FAULTS, LOST_ANSWERS, Fault, Kind, faults
-from tests.faults.strict.conflicts import conflicts
+from tests.faults.injection import LOST_ANSWERS, Fault, Kind, faults
 from tests.faults.strict.sellers import seller_of
 
 
@@ -27,23 +25,6 @@ def _expect_sum(store: Store, counter: str, expected: int) -> None:
     found = store.exact().read(counter).sum
     if found != expected:
         raise WrongNumber(f"{counter} is {found} and not {expected}")
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_a_counter_is_set_once_whatever_becomes_of_its_entry(
-    store: Store, counter: str, fault: Fault
-) -> None:
-    """Also where its answer was lost; a later retry is a duplicate though the sum has moved."""
-    compensator = _compensator(store)
-    compensator.recorder.record(Event(counter, 3))
-
-    with faults(compensator.recorder.sender.dynamo.client, at="PutItem", plan=[fault, fault]):
-        done = compensator.set_value(counter, 10, "k", None)
-    compensator.recorder.record(Event(counter, 1))
-
-    assert done.delta == 7
-    assert compensator.set_value(counter, 10, "k", None).became is Became.DUPLICATE
-    _expect_sum(store, counter, 11)
 
 
 @judged(without_the_look_for_the_key)
@@ -67,17 +48,19 @@ def test_without_any_answer_the_same_key_tells(
 
 
 def test_a_snapshot_waits_until_writes_are_out_of_its_way(store: Store, counter: str) -> None:
-    """Conflicts and throttles are tried again, a bounded number of times."""
     seller_of(store).create(counter, method="atomic", opening=5)
     reader = SnapshotReader(store.connection.dynamo("none"), store.counters, HandClock())
     client = reader.dynamo.client
 
-    with conflicts(client, "TransactGetItems", 3):
+    with faults(client, at="TransactGetItems", plan=[Fault(Kind.CONFLICT)] * 3):
         assert reader.read([counter]).totals[counter].total == 5
     throttles = [Fault(Kind.THROTTLE), Fault(Kind.TIMEOUT)] * 2
     with faults(client, at="TransactGetItems", plan=throttles):
         assert reader.read([counter]).totals[counter].total == 5
-    with conflicts(client, "TransactGetItems", 99), pytest.raises(Throttled, match="in the way"):
+    with (
+        faults(client, at="TransactGetItems", plan=[Fault(Kind.CONFLICT)] * 99),
+        pytest.raises(Throttled, match="in the way"),
+    ):
         reader.read([counter])
     with (
         faults(client, at="TransactGetItems", plan=[Fault(Kind.REJECT)]),

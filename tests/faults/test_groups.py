@@ -1,8 +1,6 @@
 """Groups and rankings under crashes, lost answers and each other."""
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from itertools import chain, count, repeat
 from random import Random
 
 import pytest
@@ -19,8 +17,7 @@ from countledger.producers.event import Event
 from tests.engines.clock import HandClock
 from tests.engines.store import KeptRecords, Store
 from tests.faults.canary import Rule, WrongNumber, judged
-from tests.faults.injection import LOST_ANSWERS, Crash, Fault, Kind, faults
-from tests.faults.strict.sellers import before_request
+from tests.faults.injection import Crash, Fault, Kind, before_call, faults
 
 
 def without_the_second_look(patch: pytest.MonkeyPatch) -> None:
@@ -46,45 +43,6 @@ def _expect_board(groups: Groups, group: str) -> None:
         raise WrongNumber(f"on the board of {group}: {on_board}, and members are {members}")
 
 
-def _act(groups: Groups, what: str, group: str, names: list[str]) -> None:
-    match what:
-        case "add":
-            groups.add(group, names[2:])
-        case "remove":
-            groups.remove(group, names[:1])
-        case _:
-            groups.switch_ranking(group, on=what == "rank")
-
-
-@pytest.mark.parametrize("crash", [Fault(Kind.CRASH), Fault(Kind.CRASH, applied=True)], ids=str)
-@pytest.mark.parametrize("what", ["add", "remove", "rank", "unrank"])
-def test_a_crash_anywhere_is_made_good_by_the_same_call(
-    store: Store, counter: str, what: str, crash: Fault
-) -> None:
-    """Whatever the k-th request was, the call again leaves members and board as they should be."""
-    for k in count():
-        group, names = _names(store, f"{counter}{k}{crash.applied}", 3)
-        groups = _groups(store)
-        groups.add(group, names[:2])
-        groups.switch_ranking(group, on=what != "rank")
-        died = False
-        plan = chain(repeat(None, k), [crash], repeat(Fault(Kind.CRASH)))
-        with faults(groups.totals.dynamo.client, plan=plan):
-            try:
-                _act(groups, what, group, names)
-            except Crash:
-                died = True
-        _act(groups, what, group, names)
-
-        if what == "unrank":
-            groups.switch_ranking(group, on=True)
-        _expect_board(groups, group)
-        assert len(list(groups.show(group))) == {"add": 3, "remove": 1}.get(what, 2)
-        if not died:
-            assert k > 2
-            break
-
-
 @pytest.mark.parametrize("end", ["delete", "unrank"])
 def test_a_removal_that_died_leaves_no_place_behind_its_group(
     store: Store, counter: str, end: str
@@ -108,51 +66,6 @@ def test_a_removal_that_died_leaves_no_place_behind_its_group(
     _expect_board(later, f"{group}-2")
 
 
-def test_a_deletion_that_died_is_ended_by_the_same_call(store: Store, counter: str) -> None:
-    """Whatever the k-th request was: no member, no place and no group is left."""
-    for k in count():
-        group, names = _names(store, f"{counter}{k}", 1)
-        groups = _groups(store)
-        groups.add(group, names)
-        groups.switch_ranking(group, on=True)
-        died = False
-        plan = chain(repeat(None, k), repeat(Fault(Kind.CRASH)))
-        with faults(groups.totals.dynamo.client, plan=plan):
-            try:
-                groups.delete(group)
-            except Crash:
-                died = True
-        with suppress(NoSuchGroup):  # nothing was left to do
-            groups.delete(group)
-
-        assert group not in {one.name for one in groups.list()}
-        assert list(groups.of(names[0])) == []
-        assert "ranked_group" not in (store.item(store.counters, keys.total_key(names[0])) or {})
-        if not died:
-            assert k > 4
-            break
-
-
-@pytest.mark.parametrize("fault", LOST_ANSWERS, ids=str)
-def test_a_lost_answer_leaves_a_member_and_its_place(
-    store: Store, counter: str, fault: Fault
-) -> None:
-    """The SDK sends again; each write sets what is to be."""
-    group, names = _names(store, counter, 2)
-    groups = _groups(store)
-    groups.add(group, [])
-    groups.switch_ranking(group, on=True)
-
-    for operation in ("PutItem", "UpdateItem"):
-        with faults(groups.totals.dynamo.client, at=operation, plan=[fault, fault]):
-            groups.add(group, names)
-
-    _expect_board(groups, group)
-    with faults(groups.totals.dynamo.client, at="DeleteItem", plan=[fault]):
-        groups.remove(group, names[:1])
-    _expect_board(groups, group)
-
-
 @judged(without_the_second_look)
 def test_a_member_that_goes_while_it_is_placed_is_taken_off(
     store: Store, counter: str, rule: Rule
@@ -165,8 +78,8 @@ def test_a_member_that_goes_while_it_is_placed_is_taken_off(
 
     with (
         rule.watched(),
-        before_request(
-            groups.totals.dynamo.client, "UpdateItem", 1, lambda: _remove(other, group, names)
+        before_call(
+            groups.totals.dynamo.client, "UpdateItem", lambda: _remove(other, group, names)
         ),
     ):
         groups.add(group, names)
@@ -186,7 +99,7 @@ def test_what_is_added_while_a_group_is_deleted_is_in_a_group(
     def add() -> None:
         other.add(group, names)
 
-    with before_request(groups.totals.dynamo.client, "DeleteItem", 1, add):
+    with before_call(groups.totals.dynamo.client, "DeleteItem", add):
         groups.delete(group)
 
     assert list(groups.of(names[0])) == [group]
@@ -198,7 +111,6 @@ def test_what_is_added_while_a_group_is_deleted_is_in_a_group(
 def test_a_group_that_goes_while_it_is_ranked_is_said_to_be_gone(
     store: Store, counter: str
 ) -> None:
-    """Between the look and the switch."""
     group, names = _names(store, counter, 1)
     groups, other = _groups(store), _groups(store)
     groups.add(group, names)
@@ -207,7 +119,7 @@ def test_a_group_that_goes_while_it_is_ranked_is_said_to_be_gone(
         other.delete(group)
 
     with (
-        before_request(groups.totals.dynamo.client, "UpdateItem", 1, delete),
+        before_call(groups.totals.dynamo.client, "UpdateItem", delete),
         pytest.raises(NoSuchGroup, match=group),
     ):
         groups.switch_ranking(group, on=True)
@@ -271,24 +183,3 @@ def test_a_rule_that_cannot_be_read_lets_the_batch_come_again(store: Store, coun
     assert list(failed.failed) == [counter]
     assert (done.retry_from, again.duplicates) == (None, 1)
     assert [(one.counter, one.total) for one in rankings.top(namespace)] == [(counter, 5)]
-
-
-def test_a_sweep_that_dies_is_ended_by_the_next(store: Store, counter: str) -> None:
-    """Some totals have their place and some do not; switching on again gives it to the rest."""
-    namespace = keys.namespace_of(counter)
-    store.namespaces().create(namespace)
-    names = [f"{counter}-{n}" for n in range(5)]
-    for name in names:
-        item = {"total": 1, "events": 1, "entries": 1, "version": 1}
-        store.dynamo().put_batch(store.counters, [{**keys.total_key(name), **item}])
-    dynamo = store.connection.dynamo("none").metered()
-    rankings = Rankings(dynamo, store.counters, store.namespaces(), HandClock())
-
-    plan = [None, None, *repeat(Fault(Kind.CRASH), 9)]
-    with faults(dynamo.client, at="UpdateItem", plan=plan), suppress(Crash):
-        rankings.switch_on(namespace)
-    half = len(rankings.top(namespace))
-    rest = rankings.switch_on(namespace)
-
-    assert (half, rest) == (2, 3)
-    assert [one.counter for one in rankings.top(namespace)] == names

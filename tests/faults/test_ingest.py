@@ -21,7 +21,7 @@ from countledger.producers.kinesis.aggregate import pack
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 from tests.faults.canary import Rule, judged
-from tests.faults.injection import FAULTS, Crash, Fault, Kind, faults
+from tests.faults.injection import Fault, Kind, faults
 from tests.faults.numbers import expect_sum
 from tests.faults.product import recorder_of
 from tests.unit.producers.ingest.world import MemoryQuarantine, law_holds
@@ -98,20 +98,6 @@ def writer_of(one: Ingest) -> Any:  # noqa: ANN401 - a boto3 client
 # ---- laws ----
 
 
-@OPERATIONS
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_p1_one_fault_is_got_over(store: Store, counter: str, operation: str, fault: Fault) -> None:
-    """Whatever happens to the first attempt: all are accepted, each counts once."""
-    clock = HandClock()
-    one = known(ingest_of(store, clock), counter)
-
-    with faults(writer_of(one), at=operation, plan=[fault]):
-        outcome = apply(one, records_of(counter, operation, clock))
-
-    assert (outcome.accepted, outcome.retry_from) == (20, None)
-    expect_sum(store, counter, [7] * 20)
-
-
 @judged(an_id_for_every_delivery)
 @OPERATIONS
 def test_p1_a_batch_that_comes_again_counts_once(
@@ -144,25 +130,6 @@ def test_p1_what_is_not_reported_is_in_the_ledger(
         expect_sum(store, counter, [7] * 20)
 
 
-@pytest.mark.parametrize("applied", [False, True])
-@OPERATIONS
-def test_p1_a_process_that_dies_leaves_what_the_next_one_finishes(
-    store: Store, counter: str, operation: str, *, applied: bool
-) -> None:
-    """In the midst of its writes, before one was applied or after it."""
-    clock = HandClock()
-    one = known(ingest_of(store, clock), counter)
-    records = records_of(counter, operation, clock)
-    dies = Fault(Kind.CRASH, applied)
-
-    with faults(writer_of(one), at=operation, plan=[dies]), pytest.raises(Crash):
-        apply(one, records)
-    outcome = apply(known(ingest_of(store, clock), counter), records)
-
-    assert outcome.accepted + outcome.duplicates == 20
-    expect_sum(store, counter, [7] * 20)
-
-
 def test_p2_a_backlog_beyond_the_horizon_is_never_written(store: Store, counter: str) -> None:
     """What may have been merged since is not counted again, whoever delivers it."""
     clock = HandClock()
@@ -174,18 +141,3 @@ def test_p2_a_backlog_beyond_the_horizon_is_never_written(store: Store, counter:
 
     assert outcome.quarantined == {Why.EXPIRED: 20}
     expect_sum(store, counter, [])
-
-
-def test_p9_an_entry_costs_what_a_recorded_one_costs(store: Store, counter: str) -> None:
-    """A unit each, also for a duplicate; none for what is quarantined."""
-    clock = HandClock()
-    records = records_of(counter, "BatchWriteItem", clock) + records_of(counter, "PutItem", clock)
-    one = known(ingest_of(store, clock), counter)
-    before = one.writer.sender.dynamo.meter.write_units
-
-    apply(one, [*records, delivered(b"broken", sequence=9, arrived_s=1.0)])
-    spent = one.writer.sender.dynamo.meter.write_units - before
-    apply(one, records[4:])
-    again = one.writer.sender.dynamo.meter.write_units - before - spent
-
-    assert (spent, again) == (40, 20)

@@ -18,7 +18,7 @@ from countledger.ledger.quarantine_store import QuarantineStore
 from tests.engines.store import Record, Store
 from tests.faults.canary import Rule, WrongNumber, judged
 from tests.faults.delivery import deliver, written
-from tests.faults.injection import FAULTS, Crash, Fault, Kind, faults
+from tests.faults.injection import Crash, Fault, Kind, faults
 from tests.faults.numbers import expect_total
 from tests.faults.queue import Queue, new_queue
 
@@ -140,25 +140,6 @@ def test_p8_a_batch_that_comes_again_is_quarantined_once(
         expect_total(store, counter, batch[1:3])
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-@pytest.mark.parametrize("at", ["PutItem", "UpdateItem"])
-def test_p8_the_sdk_may_send_a_copy_again(
-    store: Store, queue: Queue, counter: str, fault: Fault, at: str
-) -> None:
-    """It meets its own copy, and its message is sent all the same."""
-    shard, batch = _batch(store, counter)
-    materializer = _keeping(store, queue)
-    _, client, _ = _clients(materializer, queue)
-
-    with faults(client, at=at, plan=[fault]):
-        assert deliver(materializer, batch, shard) == 1
-
-    assert len(_copies(store, counter)) == 2
-    assert len(queue.messages()) == 2
-    deliver(materializer, batch, shard)
-    assert queue.messages() == []
-
-
 def test_p8_a_table_that_refuses_a_copy_for_good_blocks_nothing(
     store: Store, queue: Queue, counter: str
 ) -> None:
@@ -192,20 +173,3 @@ def test_p8_what_is_not_kept_is_not_passed(store: Store, queue: Queue, counter: 
 
     _expect_two(store, counter, [one["quarantine_id"] for one in queue.messages()])
     expect_total(store, counter, batch[1:3])
-
-
-def test_a_record_that_is_set_aside_costs_two_write_units_and_one_again(
-    store: Store, queue: Queue, counter: str
-) -> None:
-    """For each KB; its listing half a read unit for each 4 KB."""
-    shard, batch = _batch(store, counter)
-    materializer = _keeping(store, queue)
-    kept = materializer.quarantine
-    assert isinstance(kept, StoredQuarantine)
-    meter = kept.store.dynamo.meter
-
-    kept.put(batch[1], "r", str(shard))
-    first = meter.write_units
-    kept.put(batch[1], "r", str(shard))
-
-    assert (first, meter.write_units) == (2, 3)

@@ -132,17 +132,6 @@ def test_p1_records_delivered_again_change_nothing(
         expect_total(store, counter)
 
 
-@judged(nothing_dropped_after_a_refusal, all_dropped_after_a_refusal)
-def test_p1_of_an_overlap_only_the_news_counts(rule: Rule, store: Store, counter: str) -> None:
-    """What the watermark has passed is dropped, and what lies behind it is not."""
-    with rule.watched():
-        shard, records = written(store, counter)
-        materializer = store.materializer()
-        deliver(materializer, records[:5], shard)
-        deliver(materializer, records[3:], shard)
-        expect_total(store, counter)
-
-
 @judged(watermark_left_out_of_the_condition)
 @pytest.mark.parametrize(("zombie_has", "handled"), [(8, 12), (8, 8), (8, 5), (12, 1), (1, 12)])
 def test_p1_a_zombies_late_update_changes_nothing(
@@ -185,7 +174,6 @@ def test_p1_two_shards_of_one_counter_do_not_hide_each_other(
 
 @judged(one_watermark_for_all_shards)
 def test_a_recreated_stream_numbers_anew(rule: Rule, store: Store, counter: str) -> None:
-    """The same shard id under another stream's label is another shard."""
     with rule.watched():
         _, records = written(store, counter)
         deliver(store.materializer(), records[6:], ShardName("old label", "shardId-1"))
@@ -237,3 +225,14 @@ def test_p1_a_watermark_outlives_the_records_that_it_refuses(
 def _made_at(record: Record, at_ms: int) -> Record:
     inner = {**record["dynamodb"], "ApproximateCreationDateTime": at_ms // 1_000}
     return {**record, "dynamodb": inner}
+
+
+@judged(nothing_dropped_after_a_refusal, all_dropped_after_a_refusal)
+def test_p1_of_an_overlap_only_the_news_counts(rule: Rule, store: Store, counter: str) -> None:
+    """What the watermark has passed is dropped, and what lies behind it is not."""
+    with rule.watched():
+        shard, records = written(store, counter)
+        materializer = store.materializer()
+        deliver(materializer, records[:5], shard)
+        deliver(materializer, records[3:], shard)
+        expect_total(store, counter)

@@ -8,24 +8,37 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.engines.test_strict import COSTS
-from tests.faults.strict.matrix import RIGHT, ROWS, Company, Row, Trouble, expected
+from tests.engines.test_costs import STRICT_COSTS
+from tests.faults.matrix import (
+    ROWS,
+    STRICT,
+    TROUBLES,
+    Cell,
+    Row,
+    Trouble,
+    expected,
+    expected_among_eight,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 GUIDE: Final = Path(__file__).parents[2] / "docs" / "strict.md"
 _HIDDEN: Final = ", hidden by an SDK retry"
+_RIGHT: Final = Cell("Applied")
 
 
 def tables() -> dict[str, str]:
     """Every table by the name of its marks."""
     return {
-        "failures": _failures([trouble for trouble in Trouble if not trouble.hidden]),
-        "sdk": _failures([trouble for trouble in Trouble if trouble.hidden]),
+        "failures": _failures([trouble for trouble in TROUBLES if not trouble.hidden]),
+        "sdk": _failures([trouble for trouble in TROUBLES if trouble.hidden]),
         "costs": table_of(
             ["method", "write units", "read units"],
-            ([f"`{method}`", str(writes), str(reads)] for method, (writes, reads) in COSTS.items()),
+            (
+                [f"`{method}`", f"{writes:g}", f"{reads:g}"]
+                for method, (writes, reads) in STRICT_COSTS.items()
+            ),
         ),
     }
 
@@ -46,7 +59,7 @@ def with_tables(text: str, made: Mapping[str, str] | None = None) -> str:
 
 
 def _failures(troubles: Sequence[Trouble]) -> str:
-    head = ["method", *(trouble.value.removesuffix(_HIDDEN) for trouble in troubles)]
+    head = ["method", *(str(trouble).removesuffix(_HIDDEN) for trouble in troubles)]
     return table_of(
         head,
         ([_name(row), *(_cell(row, trouble) for trouble in troubles)] for row in ROWS),
@@ -59,10 +72,10 @@ def _name(row: Row) -> str:
 
 def _cell(row: Row, trouble: Trouble) -> str:
     """What is said and counted; where it matters, alone and among eight writers."""
-    alone, eight = (expected(row, trouble, company) for company in Company)
+    alone, eight = expected(str(row), STRICT, trouble), expected_among_eight(row, trouble)
     if alone == eight:
-        return "✓" if alone == RIGHT else str(alone)
-    said = ["✓" if cell == RIGHT else str(cell) for cell in (alone, eight)]
+        return "✓" if alone == _RIGHT else str(alone)
+    said = ["✓" if cell == _RIGHT else str(cell) for cell in (alone, eight)]
     return f"alone: {said[0]}<br>among eight: {said[1]}"
 
 

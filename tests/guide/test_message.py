@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.alert import Alert, trial_alert
-from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE, alert_in, body_of
+from countledger.consumers.alerts.alert import Alert
+from countledger.consumers.alerts.delivery import DETAIL_TYPE, SOURCE
+from countledger.consumers.alerts.message import alert_in, body_of
 from countledger.consumers.alerts.rule import Direction, Rule
+from countledger.consumers.alerts.service import trial_alert
 from tests.guide.message import GUIDE, SCHEMA, schema_text
 
 RULE = Rule(name="r", counter="a", threshold=5, direction=Direction.RISING, evaluate_in="eu")
 
 
 def test_the_schema_is_that_of_the_product() -> None:
-    """After a change of the message, `make docs` writes it again. Can readers handle the change?"""
     assert SCHEMA.read_text() == schema_text()
 
 
 def test_the_example_is_a_message() -> None:
-    """With the id that its fields make, and no other."""
     (example,) = re.findall(r"```json\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     message = json.loads(example)
 
@@ -52,7 +52,6 @@ def test_the_example_is_a_message() -> None:
     ],
 )
 def test_what_is_sent_keeps_the_schema(alert: Alert) -> None:
-    """A test, a range, the longest numbers."""
     assert _broken(json.loads(body_of(alert))) == []
 
 
@@ -60,7 +59,6 @@ def test_what_is_sent_keeps_the_schema(alert: Alert) -> None:
     "change", [{"old": 5}, {"at": None}, {"through": None}, {"direction": "both"}, {"test": False}]
 )
 def test_the_schema_refuses_what_is_never_sent(change: dict[str, Any]) -> None:
-    """A number of a counter is a text; what says nothing is left out."""
     message = json.loads(body_of(trial_alert(RULE, "a", 0)))
 
     assert _broken(message | change) == list(change)

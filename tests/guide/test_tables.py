@@ -7,7 +7,7 @@ import re
 import pytest
 
 from countledger.producers.strict.definition import Method
-from tests.faults.strict.matrix import ROWS, Trouble
+from tests.faults.matrix import ROWS, TROUBLES
 from tests.guide import promises
 from tests.guide.promises import promises_of
 from tests.guide.tables import GUIDE, tables, with_tables
@@ -22,7 +22,6 @@ def test_the_guide_has_the_tables_as_they_should_be() -> None:
 
 
 def test_a_stale_table_is_replaced_and_nothing_else() -> None:
-    """Whatever stood between the marks."""
     text = GUIDE.read_text()
     stale = text.replace("counted twice", "counted three times")
 
@@ -31,20 +30,17 @@ def test_a_stale_table_is_replaced_and_nothing_else() -> None:
 
 
 def test_a_guide_without_a_place_is_refused() -> None:
-    """Rather than left without its table."""
     with pytest.raises(ValueError, match="no one place for the table 'failures'"):
         with_tables("# Which method when\n")
 
 
 def test_the_page_on_testing_has_the_tables_as_they_should_be() -> None:
-    """Tests that hold a promise, operations and canaries stand there as they are."""
     text = promises.TESTING.read_text()
 
     assert text == with_tables(text, promises.tables())
 
 
 def test_a_test_names_the_promises_that_it_holds() -> None:
-    """By numbers in front of its law, alone, several, or from one to another."""
     assert promises_of("test_p1_is_so") == {1}
     assert promises_of("test_p4_p5_are_so") == {4, 5}
     assert promises_of("test_p1_to_p8_hold") == {1, 2, 3, 4, 5, 6, 7, 8}
@@ -52,7 +48,6 @@ def test_a_test_names_the_promises_that_it_holds() -> None:
 
 
 def test_each_method_and_each_trouble_has_its_cell() -> None:
-    """In one table or the other."""
     made = tables()
     columns = 0
     for name in ("failures", "sdk"):
@@ -61,5 +56,5 @@ def test_each_method_and_each_trouble_has_its_cell() -> None:
         assert len(rows) == len(ROWS)
         assert {line.count("|") for line in rows} == {head.count("|")}
 
-    assert columns == len(Trouble)
+    assert columns == len(TROUBLES)
     assert re.findall(r"^\| `(\w+)` \|", made["costs"], re.MULTILINE) == list(Method)

@@ -29,9 +29,8 @@ _SUITES: Final = (
     "tests/faults",
     "tests/engines",
     "tests/regions",
-    "tests/simulation/compaction",
 )
-_SINGLE: Final = "tests/simulation/test_[fp]*.py"
+_SINGLE: Final = "tests/simulation/test_[flp]*.py"
 # It reads the sources, and would notice each mutant by its layout.
 _NOT_MEASURED: Final = frozenset({"tests/unit/test_layout.py"})
 # One fast engine is enough to see a mutant; the archive needs S3, which only one engine has.
@@ -46,7 +45,7 @@ _PART_TIMEOUT_S: Final = 1_200
 # package that contains the module counts. The values are patterns of files below `tests`.
 EXTRA: Final[dict[str, tuple[str, ...]]] = {
     "compaction": ("e2e/test_compaction*.py", "engines/test_deletion.py", "e2e/test_cli_del*.py"),
-    "consumers/alerts": ("e2e/test_alerts.py", "e2e/test_cli_alerts.py"),
+    "consumers/alerts": ("e2e/test_alerts.py", "e2e/test_commands.py"),
     "consumers": ("e2e/test_audit.py", "e2e/test_deployed.py", "e2e/test_alerts.py"),
     "producers/ingest": ("e2e/test_kinesis.py",),
     "producers/sequences": ("engines/test_sequences.py",),

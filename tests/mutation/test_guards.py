@@ -39,7 +39,6 @@ def found() -> dict[str, set[str]]:
 
 
 def test_every_kind_of_condition_is_found() -> None:
-    """Tests, operands, comparisons and filters, and conditions of writes; no fixed ones."""
     tests = {"negate", "always true", "always false"}
     operands = {"drop operand 0", "drop operand 1"}
 
@@ -56,7 +55,6 @@ def test_every_kind_of_condition_is_found() -> None:
 
 
 def test_a_guard_names_the_function_that_contains_it() -> None:
-    """The list of survivors needs no line numbers."""
     assert {one.within for one in guards(SOURCE)} == {"DynamoClient.open", "condition"}
 
 
@@ -78,7 +76,6 @@ def test_a_guard_names_the_function_that_contains_it() -> None:
     ],
 )
 def test_a_mutation_changes_its_guard(text: str, change: str, result: str) -> None:
-    """The changed line is there, and only one line differs."""
     index = [one.text for one in guards(SOURCE)].index(text)
 
     plain, changed = mutated(SOURCE, index, None), mutated(SOURCE, index, change)
@@ -89,12 +86,10 @@ def test_a_mutation_changes_its_guard(text: str, change: str, result: str) -> No
 
 
 def test_no_mutation_leaves_the_code_as_it_is() -> None:
-    """The control of the tool: the same syntax tree."""
     assert ast.dump(ast.parse(mutated(SOURCE, 0, None))) == ast.dump(ast.parse(SOURCE))
 
 
 def test_every_mutation_of_every_guard_is_valid_and_differs() -> None:
-    """Nothing is reported as a survivor that was no change."""
     for index, guard in enumerate(guards(SOURCE)):
         for change in guard.changes:
             changed = mutated(SOURCE, index, change)
@@ -103,7 +98,6 @@ def test_every_mutation_of_every_guard_is_valid_and_differs() -> None:
 
 
 def test_an_instrumented_module_reports_each_guard_by_its_number() -> None:
-    """Numbers begin where they are told to, and values pass through unchanged."""
     source = "def chosen(a, b):\n    return 1 if a < 2 and b else 0\n"
     reported: list[int] = []
 

@@ -13,7 +13,6 @@ from tests.mutation.mapping import (
 
 
 def test_a_record_says_what_each_test_reached_and_took() -> None:
-    """The phases of a test add up; one that failed or was skipped is not to be used."""
     found = read_record(
         [
             "hit\t7\t",
@@ -48,7 +47,6 @@ MAPPING = Mapping(
 
 
 def test_the_fastest_tests_that_reach_a_guard_come_first() -> None:
-    """A mutant is noticed as early as may be."""
     assert MAPPING.tests(7, 60) == ["a.py::fast", "a.py::slow"]
     assert MAPPING.tests(7, 5) == ["a.py::fast"]
     assert MAPPING.tests(1, 60) == []
@@ -70,14 +68,12 @@ def test_one_test_is_run_whatever_it_takes() -> None:
 
 
 def test_simulations_are_those_that_reach_the_guard() -> None:
-    """Within the time for them."""
     assert sorted(MAPPING.simulations(7, 60)) == ["joint:1", "joint:2"]
     assert len(MAPPING.simulations(7, 3)) == 1
     assert MAPPING.seconds(["joint:1", ":3"]) == 4.0
 
 
 def test_guards_are_numbered_through_all_modules() -> None:
-    """Each module begins where the one before ends."""
     found = modules()
     numbers = list(numbered(found).values())
     sizes = [len(of_module) for of_module in found.values()]
@@ -94,7 +90,7 @@ def test_extra_tests_go_by_package_and_exist() -> None:
     """A package or a test file that moved is noticed here."""
     assert extra_tests("consumers/alerts/rule.py") == [
         "tests/e2e/test_alerts.py",
-        "tests/e2e/test_cli_alerts.py",
+        "tests/e2e/test_commands.py",
     ]
     assert "tests/e2e/test_audit.py" in extra_tests("consumers/fold.py")
     assert extra_tests("ledger/keys.py") == []

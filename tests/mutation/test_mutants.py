@@ -21,7 +21,6 @@ NAME = Name("ledger/b.py", "", "x", "negate")
 
 
 def test_the_same_seed_draws_the_same() -> None:
-    """A run can be repeated, and gone on with."""
     first = draw(MODULES, seed=3, count=3)
 
     assert first == draw(MODULES, seed=3, count=3)
@@ -29,7 +28,6 @@ def test_the_same_seed_draws_the_same() -> None:
 
 
 def test_a_draw_takes_each_guard_once() -> None:
-    """Also if more are asked for than there are."""
     drawn = draw(MODULES, seed=1, count=99)
 
     places = [(one.module, one.index) for one in drawn]
@@ -38,12 +36,10 @@ def test_a_draw_takes_each_guard_once() -> None:
 
 
 def test_a_draw_of_one_module_takes_no_other() -> None:
-    """`--only` is a part of a path."""
     assert {one.module for one in draw(MODULES, seed=1, count=9, only="/b")} == {"ledger/b.py"}
 
 
 def test_the_list_gives_each_survivor_its_reason() -> None:
-    """Module, function, source and mutation name it."""
     assert read_allowed(ENTRY) == {NAME: "it only changes a log line"}
     assert read_allowed("# none\n") == {}
 
@@ -60,7 +56,6 @@ def test_the_list_gives_each_survivor_its_reason() -> None:
     ids=["no reason", "field missing", "field unknown", "twice", "no text"],
 )
 def test_a_malformed_list_is_refused(text: str) -> None:
-    """A survivor is not allowed by mistake."""
     with pytest.raises(BadList):
         read_allowed(text)
 

@@ -21,7 +21,6 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
 
 
 def test_the_tool_notices_what_it_must_and_nothing_else(copy: Copy) -> None:
-    """Unchanged code passes in the copy, and a mutant there fails: the copy is what is imported."""
     check_itself(copy)
 
 
@@ -36,7 +35,6 @@ MAPPING = Mapping({TESTS: Reached(1.0, True, {5})})
 
 
 def test_a_mutant_that_a_test_notices_is_killed_by_that_test(copy: Copy) -> None:
-    """The report names the test, and the copy is restored."""
     result = try_mutant(copy, MAPPING, NEXT_HEAD, 5)
 
     assert result.verdict == Verdict.KILLED
@@ -44,14 +42,12 @@ def test_a_mutant_that_a_test_notices_is_killed_by_that_test(copy: Copy) -> None
 
 
 def test_a_mutant_that_its_tests_do_not_notice_survives(copy: Copy) -> None:
-    """What the mutant before changed is gone."""
     unnoticed = mutant("ranges", "not 0 < cutoff_ms < 1 << _TIME_BITS", "always true")
 
     assert try_mutant(copy, MAPPING, unnoticed, 5).verdict == Verdict.SURVIVED
 
 
 def test_a_mutant_that_no_test_reaches_survives(copy: Copy) -> None:
-    """The reason says that there is no test."""
     module = "ledger/amount.py"
     guard = guards((ROOT / module).read_text(encoding="utf-8"))[0]
 
@@ -68,14 +64,12 @@ def test_a_test_that_is_not_there_is_no_verdict(copy: Copy) -> None:
 
 
 def test_an_endless_loop_ends_with_all_it_started(copy: Copy) -> None:
-    """A run past its time-out has no exit code."""
     loop = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
 
     assert copy.run(["-c", loop], timeout_s=1).code is None
 
 
 def test_the_checkout_is_never_changed(copy: Copy) -> None:
-    """A mutant is written to the copy alone."""
     before = (ROOT / MODULE).read_bytes()
     copy.write(MODULE, "raise SystemExit\n")
     try:
@@ -85,7 +79,6 @@ def test_the_checkout_is_never_changed(copy: Copy) -> None:
 
 
 def test_the_recorder_of_an_instrumented_module_names_the_test(copy: Copy, tmp_path: Path) -> None:
-    """Hits and durations of a measured run are read back by test."""
     record = tmp_path / "record"
     copy.write(MODULE, instrumented((ROOT / MODULE).read_text(encoding="utf-8"), 1_000))
     try:

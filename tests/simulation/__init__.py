@@ -19,6 +19,5 @@
     alert_account what must alert: every move, every rule, and a walk through the totals
     canaries      known wrong variants, each of which must be caught
 
-`python -m tests.simulation SEED` replays one; `make simulate SEEDS=1000` runs many. The folder
-`compaction` holds an older model of compaction alone, with rules of its own switched off.
+`python -m tests.simulation SEED` replays one; `make simulate SEEDS=1000` runs many.
 """

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from tests.simulation.accidents import ACCIDENTS
+from tests.simulation.canaries import CANARIES
 from tests.simulation.coverage import FUNCTIONS, Coverage, of_operation
 from tests.simulation.faults import Fault
 from tests.simulation.operations import OPERATIONS
@@ -34,6 +35,7 @@ def _arguments() -> Namespace:
     parser.add_argument("--operations", type=int, help="no more operations of each client")
     parser.add_argument("--skip", default="", help="operations to leave out: client:numbers/...")
     parser.add_argument("--focus", choices=FOCUSES, help="do this alone")
+    parser.add_argument("--canaries", action="store_true", help="tell which seed catches each rule")
     parser.add_argument("--shrink", action="store_true", help="make a failure shorter")
     return parser.parse_args()
 
@@ -120,6 +122,10 @@ def _simulate(console: Console, given: Namespace) -> int:
 def _main() -> int:
     logging.disable(logging.WARNING)
     console, given = Console(soft_wrap=True), _arguments()
+    if given.canaries:
+        for canary in CANARIES:
+            console.print(f"{canary.rule}: {canary.caught_by()}", markup=False, highlight=False)
+        return 0
     if given.seed is not None:
         return _replay(console, given)
     return _simulate(console, given)

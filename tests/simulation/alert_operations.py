@@ -13,8 +13,8 @@ from tests.simulation.shape import COUNTERS
 from tests.simulation.targets import BUS, topic_of
 
 if TYPE_CHECKING:
-    from countledger.consumers.alerts.alerts import Alerts
     from countledger.consumers.alerts.rule import Rule
+    from countledger.consumers.alerts.service import Alerts
     from tests.simulation.client import Client, Memory
     from tests.simulation.process import Process
     from tests.simulation.world import World

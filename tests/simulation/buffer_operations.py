@@ -1,30 +1,37 @@
-"""Operations on a buffered producer: add, flush, close; with a spool and without."""
+"""Operations on buffered producers, of threads and of an event loop: add, flush, cancel, close.
+
+Both promise the same: what was acknowledged is in, nothing is in twice, each failure is reported.
+On an event loop any task may be cancelled at any await: the app's own, and those that deliver.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-from countledger.ledger.attempts import Backoff
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import IdempotencyKey
-from countledger.producers.buffer.buffering import Buffering
-from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
-from countledger.producers.buffer.errors import (
+from countledger.ledger.limits import HOUR_MS
+from countledger.producers.asynchronous.producer import AsyncBufferedProducer
+from countledger.producers.asynchronous.sender import AsyncSender
+from countledger.producers.buffer.buffering import (
     BufferFull,
+    Buffering,
     NotRecorded,
     ProducerClosed,
     SpoolRefused,
     StillBuffered,
 )
+from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.event import Event, Receipt
-from countledger.producers.sender import Sender
 from tests.simulation import threads
 from tests.simulation.event_account import Fate
 from tests.simulation.ledger_operations import ALLOWED, draw_counter, draw_delta
+from tests.simulation.loop import SimulatedAsyncClient
 from tests.simulation.product import Product
 from tests.simulation.shape import LEDGER
 from tests.simulation.sums import Wrong
@@ -33,92 +40,129 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from countledger.producers.buffer.errors import Failure
+    from countledger.ledger.entry import Entry
+    from countledger.producers.buffer.buffering import Failure
     from countledger.producers.buffer.outcomes import PendingEntry
     from tests.simulation.client import Client, Memory
+    from tests.simulation.loop import SimulatedLoop
     from tests.simulation.process import Process
     from tests.simulation.world import World
 
-_ERRORS = (*ALLOWED, SpoolRefused, ProducerClosed)
+    Hear = Callable[[Failure], object] | None
 
-
-class Held(Protocol):
-    """What the functions here need of what a process has in hand."""
-
-    pendings: list[tuple[int, PendingEntry]]
-    told: int
+THREADS: Final = "buffer"
+ASYNC: Final = "async"
+_ERRORS: Final = (*ALLOWED, SpoolRefused, ProducerClosed)
+_NOT_TAKEN: Final = (BufferFull, SpoolRefused, ProducerClosed, asyncio.CancelledError)
+# A flush without a time-out ends by then, whatever happens: every attempt of an entry does.
+_PATIENCE_MS: Final = 12 * HOUR_MS
 
 
 @dataclass(eq=False)
 class Hand:
-    """What one process has in hand.
+    """A producer of one process, and what it answered.
 
     Attributes:
-        producer: the product's own.
+        producer: the product's own, of either form.
         spooled: whether it has a spool.
-        pendings: what became of each event: its power, and its entry on the way.
-        told: how many failures were told.
+        loop: the event loop of the process; None: the producer has threads.
+        pendings: of each event, its power and its entry on the way.
+        told: how many failures were reported.
     """
 
-    producer: BufferedProducer
+    producer: Any
     spooled: bool
+    loop: SimulatedLoop | None = None
     pendings: list[tuple[int, PendingEntry]] = field(default_factory=list)
     told: int = 0
 
+    def call(self, work: Any, cancel_after_ms: float | None = None) -> Any:  # noqa: ANN401 - of any call
+        """The answer of a method; on an event loop, that of the coroutine which it returned."""
+        return work if self.loop is None else self.loop.call(work, cancel_after_ms)
+
     def failures(self) -> int:
         """How many entries came back with an error."""
-        failed = {
-            id(one)
-            for _, one in self.pendings
-            if one.outcome is not None and not isinstance(one.outcome, Receipt)
-        }
-        return len(failed)
+        outcomes = {id(one): one.outcome for _, one in self.pendings}
+        return sum(one is not None and not isinstance(one, Receipt) for one in outcomes.values())
 
 
-def add(client: Client) -> None:
+def add(client: Client, form: str = THREADS) -> None:
     """A few events at once, or one after the other; some with keys, which are never coalesced."""
-    hand, random = _hand(client), client.random
+    hand, random = _hand(client, form), client.random
     if hand is None:
         return
-    events: list[Event] = []
-    for _ in range(random.randint(1, 4)):
-        counter = draw_counter(client)
-        delta = draw_delta(client, counter)
-        if delta is None:
-            continue
-        at = to_datetime(client.process.now_ms())
-        key = IdempotencyKey(f"key {client.memory.number()}", at)
-        event = Event(counter, delta, random.choice([None, None, None, key]))
-        events.append(event)
-        if event.key is not None:
-            client.memory.keyed.append(event)
-        client.auditor.events.told(counter, delta, Fate.OFFERED)
+    events = _drawn_events(client)
     if client.memory.keyed and random.random() < 0.3:
         # Once more, as an app does that has heard nothing: under its key it counts once.
         events.append(random.choice(client.memory.keyed[-5:]))
     together = random.random() < 0.5
     for some in [events] if together else [[one] for one in events]:
         try:
-            pendings = hand.producer.add_many(some)
-        except (BufferFull, SpoolRefused) as error:
-            client.tell(f"not taken: {error}")
+            pendings = hand.call(hand.producer.add_many(some), random.choice([None, None, 50.0]))
+        except _NOT_TAKEN as error:
+            client.tell(f"{form}: not taken: {error!r}")
             continue
         for event, pending in zip(some, pendings, strict=True):
             hand.pendings.append((int(event.delta), pending))
             if hand.spooled:
                 client.auditor.events.told(event.counter, int(event.delta), Fate.KEPT)
-    client.tell(f"added {[(one.counter, one.delta) for one in events]}")
+    client.tell(f"{form}: added {[(one.counter, one.delta) for one in events]}")
+    if form == ASYNC and hand.pendings and random.random() < 0.3:
+        _await_one(client, hand)
 
 
-def flush(client: Client) -> None:
-    """All that was added is acknowledged, or its failure told, unless the time is over."""
-    hand = _hand(client)
+def _drawn_events(client: Client) -> list[Event]:
+    events: list[Event] = []
+    for _ in range(client.random.randint(1, 4)):
+        counter = draw_counter(client)
+        delta = draw_delta(client, counter)
+        if delta is None:
+            continue
+        at = to_datetime(client.process.now_ms())
+        key = IdempotencyKey(f"key {client.memory.number()}", at)
+        event = Event(counter, delta, client.random.choice([None, None, None, key]))
+        events.append(event)
+        if event.key is not None:
+            client.memory.keyed.append(event)
+        client.auditor.events.told(counter, delta, Fate.OFFERED)
+    return events
+
+
+def _await_one(client: Client, hand: Hand) -> None:
+    """Await an entry, and give up after a while."""
+    power, pending = client.random.choice(hand.pendings)
+
+    async def wait() -> object:
+        awaited: Any = pending
+        return await awaited
+
+    try:
+        hand.call(wait(), client.random.choice([0.0, 20.0, 500.0]))
+    except asyncio.CancelledError:
+        return
+    except Exception as error:
+        if error is not pending.outcome:
+            raise
+        # Its failure is reported to the task that awaits it, and to nobody else.
+        hand.pendings = [one for one in hand.pendings if one[1] is not pending]
+        client.tell(f"awaited {power}: {error!r}")
+        _report(client, pending.entry, error)
+
+
+def flush(client: Client, form: str = THREADS) -> None:
+    """All that was added is acknowledged, or its failure reported, unless the time is over."""
+    hand, random = _hand(client, form), client.random
     if hand is None:
         return
+    timeout_s = random.choice([None, None, 0.5, 20.0])
+    cancel_ms = random.choice([None, None, 20.0, 2_000.0]) or _PATIENCE_MS
+    began_ms = client.world.schedule.now_ms
     try:
-        hand.producer.flush(client.random.choice([None, None, 0.5, 20.0]))
-    except StillBuffered as error:
-        client.tell(f"flush: {error}")
+        hand.call(hand.producer.flush(timeout_s), cancel_ms)
+    except (StillBuffered, asyncio.CancelledError) as error:
+        if client.world.schedule.now_ms - began_ms >= _PATIENCE_MS:
+            raise Wrong(f"a flush did not end within {_PATIENCE_MS // HOUR_MS} h") from None
+        client.tell(f"{form} flush: {error!r}")
         note(client, hand)
         return
     except NotRecorded as error:
@@ -128,55 +172,77 @@ def flush(client: Client) -> None:
     if left:
         raise Wrong(f"flush returned, and nothing was heard of {left}")
     if hand.failures() > hand.told:
-        raise Wrong(f"{hand.failures()} entries failed, and {hand.told} were told of")
+        raise Wrong(f"{hand.failures()} entries failed, and {hand.told} were reported")
     hand.pendings.clear()
     hand.told = 0
     _send_again(client, hand)
 
 
-def close(client: Client) -> None:
+def cancel(client: Client) -> None:
+    """Somebody cancels tasks that deliver, as `asyncio.run` does with all tasks at its end."""
+    hand = _hand(client, ASYNC)
+    if hand is None:
+        return
+    tasks = sorted(hand.producer._buffer._tasks, key=hash)
+    chosen = [task for task in tasks if client.random.random() < 0.7]
+
+    async def withdraw() -> None:
+        await asyncio.sleep(0)
+        for task in chosen:
+            task.cancel()
+
+    hand.call(withdraw())
+    client.tell(f"async cancel: {len(chosen)} of {len(tasks)} deliveries")
+
+
+def close(client: Client, form: str = THREADS) -> None:
     """The producer's end: what was not sent in time comes back."""
-    hand = client.product.buffer
+    hand = client.product.hands.get(form)
     if hand is None:
         return
     threads.belongs(client.process)
     try:
-        hand.producer.close(client.random.choice([None, 30.0, 1.0, 0.0]))
+        hand.call(hand.producer.close(client.random.choice([None, 30.0, 1.0, 0.0])))
     except NotRecorded as error:
         take_back(client, hand, error.failures)
     note(client, hand)
     left = {id(one) for _, one in hand.pendings if not one.done}
     if hand.failures() + len(left) > hand.told:
-        raise Wrong(f"closed: {hand.failures()} failed, {len(left)} left, {hand.told} told")
-    client.product.buffer = None
-    client.tell("closed")
+        raise Wrong(f"closed: {hand.failures()} failed, {len(left)} left, {hand.told} reported")
+    del client.product.hands[form]
+    client.tell(f"{form}: closed")
 
 
-def _hand(client: Client) -> Hand | None:
+def _hand(client: Client, form: str) -> Hand | None:
     """The producer of this process, if it can be opened; a spool outlives its processes."""
     threads.belongs(client.process)
-    if client.product.buffer is None:
-        random = client.random
-        if client.name not in client.memory.spools:
-            path = str(client.world.folder() / f"{client.name}.spool")
-            client.memory.spools[client.name] = random.choice(["", path, path])
-        spool = client.memory.spools[client.name] or None
-        unmade: Any = None
-        hand = Hand(unmade, spooled=spool is not None)
+    if form in client.product.hands:
+        return client.product.hands[form]
+    random, name = client.random, f"{client.name}, {form}"
+    if name not in client.memory.spools:
+        path = str(client.world.folder() / f"{name}.spool")
+        client.memory.spools[name] = random.choice(["", path, path])
+    spool = client.memory.spools[name] or None
+    hand = Hand(None, spooled=spool is not None)
 
-        def hear_of(failure: Failure) -> None:
-            take_back(client, hand, (failure,))
+    def hear_of(failure: Failure) -> None:
+        take_back(client, hand, (failure,))
 
-        hear = random.choice([None, hear_of])
-        try:
-            hand.producer = open_producer(client.process, drawn(random, spool), hear)
-        except SpoolRefused as error:
-            client.tell(f"not opened: {error}")
-            if "in use" in str(error):
-                raise Wrong(f"nobody else has the spool of {client.name}: {error}") from error
-            return None
-        client.product.buffer = hand
-    return client.product.buffer
+    hear, buffering = random.choice([None, hear_of]), drawn(random, spool)
+    try:
+        if form == ASYNC:
+            hand.loop = client.product.loop
+            hand.producer = _async_producer(client.process, buffering, hear)
+            hand.call(hand.producer.__aenter__())
+        else:
+            hand.producer = open_producer(client.process, buffering, hear)
+    except SpoolRefused as error:
+        client.tell(f"{form}: not opened: {error}")
+        if "in use" in str(error):
+            raise Wrong(f"nobody else has the spool of {name}: {error}") from error
+        return None
+    client.product.hands[form] = hand
+    return hand
 
 
 def drawn(random: Random, spool: str | None) -> Buffering:
@@ -193,40 +259,62 @@ def drawn(random: Random, spool: str | None) -> Buffering:
     )
 
 
-def open_producer(
-    process: Process, buffering: Buffering, hear: Callable[[Failure], object] | None
-) -> BufferedProducer:
+def open_producer(process: Process, buffering: Buffering, hear: Hear) -> BufferedProducer:
     """The product's own, as a process has it."""
-    product, world = Product(process), process.world
-    sender = Sender(
-        product.writes,
-        LEDGER,
-        product.namespaces,
-        process,
-        world.random,
-        Backoff(4, 50, 2_000),
-        world.shape.skew_ms,
-    )
     return BufferedProducer(
         buffering,
-        partial(BatchDelivery, sender, buffering.attempts),
-        EntryMaker(process.region, process, world.new_id),
+        partial(BatchDelivery, Product(process).recorder.sender, buffering.attempts),
+        EntryMaker(process.region, process, process.world.new_id),
         ledger="simulated",
         on_failure=hear,
     )
 
 
-def take_back(client: Client, hand: Held, failures: tuple[Failure, ...]) -> None:
+@dataclass(frozen=True)
+class _OpenSender:
+    """What the product makes of a client of aiobotocore; no generator outlives its loop."""
+
+    process: Process
+
+    async def __aenter__(self) -> AsyncSender:
+        process, world = self.process, self.process.world
+        dynamo = SimulatedAsyncClient(
+            process=process, region=process.region, attempts=1, clock=process, random=world.random
+        )
+        namespaces, skew_ms = Product(process).namespaces, world.shape.skew_ms
+        return AsyncSender(dynamo, LEDGER, namespaces, process, world.random, clock_skew_ms=skew_ms)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.sleep(0)
+
+
+def _async_producer(process: Process, buffering: Buffering, hear: Hear) -> AsyncBufferedProducer:
+    spool = buffering.spool
+    return AsyncBufferedProducer(
+        buffering,
+        lambda: _OpenSender(process),
+        EntryMaker(process.region, process, process.world.new_id),
+        open_spool=lambda: (
+            None if spool is None else threads.spool().open(spool, ledger="simulated")
+        ),
+        on_failure=hear,
+    )
+
+
+def take_back(client: Client, hand: Hand, failures: tuple[Failure, ...]) -> None:
     """Entries came back with their errors: they may be sent again."""
     for failure in failures:
         hand.told += 1
         client.tell(f"handed back: {failure.entry and failure.entry.delta}: {failure.error}")
         if not isinstance(failure.error, _ERRORS):
             raise Wrong(f"an entry came back with {failure.error!r}")
-        if failure.entry is not None:
-            entry = failure.entry
-            client.auditor.events.report(entry.counter, int(entry.delta), str(failure.error))
-            client.memory.entries.append((entry, client.region))
+        _report(client, failure.entry, failure.error)
+
+
+def _report(client: Client, entry: Entry | None, error: Exception) -> None:
+    if entry is not None:
+        client.auditor.events.report(entry.counter, int(entry.delta), str(error))
+        client.memory.entries.append((entry, client.region))
 
 
 def _send_again(client: Client, hand: Hand) -> None:
@@ -241,12 +329,12 @@ def _send_again(client: Client, hand: Hand) -> None:
     if mine and client.random.random() < 0.5:
         entry = client.random.choice(mine)
         try:
-            hand.pendings.append((int(entry.delta), hand.producer.resend(entry)))
-        except (BufferFull, SpoolRefused) as error:
-            client.tell(f"not taken again: {error}")
+            hand.pendings.append((int(entry.delta), hand.call(hand.producer.resend(entry))))
+        except _NOT_TAKEN as error:
+            client.tell(f"not taken again: {error!r}")
 
 
-def note(client: Client, hand: Held) -> None:
+def note(client: Client, hand: Hand) -> None:
     """Hear what became of the events."""
     for power, pending in hand.pendings:
         if isinstance(pending.outcome, Receipt):

@@ -44,12 +44,7 @@ class ClaimAccounts:
     freed: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
     def changed(self, change: Change) -> None:
-        """A claim was written.
-
-        Raises:
-            Wrong: it was taken from its owner, freed by somebody else, replaced by another claim
-                of its owner, or freed by a call that was about an earlier claim.
-        """
+        """A claim was written."""
         counter = change.key[0]
         if not counter.startswith(_PREFIX):
             return
@@ -96,11 +91,7 @@ class ClaimAccounts:
             self.held[value] = owner
 
     def check(self, world: World) -> None:
-        """Who was told to have a value, and never let it go, has it.
-
-        Raises:
-            Wrong: it has not.
-        """
+        """Who was told to have a value, and never let it go, has it."""
         items = world.copies[world.home]["counters"].items
         for value, owner in self.held.items():
             there = items.get((_PREFIX + value, "claim"))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.errors import ServiceFailed
 from tests.simulation.ledger_account import DELTAS
-from tests.simulation.moving_account import Exported
 from tests.simulation.product import Product
 from tests.simulation.schedule import Killed
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
     from random import Random
 
+    from countledger.infra.portability.lines import CounterLine
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey
     from countledger.producers.claims.claim import Claim
@@ -27,6 +27,22 @@ if TYPE_CHECKING:
 
 # How often a client waits where others rest for hours or days.
 _RESTING: Final = 0.95
+
+
+@dataclass
+class Exported:
+    """What exports have found, and what imports were given of it.
+
+    Attributes:
+        lines: the last lines of each counter that an export wrote.
+        offered: by import and counter, the values that it was given; more than one where a name
+            was used again.
+        last: by sequence that was moved, the highest number that an import has answered for.
+    """
+
+    lines: list[CounterLine] = field(default_factory=list)
+    offered: dict[tuple[str, str], set[int]] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -121,9 +137,16 @@ class Client:
             self.world.schedule.pause(gap_ms)
             if any(weights):
                 operation = self.random.choices(operations, weights)[0]
+                if number == count // 3:
+                    self._begin_lull()
                 self._rest()
                 if number not in skipped:
                     self.play(operation)
+
+    def _begin_lull(self) -> None:
+        deletions, lull_ms = self.auditor.deletions, self.world.shape.lull_ms
+        if lull_ms and not deletions.wake_ms:
+            deletions.wake_ms = self.world.schedule.now_ms + lull_ms
 
     def _rest(self) -> None:
         """While others rest most do, so that all meet again when they go on."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from countledger.consumers import directory, materializer, proof, repair, watermark
 from countledger.consumers.alerts import rule_items, state
-from countledger.consumers.alerts.dead_letters import QueueDeadLetters
-from countledger.consumers.alerts.initial_scan import InitialScan
-from countledger.consumers.alerts.rule_changes import RuleChanger
+from countledger.consumers.alerts.evaluator import InitialScan
+from countledger.consumers.alerts.message import QueueDeadLetters
+from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.progress import ShardProgress
 from countledger.consumers.proof import Prover
 from countledger.consumers.quarantine import StoredQuarantine, body, quarantined_of

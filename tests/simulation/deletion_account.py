@@ -31,11 +31,7 @@ class DeletionAccounts:
     lost: dict[str, set[int]] = field(default_factory=dict)
 
     def changed(self, change: Change, now_ms: float) -> None:
-        """A head was replaced by an empty one, or a membership was written or deleted.
-
-        Raises:
-            Wrong: a membership went that was made after the deletion, or without one.
-        """
+        """A head was replaced by an empty one, or a membership was written or deleted."""
         name, key = change.key
         if change.table.name == LEDGER and key == keys.HEAD and is_deletion(change.after):
             self.deleted_ms[name] = now_ms

@@ -5,18 +5,22 @@ Between the calls lie a day and more. Clients that rest wake at one moment, so t
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction.deletion import DeletionStage
+from countledger.compaction import plan
+from countledger.compaction.deletion import DeletionMark, DeletionStage, empty_head
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
-from countledger.ledger.errors import BadSetting, NoSuchCounter
-from countledger.ledger.head import decode_head
-from countledger.ledger.limits import HOUR_MS, MINUTE_MS
+from countledger.ledger.errors import BadSetting, ConditionFailed, NoSuchCounter, ServiceFailed
+from countledger.ledger.head import decode_head, encode_head
+from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from countledger.ledger.operations import Delete, Put
 from tests.simulation.ledger_operations import draw_counter
 from tests.simulation.product import Product
 from tests.simulation.running_operations import accept
+from tests.simulation.schedule import Killed
 from tests.simulation.shape import LEDGER
 from tests.simulation.sums import Wrong
 
@@ -106,6 +110,29 @@ def lose(client: Client) -> None:
 def as_found(client: Client) -> None:
     """An operator lets a run archive what is there, also where nobody deleted anything."""
     _archive_as_found(client.product, draw_counter(client))
+
+
+def leave_empty_head(product: Product, counter: str) -> None:
+    """A counter of that name was deleted a day ago: its empty head is forgotten once."""
+    world, now_ms = product.world, product.process.now_ms()
+    mark = DeletionMark(counter=counter, id="deletion", at_ms=now_ms - DAY_MS)
+    empty = empty_head(mark, world.random.randint(1, 3))
+    world.auditor.by_hand = True
+    product.reads.put(Put(LEDGER, encode_head(counter, empty)))
+    world.auditor.by_hand = False
+    world.auditor.ledger.accounts[counter].generation = empty.generation
+
+    def forget() -> None:
+        while not 0 < world.auditor.deletions.wake_ms < world.schedule.now_ms:
+            world.schedule.pause(SECOND_MS)
+        world.schedule.pause(world.random.random() * 3 * world.shape.gap_ms)
+        process = world.process(world.home, "forgetter")
+        dynamo = world.dynamo(process, retries=True)
+        with suppress(ConditionFailed, ServiceFailed, Killed):
+            dynamo.delete(Delete(LEDGER, keys.head_key(counter), plan.is_still(empty)))
+            world.tell(f"the empty head of {counter} is forgotten")
+
+    world.schedule.spawn("forgetter", forget)
 
 
 def archive_as_found(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others

@@ -6,15 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.alert_handler import answer_of
-from countledger.consumers.alerts.alert_log import AlertLog
-from countledger.consumers.alerts.alerts import Alerts
-from countledger.consumers.alerts.dead_letters import QueueDeadLetters, Resender
+from countledger.consumers.alerts.alert import AlertLog
 from countledger.consumers.alerts.delivery import ServicePublisher
-from countledger.consumers.alerts.evaluator import Evaluator
-from countledger.consumers.alerts.initial_scan import InitialScan
+from countledger.consumers.alerts.delivery import Targets as TargetCheck
+from countledger.consumers.alerts.evaluator import Evaluator, InitialScan
+from countledger.consumers.alerts.message import QueueDeadLetters, Resender
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.alerts.services import Targets as TargetCheck
+from countledger.consumers.alerts.service import Alerts
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.stream import label_of
 from countledger.consumers.totals import TotalsReader
@@ -136,7 +135,7 @@ def alerting(world: World, process: Process) -> Alerting:
     publisher = ServicePublisher(events, topics, BUS, process, world.random)
     letters = QueueDeadLetters.at(queue, URL)
     return Alerting(
-        TargetCheck(events, topics, BUS, (topic_of(here),), here, "aws"),
+        TargetCheck(publisher, (topic_of(here),), here, "aws"),
         publisher,
         letters,
         Resender(letters, publisher),
@@ -148,6 +147,7 @@ def alerts_of(world: World, process: Process) -> Alerts:
     """The alerts of its region, for a process whose clock is not behind."""
     careful = replace(process, error_ms=max(process.error_ms, -SECOND_MS))
     dynamo = world.dynamo(careful, retries=True)
+    services: Any = alerting(world, careful)
     return Alerts(
         Rules(
             world.dynamo(careful, retries=False),
@@ -157,7 +157,7 @@ def alerts_of(world: World, process: Process) -> Alerts:
             new_id=world.new_id,
             random=world.random,
         ),
-        alerting(world, careful),
+        services,
         TotalsReader(dynamo, COUNTERS),
         AlertLog(dynamo, COUNTERS),
         process.region,

@@ -49,11 +49,7 @@ class EventAccounts:
     reported: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def changed(self, change: Change) -> None:
-        """An entry was written somewhere.
-
-        Raises:
-            Wrong: it carries an event that lies in another entry, or says another number of them.
-        """
+        """An entry was written somewhere."""
         after, (counter, key) = change.after, change.key
         if not change.local or after is None or change.table.name != LEDGER:
             return
@@ -73,11 +69,7 @@ class EventAccounts:
                     raise Wrong(f"event {power} of {counter} lies in {there}, and in {identity}")
 
     def told(self, counter: str, delta: int, fate: Fate) -> None:
-        """Its app was told of the events in a delta.
-
-        Raises:
-            Wrong: they were acknowledged, and are not in.
-        """
+        """Its app was told of the events in a delta."""
         for power in powers(delta):
             event = counter, power
             self.fates[event] = max(fate, self.fates.get(event, fate))
@@ -94,11 +86,7 @@ class EventAccounts:
             self.reported[counter, power] = why
 
     def check_end(self) -> None:
-        """Once all is quiet: what was in safe hands is in, or was reported.
-
-        Raises:
-            Wrong: it is not.
-        """
+        """Once all is quiet: what was in safe hands is in, or was reported."""
         for event, fate in sorted(self.fates.items()):
             lost = fate >= Fate.KEPT and event not in self.where and event not in self.reported
             if lost or (fate is Fate.ACKNOWLEDGED and event not in self.where):

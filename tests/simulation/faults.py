@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from random import Random
 
 
@@ -94,10 +94,13 @@ class Faults:
     met: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def drawn(cls, random: Random, without: Iterable[str] = ()) -> Faults:
-        """Rates of a seed; what is left out is drawn all the same, so that the rest stays."""
+    def drawn(
+        cls, random: Random, given: Mapping[str, float], without: Iterable[str] = ()
+    ) -> Faults:
+        """Rates of a seed; what is given or left out is drawn all the same, so the rest stays."""
         drawn = {fault: random.choice(rates) for fault, rates in _RATES.items()}
-        return cls(random, {f: rate for f, rate in drawn.items() if f.name not in set(without)})
+        left = {f: rate for f, rate in drawn.items() if f.name not in set(without)}
+        return cls(random, {f: given.get(f.name, rate) for f, rate in left.items()})
 
     def strikes(self, fault: Fault, operation: str) -> bool:
         """Whether this one strikes now."""

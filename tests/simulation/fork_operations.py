@@ -13,7 +13,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.producers.buffer.errors import NotRecorded, StillBuffered
+from countledger.producers.buffer.buffering import NotRecorded, StillBuffered
 from tests.simulation import buffer_operations as buffers
 from tests.simulation import threads
 from tests.simulation.operation import Operation
@@ -44,7 +44,7 @@ def draw(client: Client) -> None:
 def fork(client: Client) -> None:
     """Parent and child go on side by side, with what they have and on their own."""
     threads.belongs(client.process)
-    held = client.product.buffer
+    held = client.product.hands.get(buffers.THREADS)
     if held is not None and held.spooled:
         return  # a file is not copied: `test_spool_life` forks with one
     draw(client)
@@ -73,7 +73,9 @@ def _forked(client: Client) -> Client:
     for name in _KEPT:
         if name in vars(client.product):
             vars(child.product)[name] = copy.deepcopy(vars(client.product)[name], memo)
-    child.product.buffer = copy.deepcopy(client.product.buffer, memo)
+    held = client.product.hands.get(buffers.THREADS)
+    if held is not None:
+        child.product.hands[buffers.THREADS] = copy.deepcopy(held, memo)
     client.tell(f"forked {child.name}")
     return child
 
@@ -83,7 +85,7 @@ def _live(child: Client) -> None:
     world = child.world
     try:
         threads.belongs(child.process)
-        hand = child.product.buffer
+        hand = child.product.hands.get(buffers.THREADS)
         if hand is not None:
             hand.producer._on_failure = None  # what would hear is the parent's
             hand.producer.restart_in_fork()
@@ -101,7 +103,7 @@ def _live(child: Client) -> None:
 
 def _flush(client: Client) -> None:
     """A flush ends: nobody else's events are waited for."""
-    hand = client.product.buffer
+    hand = client.product.hands.get(buffers.THREADS)
     if hand is None:
         return
     threads.belongs(client.process)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from countledger.infra.local.shards import KinesisSource
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys
-from countledger.ledger.attempts import Backoff
+from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.message_queue import MessageQueue
@@ -26,7 +26,7 @@ from countledger.producers.kinesis.message import decode
 from countledger.producers.kinesis.producer import KinesisProducer
 from countledger.producers.kinesis.sender import KinesisSender
 from tests.simulation.kinesis_stream import KinesisClient, KinesisStream
-from tests.simulation.letters import Letters, LettersClient
+from tests.simulation.mailbox import Mailbox, MailboxClient
 from tests.simulation.mapping import Mapping
 from tests.simulation.product import Product
 from tests.simulation.shape import COUNTERS
@@ -75,7 +75,7 @@ class IngestWay:
         world = self.world
         shape = world.shape
         now_ms = lambda: world.schedule.now_ms  # noqa: E731 - a clock
-        self.letters = Letters(now_ms)
+        self.queues = {url: Mailbox() for url in (QUEUE, EXPIRED)}
         self.stream = KinesisStream(_ARN, world.random, now_ms, shape.stream_lag_ms, by_item=False)
         self.stream.open(shape.shards)
         settings = replace(mapping_settings("IngestMapping"), batch_size=shape.batch_size)
@@ -99,9 +99,8 @@ class IngestWay:
     def invoke(self, event: dict[str, Any], process: Process) -> Map[str, Any]:
         """What the function does."""
         product = Product(process)
-        client: Any = LettersClient(self.letters, process)
         store = QuarantineStore(product.reads, COUNTERS, process)
-        queues = IngestQueues(*(MessageQueue(client, url, url) for url in (QUEUE, EXPIRED)))
+        queues = IngestQueues(*(self._queue(url, process) for url in (QUEUE, EXPIRED)))
         quarantine = IngestQuarantine(store, queues)
         ingest = Ingest(EntryWriter(product.recorder.sender), quarantine, process.region)
         records = event.get("Records") or []
@@ -113,13 +112,16 @@ class IngestWay:
     def expired(self, process: Process) -> ExpiredEntries:
         """What a person works off."""
         product = Product(process)
-        client: Any = LettersClient(self.letters, process)
         override = LateResender(
             product.recorder.sender, product.reads, process, late_ms=late_ms_of(self.world)
         )
         store = QuarantineStore(product.reads, COUNTERS, process)
-        queue = MessageQueue(client, EXPIRED, EXPIRED)
+        queue = self._queue(EXPIRED, process)
         return ExpiredEntries(queue, override, process.region, store, process)
+
+    def _queue(self, url: str, process: Process) -> MessageQueue:
+        client: Any = MailboxClient(self.queues[url], process)
+        return MessageQueue(client, url, url)
 
     def _check(self, records: list[Any], outcome: IngestOutcome) -> None:
         """Every user record of what is done with is counted in or out, once."""
@@ -153,9 +155,9 @@ def check_ingest(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the
     partition = keys.QUARANTINE_PREFIX + QuarantineSource.KINESIS
     told = {
         name
-        for queue in way.letters.queues.values()
-        for letter in queue.values()
-        for name in quarantine_ids_in(letter.body)
+        for queue in way.queues.values()
+        for body in queue.bodies
+        for name in quarantine_ids_in(body)
     }
     junk = set(way.junk)
     for sort in table.partitions.get(partition, []):

@@ -86,11 +86,7 @@ class LedgerAccounts:
     copies: dict[str, dict[tuple[str, str], Item]] = field(default_factory=dict)
 
     def entry_changed(self, change: Change, now_ms: float, *, home: bool) -> None:
-        """An entry was written, replaced or deleted in one region.
-
-        Raises:
-            Wrong: a promise is broken.
-        """
+        """An entry was written, replaced or deleted in one region."""
         counter, key = change.key
         account = self.accounts[counter]
         if is_malformed(change.before):
@@ -136,11 +132,7 @@ class LedgerAccounts:
                 raise Wrong(f"key {identity[0]} was forgotten after {age_ms:.0f} ms")
 
     def head_changed(self, change: Change, now_ms: float) -> None:
-        """The head was replaced, at home; or forgotten, once a deletion has left an empty one.
-
-        Raises:
-            Wrong: it is not the next one, or its sum is not what it should be.
-        """
+        """The head was replaced, at home; or forgotten, once a deletion has left an empty one."""
         counter = change.key[0]
         account, head = self.accounts[counter], change.after
         if head is None:
@@ -199,11 +191,7 @@ class LedgerAccounts:
         return covered, (key, at_ms)
 
     def total_changed(self, change: Change) -> None:
-        """A total was updated or repaired: it never holds what was not made, nor any twice.
-
-        Raises:
-            Wrong: it does.
-        """
+        """A total was updated or repaired: it never holds what was not made, nor any twice."""
         counter, region = change.key[0], change.table.region
         if change.after is None:
             return
@@ -222,22 +210,14 @@ class LedgerAccounts:
         return counted(self.accounts[counter].shown[region].values())
 
     def read(self, counter: str, required: Counter[int], total: int, began_ms: float = 0.0) -> None:
-        """A read that began then has ended; what was deleted meanwhile may be in it or not.
-
-        Raises:
-            Wrong: it misses what it must contain, or has what it cannot.
-        """
+        """A read that began then has ended; what was deleted meanwhile may be in it or not."""
         account = self.accounts[counter]
         made = counted(account.made.values())
         deleted = (powers for at_ms, powers in account.deleted if at_ms >= began_ms)
         check_sum(total, required & made, sum(deleted, made))
 
     def acknowledge(self, counter: str, key: str, delta: int) -> None:
-        """A client was told that its entry is in.
-
-        Raises:
-            Wrong: it is not.
-        """
+        """A client was told that its entry is in."""
         account = self.accounts[counter]
         found = [identity for identity, one in account.made.items() if identity[0] == key]
         if not any(account.made[identity] == delta for identity in found):
@@ -256,11 +236,7 @@ class LedgerAccounts:
         return counted(self.accounts[counter].made.values())
 
     def check_end(self, counter: str, total: int) -> None:
-        """The sum holds each entry that was made once, and all that were acknowledged.
-
-        Raises:
-            Wrong: it does not.
-        """
+        """The sum holds each entry that was made once, and all that were acknowledged."""
         if counter == STOCK:
             if total != sum(self.accounts[counter].made.values()):
                 raise Wrong(f"{counter} is {total}: {self.accounts[counter].made}")

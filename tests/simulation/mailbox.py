@@ -1,4 +1,4 @@
-"""A queue that functions fill and people read by hand: what the quarantine and dead letters are."""
+"""A queue that functions fill and people read: of the quarantines, dead letters, late entries."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class MailboxClient:
         """Put a message; it may be there twice."""
 
         def request() -> dict[str, Any]:
-            if self.process.world.faults.strikes(Fault.DUPLICATE, self.process.operation):
+            if self.process.world.faults.strikes(Fault.DUPLICATE, self.process.acting):
                 self.mailbox.put(MessageBody)
             return {"MessageId": self.mailbox.put(MessageBody)}
 
@@ -79,7 +79,9 @@ class MailboxClient:
             found = [one for one in letters if letters[one].hidden_until_ms <= now_ms]
             self.process.world.random.shuffle(found)
             for one in found[:_BATCH]:
-                letters[one].hidden_until_ms = now_ms + VisibilityTimeout * _SECOND_MS
+                # Now and then one goes on showing.
+                if not self.process.world.faults.strikes(Fault.DUPLICATE, self.process.acting):
+                    letters[one].hidden_until_ms = now_ms + VisibilityTimeout * _SECOND_MS
             shown = [
                 {"MessageId": one, "ReceiptHandle": one, "Body": letters[one].body}
                 for one in found[:_BATCH]
@@ -97,12 +99,19 @@ class MailboxClient:
 
         return self._write("DeleteMessage", request)
 
-    def change_message_visibility(self, ReceiptHandle: str, **_: object) -> dict[str, Any]:  # noqa: N803 - theirs
-        """Show a message to others again."""
+    def change_message_visibility(
+        self,
+        ReceiptHandle: str,  # noqa: N803 - theirs
+        VisibilityTimeout: int,  # noqa: N803 - theirs
+        **_: object,
+    ) -> dict[str, Any]:
+        """Show a message to others again, then."""
 
         def request() -> dict[str, Any]:
             if ReceiptHandle in self.mailbox.letters:
-                self.mailbox.letters[ReceiptHandle].hidden_until_ms = 0.0
+                now_ms = self.process.world.schedule.now_ms
+                shows_ms = now_ms + VisibilityTimeout * _SECOND_MS
+                self.mailbox.letters[ReceiptHandle].hidden_until_ms = shows_ms
             return {}
 
         return self._write("ChangeMessageVisibility", request)

@@ -72,9 +72,6 @@ class NumberAccounts:
             sequence: of which sequence.
             numbers: which.
             before: what `before_draw` said; None: no order is promised.
-
-        Raises:
-            Wrong: one was given out before, or is not above.
         """
         one = self.sequences[sequence]
         for number in numbers:
@@ -101,11 +98,7 @@ class NumberAccounts:
             raise
 
     def _sequence_changed(self, change: Change) -> None:
-        """A sequence moved on, began, or was deleted.
-
-        Raises:
-            Wrong: it moved back, changed its incarnation, or was deleted by nobody.
-        """
+        """A sequence moved on, began, or was deleted."""
         one, before, after = self.sequences[change.key[0]], change.before, change.after
         if after is None:
             one.deleted.add(str((before or {}).get("incarnation")))
@@ -132,11 +125,7 @@ class NumberAccounts:
         one.told, one.highest = set(), -1
 
     def changed(self, change: Change) -> None:
-        """A sequence changed; or an item of a collection was put: under the next number, and once.
-
-        Raises:
-            Wrong: it was not.
-        """
+        """A sequence changed, or an item of a collection was put: under the next number, once."""
         item = change.after or change.before or {}
         if item.get("method") == "sequence":
             self._sequence_changed(change)
@@ -155,11 +144,7 @@ class NumberAccounts:
         items[number] = tag
 
     def put(self, collection: str, number: int, text: str) -> None:
-        """Somebody was told where its item lies.
-
-        Raises:
-            Wrong: another one was told the same.
-        """
+        """Somebody was told where its item lies."""
         told = self.appended.setdefault(collection, {})
         if told.setdefault(number, text) != text:
             raise Wrong(f"number {number} of {collection} is {told[number]!r} and {text!r}")

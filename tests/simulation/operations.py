@@ -8,10 +8,10 @@ raises is a failure of the simulation. To add one, write a function of a `Client
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from tests.simulation import alert_operations as alerts
-from tests.simulation import async_operations as asynchronous
 from tests.simulation import buffer_operations as buffer
 from tests.simulation import claim_operations as claims
 from tests.simulation import deletion_operations as deletion
@@ -68,10 +68,10 @@ OPERATIONS: Final = (
     Operation("buffer close", buffer.close, 0.7),
     Operation("fork", forks.fork, 0.7, home=True),
     Operation("fork draw", forks.draw, 0.7, home=True),
-    Operation("async add", asynchronous.add, 3),
-    Operation("async flush", asynchronous.flush, 1.5),
-    Operation("async cancel", asynchronous.cancel, 0.7),
-    Operation("async close", asynchronous.close, 0.7),
+    Operation("async add", partial(buffer.add, form=buffer.ASYNC), 3),
+    Operation("async flush", partial(buffer.flush, form=buffer.ASYNC), 1.5),
+    Operation("async cancel", buffer.cancel, 0.7),
+    Operation("async close", partial(buffer.close, form=buffer.ASYNC), 0.7),
     Operation("export", moving.export, 1, reads=True),
     Operation("import", moving.import_, 1.5, home=True),
     Operation("kinesis send", kinesis.send, 3, home=True),

@@ -8,12 +8,15 @@ from __future__ import annotations
 import sys
 from concurrent import futures
 from contextlib import contextmanager
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from countledger.consumers import materializer
+from countledger.producers import recorder
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Iterable, Iterator
 
 
@@ -88,6 +91,12 @@ _OURS: Final = {
 }
 
 
+def _in_any_order(in_order: Callable[[Any], deque[Any]], random: Random, jobs: Any) -> deque[Any]:  # noqa: ANN401
+    found = in_order(jobs)
+    random.shuffle(found)
+    return found
+
+
 @contextmanager
 def in_turn(random: Random) -> Iterator[None]:
     """Let every module of the product that uses pools use these, for as long as the block runs."""
@@ -103,9 +112,15 @@ def in_turn(random: Random) -> Iterator[None]:
         names[name] = _OURS[name][1]
     # A pool that is kept was made by whoever came first.
     materializer._writers.cache_clear()
+    # The first thread takes all jobs, so their order is drawn as several threads may come to it.
+    ordered = [(module, module.in_order) for module in (materializer, recorder)]
+    for module, in_order in ordered:
+        module.in_order = partial(_in_any_order, in_order, random)  # type: ignore[attr-defined]
     try:
         yield
     finally:
+        for module, in_order in ordered:
+            module.in_order = in_order  # type: ignore[attr-defined]
         for names, name, theirs in changed:
             names[name] = theirs
         materializer._writers.cache_clear()

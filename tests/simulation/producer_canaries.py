@@ -31,8 +31,8 @@ from countledger.producers.kinesis import message, producer
 from countledger.producers.sequences import expecting, sequence
 from countledger.producers.sequences.appending import Appending
 from countledger.producers.sequences.collection import Collection
+from countledger.producers.sequences.drawing import Lease
 from countledger.producers.sequences.expecting import ExpectedDraw
-from countledger.producers.sequences.lease import Lease
 from countledger.producers.strict import keyed_write
 from countledger.producers.strict.keyed_write import KeyedWrite
 from tests.simulation import product

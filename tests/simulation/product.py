@@ -25,7 +25,7 @@ from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verifier
 from countledger.ledger import keys
-from countledger.ledger.attempts import Backoff
+from countledger.ledger.clock import Backoff
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Namespaces
@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from countledger.compaction.report import CompactionReport
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.namespace import Namespace
-    from countledger.producers.sequences.lease import Lease
-    from tests.simulation.async_operations import AsyncHand
+    from countledger.producers.sequences.drawing import Lease
     from tests.simulation.buffer_operations import Hand
     from tests.simulation.process import Process
     from tests.simulation.world import World
@@ -81,8 +80,7 @@ class Product:
 
     process: Process
     reports: list[CompactionReport] = field(default_factory=list)
-    buffer: Hand | None = None
-    async_hand: AsyncHand | None = None
+    hands: dict[str, Hand] = field(default_factory=dict)
 
     @property
     def world(self) -> World:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.redrive import RepairCounter, review_alert_log
+from countledger.consumers.auditor import RepairCounter, review_alert_log
 from countledger.ledger import keys
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_record import QuarantineSource

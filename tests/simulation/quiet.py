@@ -55,11 +55,7 @@ def calm_down(world: World) -> None:
 
 
 def wait(world: World) -> None:
-    """Until nothing is under way.
-
-    Raises:
-        Wrong: something stays under way.
-    """
+    """Until nothing is under way."""
     give_up_ms = world.schedule.now_ms + _PATIENCE_MS
     while left := _under_way(world):
         if world.schedule.now_ms > give_up_ms:

@@ -29,11 +29,7 @@ def mend_all(world: World, memory: Memory) -> None:
 
 
 def redrive_all(world: World, memory: Memory) -> None:
-    """Make all good; from then on the malformed counter, and the stock, are ones like the others.
-
-    Raises:
-        Wrong: something stays in quarantine.
-    """
+    """Make all good; then the malformed counter, and the stock, are counters like the others."""
     for region in world.regions:
         for _ in range(_ROUNDS):
             if _is_empty(world, region):

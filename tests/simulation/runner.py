@@ -47,17 +47,17 @@ class Tally:
         self.coverage.merge(other.coverage)
 
 
-def run_block(seeds: Sequence[int]) -> Tally:
+def run_block(seeds: Sequence[int], focus: str | None = None) -> Tally:
     """Run seeds here, one after the other."""
     tally = Tally()
     began_s = process_time()
     for seed in seeds:
-        simulation = Simulation(seed)
+        simulation = Simulation(seed, focus=focus)
         try:
             simulation.run()
         except Exception as error:  # noqa: BLE001 - told, whatever it is
             text = f"{type(error).__name__}: {error}"
-            tally.failures.append(Failure(seed, text, tuple(simulation.world.told)))
+            tally.failures.append(Failure(seed, text, tuple(simulation.world.told), focus=focus))
         tally.seeds += 1
         tally.steps += simulation.steps
         tally.coverage.add(simulation)

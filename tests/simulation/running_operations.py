@@ -36,11 +36,7 @@ def compact(client: Client) -> None:
 
 
 def accept(report: CompactionReport) -> None:
-    """A run fails by the service alone.
-
-    Raises:
-        Wrong: it failed by something else.
-    """
+    """A run fails by the service alone."""
     failed = report.outcome is RunOutcome.FAILED and not isinstance(report.error, ServiceFailed)
     if failed or report.outcome is RunOutcome.TAMPERED:
         raise Wrong(f"{report}")

@@ -109,11 +109,7 @@ class ScanAccount:
         return len(self._told[counter, rule["name"]]) == 1 and versions == sorted(versions)
 
     def check_end(self, revisions: Iterable[Revision], taken: Iterable[str]) -> None:
-        """Once all is quiet: whoever was answered was told.
-
-        Raises:
-            Wrong: of something that was beyond it was not.
-        """
+        """Once all is quiet, every caller has its answer."""
         known = {one.item["revision"]: one for one in revisions}
         told = list(taken)
         for answer in self.answers:

@@ -227,7 +227,7 @@ class Schedule:
                 break
             when_ms, _, number, who = heappop(self._queue)
             if isinstance(who, Actor):
-                if who.waking != number:
+                if who.waking != number or who not in self._alive:
                     continue
                 self.now_ms = max(self.now_ms, when_ms)
                 self._draw_from(who.source)

@@ -45,7 +45,10 @@ class Shape:
         expiry_ms: how long after its time to live an item goes, at the most.
         freeze_ms: how long a process stands still at the most, if it does.
         archive: whether merged entries are archived.
+        lull_ms: how long every client rests once, so that entries grow old and all meet again.
+        reused: whether counters have the empty head of a deletion, which is forgotten meanwhile.
         function_ms: for how long the materializer's function may run, beside what its calls take.
+        rates: of faults, by name, that are not drawn.
         weights: of operations, by name: how often each is drawn.
     """
 
@@ -75,6 +78,9 @@ class Shape:
     function_ms: int
     freeze_ms: int = 40 * MINUTE_MS
     archive: bool = False
+    lull_ms: int = 0
+    reused: bool = False
+    rates: dict[str, float] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -96,6 +102,7 @@ class Shape:
 # What half of the seeds do alone, so that it meets itself more often.
 FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "compaction": ("record", "resend", "exact", "compact"),
+    "merges": ("record", "resend", "exact", "compact"),
     "stock": ("stock", "resend", "exact", "compact", "repair"),
     "buffer": ("buffer", "resend", "exact", "compact"),
     "async": ("async", "resend", "exact", "compact"),
@@ -167,8 +174,44 @@ def drawn(random: Random, operations: dict[str, float], focus: str | None = None
     return _focused(random, shape, operations, focus or random.choice(list(FOCUSES)))
 
 
+# How often each is drawn where runs of compaction are to meet all that they must not disturb.
+_MERGING: Final = {
+    "record": 1.0,
+    "record keyed": 1.0,
+    "record bare key": 3.0,
+    "resend": 2.0,
+    "exact read": 4.0,
+    "compact": 4.0,
+}
+
+
+def _merging(random: Random, shape: Shape) -> Shape:
+    """Entries that are old enough all at once, in tiny pages and generations; late versions."""
+    regions = random.choice([1, 1, 2, 3])
+    shape = replace(
+        shape,
+        regions=regions,
+        clients=5,
+        operations=36,
+        counters=1,
+        gap_ms=random.choice([300.0, 1_000.0]),
+        latency_ms=random.choice([50.0, 300.0]),
+        lag_ms=random.choice([500.0, 8_000.0, 8_000.0]),
+        page_items=random.choice([1, 2, 3]),
+        covers_max=random.choice([1, 2, 3]),
+        freeze_ms=20 * SECOND_MS,
+        rates={"FROZEN": random.choice([0.0, 0.03, 0.1])},
+        archive=random.choice([False, False, True]),
+        reused=regions == 1 and random.random() < 0.7,
+        weights={name: _MERGING.get(name, 0) for name in shape.weights},
+    )
+    return replace(shape, lull_ms=shape.age_ms - random.choice([0, 5, 20]) * SECOND_MS)
+
+
 def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: str) -> Shape:
     """A shape in which many clients do little else than one thing, at once."""
+    if focus == "merges":
+        return _merging(random, shape)
     names = FOCUSES[focus]
     latency_ms = random.choice([10.0, 500.0, 3_000.0])
     gap_ms = latency_ms * random.choice([1, 3, 10])

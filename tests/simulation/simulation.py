@@ -18,6 +18,7 @@ from tests.simulation import strict_operations as strict
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
 from tests.simulation.client import Client, Memory
+from tests.simulation.deletion_operations import leave_empty_head
 from tests.simulation.draws import Draws, nothing_else
 from tests.simulation.faults import Faults
 from tests.simulation.ingest import REPLICATION_MS, IngestWay
@@ -80,7 +81,7 @@ class Simulation:
         if ingests:
             self.shape = replace(self.shape, replication_ms=REPLICATION_MS)
         schedule = Schedule(random)
-        faults = Faults.drawn(random, out)
+        faults = Faults.drawn(random, shape.rates, out)
         auditor = Auditor(self.shape, schedule, REGIONS[0])
         self.world = World(random, schedule, self.shape, faults, auditor, Queue(), Scheduler())
         self.world.queue.world = self.world.scheduler.world = self.world
@@ -95,11 +96,7 @@ class Simulation:
         self._left = self.shape.clients
 
     def run(self) -> None:
-        """All of it.
-
-        Raises:
-            Wrong: a promise is broken.
-        """
+        """All of it."""
         self.world.schedule.spawn("conductor", self._conduct)
         world = self.world
         ours = in_turn(world.random), under(world, SimulatedSpool), small_records(world.random)
@@ -168,6 +165,8 @@ class Simulation:
             memory.bare[counter] = {
                 f"job {n}": (4 ** free.pop(), random.choice(world.regions)) for n in range(3)
             }
+            if self.shape.reused:
+                leave_empty_head(product, counter)
         if any(w for name, w in self.shape.weights.items() if name.startswith("strict")):
             self._make_strict(product)
         if any(w for name, w in self.shape.weights.items() if name.startswith("alert")):

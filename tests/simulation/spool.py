@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self, cast
 
-from countledger.producers.buffer.errors import SpoolRefused
+from countledger.producers.buffer.buffering import SpoolRefused
 from countledger.producers.buffer.spool import Spool
 from tests.simulation import threads
 from tests.simulation.faults import Fault

@@ -52,11 +52,7 @@ class StrictAccounts:
     accounts: dict[str, Account] = field(default_factory=lambda: defaultdict(Account))
 
     def changed(self, change: Change) -> None:
-        """An item that holds a value was written: bounds hold, rooms fit, the version grows.
-
-        Raises:
-            Wrong: they do not.
-        """
+        """An item that holds a value was written: bounds hold, rooms fit, the version grows."""
         after = change.after
         item = after or change.before or {}
         if change.key[1] == "total" and item.get("method") != "sequence":
@@ -79,11 +75,7 @@ class StrictAccounts:
             raise Wrong(f"{change.key}: version {before['version']} became {after['version']}")
 
     def _main_changed(self, change: Change) -> None:
-        """A counter was written: was it deleted or recreated?
-
-        Raises:
-            Wrong: it was deleted by no call, or has an id that a counter before it had.
-        """
+        """A counter was written: was it deleted or recreated?"""
         account = self.accounts[change.key[0]]
         incarnation = (change.after or {}).get("incarnation")
         if incarnation in account.gone:
@@ -136,11 +128,7 @@ class StrictAccounts:
             account.applied[change] = delta
 
     def is_out(self, counter: str, change: str, making: int) -> None:
-        """A client was told that it is not in, and never will be.
-
-        Raises:
-            Wrong: it was told before that it is in.
-        """
+        """A client was told that it is not in, and never will be."""
         account = self.accounts[counter]
         if making != account.making:
             return
@@ -149,11 +137,7 @@ class StrictAccounts:
         account.unclear.pop(change, None)
 
     def check_end(self, counter: str, value: int) -> None:
-        """The value is what was applied, and some of what may have been, each once.
-
-        Raises:
-            Wrong: it is not.
-        """
+        """The value is what was applied, and some of what may have been, each once."""
         account = self.accounts[counter]
         rest = value - account.opening - sum(account.applied.values())
         reachable = _sums(account.unclear.values())

@@ -33,11 +33,7 @@ class Wrong(AssertionError):
 
 
 def digits(number: int) -> Counter[int]:
-    """How often each delta is in a sum: deltas are powers of four, none is used four times.
-
-    Raises:
-        Wrong: it is no such sum.
-    """
+    """How often each delta is in a sum: deltas are powers of four, none is used four times."""
     if number < 0:
         raise Wrong(f"a sum of {number}")
     found: Counter[int] = Counter()
@@ -51,11 +47,7 @@ def digits(number: int) -> Counter[int]:
 
 
 def check_sum(total: int, required: Counter[int], allowed: Counter[int]) -> None:
-    """Every required delta is in the sum, and none more often than allowed.
-
-    Raises:
-        Wrong: which is not.
-    """
+    """Every required delta is in the sum, and none more often than allowed."""
     found = digits(total)
     missing, extra = required - found, found - allowed
     if missing or extra:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.buffering import Buffering, NotRecorded, StillBuffered
 from countledger.producers.buffer.delivery import BatchDelivery
-from countledger.producers.buffer.errors import NotRecorded, StillBuffered
 from countledger.producers.event import Event
 from countledger.producers.sender import Sender
 from tests.simulation import threads
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attempts import Steps
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer.errors import Failure
+    from countledger.producers.buffer.buffering import Failure
     from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.sender import Outcome
     from tests.simulation.process import Process

@@ -18,8 +18,8 @@ from tests.simulation.shape import COUNTERS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.consumers.alerts.alerts import Alerts
     from countledger.consumers.alerts.rule_index import RuleIndex
+    from countledger.consumers.alerts.service import Alerts
     from tests.simulation.table import Table
     from tests.simulation.world import World
 

@@ -6,7 +6,7 @@ time. The product's code is as it is; the names that its modules import stand fo
 
     threaded, outcomes, state, producerThread, Lock, Condition, monotonic, get_ident
     asynchronous                          Lock, monotonic
-    lease                                 Lock, this_process
+    drawing                               Lock, this_process
     producer                              the spool, and no care for the end of Python
 
 A process dies whole: whichever of its threads meets the crash, the others wake up dead.
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from countledger.producers.asynchronous import buffer as asynchronous
 from countledger.producers.buffer import outcomes, producer, state, threaded
-from countledger.producers.sequences import lease
+from countledger.producers.sequences import drawing
 from tests.simulation.schedule import Killed
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # What the calls of a sender's thread are counted under.
 SENDER: Final = "buffer sender"
-_MODULES: Final = (threaded, outcomes, state, producer, asynchronous, lease)
+_MODULES: Final = (threaded, outcomes, state, producer, asynchronous, drawing)
 # How often whoever takes a lock is overtaken, and for how long at the most.
 _OVERTAKEN: Final = 0.2
 _OVERTAKEN_MS: Final = 2.0

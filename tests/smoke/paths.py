@@ -14,7 +14,7 @@ from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
 from countledger.ledger.clock import SystemClock, to_datetime
 from countledger.ledger.limits import DAY_MS
-from tests.e2e.aged import record_aged
+from tests.e2e.world import record_aged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

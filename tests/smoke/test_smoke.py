@@ -30,7 +30,6 @@ def engine() -> Iterator[LocalStack]:
 def test_every_main_path_is_right(
     engine: LocalStack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As in an account, on a stack that is there."""
     for name, value in engine.environment().items():
         monkeypatch.setenv(name, value)
 
@@ -44,7 +43,6 @@ def test_every_main_path_is_right(
 def test_a_path_that_goes_wrong_is_told_and_stops_no_other(
     engine: LocalStack, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Here nobody waits for a total at all."""
     settings = Settings(stack_name=engine.name)
     client = CountLedger(settings, session=engine.session(), endpoint_url=engine.url)
 
@@ -56,7 +54,6 @@ def test_a_path_that_goes_wrong_is_told_and_stops_no_other(
 
 
 def test_nothing_is_left_of_a_stack_of_its_own(engine: LocalStack, tmp_path: Path) -> None:
-    """Neither the stack nor the tables that outlive it, also when a path raised."""
     bundle = tmp_path / "bundle.zip"
     with zipfile.ZipFile(bundle, "w") as archive:
         archive.writestr("bundle.json", json.dumps({}))
@@ -87,7 +84,6 @@ def test_nothing_is_left_of_a_stack_of_its_own(engine: LocalStack, tmp_path: Pat
 def test_nobody_is_charged_unasked(
     engine: LocalStack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a terminal and without --yes nothing is made."""
     for name, value in engine.environment().items():
         monkeypatch.setenv(name, value)
 

@@ -23,7 +23,7 @@ from uuid import uuid4
 import boto3
 
 from countledger import Buffering, CountLedger, CountledgerError, Event
-from countledger.producers.buffer.errors import ProducerClosed
+from countledger.producers.buffer.buffering import ProducerClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

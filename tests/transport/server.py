@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _RESET: Final = struct.pack("ii", 1, 0)  # close sends a reset instead of an orderly end
 _PAGE: Final = b"<html><body>Please sign in to the network</body></html>"
 _JSON: Final = "application/x-amz-json-1.0"
+_INTERIM: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Behaviour(Enum):
@@ -50,6 +51,8 @@ class Behaviour(Enum):
     REDIRECT_303 = "a redirect to a page"
     THROTTLED = "throttled"
     HONEST_CLOSED = "an honest answer on a connection that is then closed"
+    CHUNKED = "an honest answer in chunks"
+    CONTINUED = "an honest answer after an interim one"
 
 
 _BEFORE_STORED: Final = {
@@ -157,7 +160,7 @@ class HostileServer:
         if behaviour is Behaviour.STORED_CUT:
             channel.sendall(_response(status, _JSON, told[: len(told) // 2]))
             return True
-        answer = _response(status, _JSON, told)
+        answer = _form(behaviour, status, told)
         if behaviour is Behaviour.STORED_TRUNCATED:
             answer = answer[: len(answer) - len(told) // 2 - 1]
         if behaviour is not Behaviour.STORED_CLOSED:
@@ -186,6 +189,20 @@ def _response(status: int, kind: str, body: bytes, *, location: str = "") -> byt
     if 300 <= status < 400:
         head += f"Location: {location}\r\n"
     return head.encode() + b"\r\n" + body
+
+
+def _form(behaviour: Behaviour, status: int, body: bytes) -> bytes:
+    """An honest answer, as it may come over any way."""
+    if behaviour is Behaviour.CHUNKED:
+        return _in_chunks(status, body)
+    answer = _response(status, _JSON, body)
+    return _INTERIM + answer if behaviour is Behaviour.CONTINUED else answer
+
+
+def _in_chunks(status: int, body: bytes) -> bytes:
+    head = f"HTTP/1.1 {status} Told\r\nContent-Type: {_JSON}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    parts = [body[at : at + 50] for at in range(0, len(body), 50)]
+    return head.encode() + b"".join(b"%x\r\n%s\r\n" % (len(p), p) for p in parts) + b"0\r\n\r\n"
 
 
 def _reset(channel: ssl.SSLSocket) -> None:

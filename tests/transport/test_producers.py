@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
@@ -12,6 +13,7 @@ from countledger import Buffering, CountLedger, Receipt, Status
 from countledger.ledger.errors import Unacknowledged
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.operations import Query
+from countledger.ledger.settings import TRANSPORTS
 from tests.transport.server import Behaviour
 
 if TYPE_CHECKING:
@@ -57,9 +59,13 @@ PRODUCERS = pytest.mark.parametrize("produce", [recorded, buffered, awaited])
 KEYS = pytest.mark.parametrize("key", [None, "k"])
 
 
-def ledger_at(store: Store) -> CountLedger:
+TRANSPORT = pytest.mark.parametrize("transport", TRANSPORTS)
+
+
+def ledger_at(store: Store, transport: str) -> CountLedger:
     """A client of a new process that knows the namespace `default` already."""
-    settings, session = store.connection.settings, store.engine.session
+    settings = replace(store.connection.settings, transport=transport)
+    session = store.engine.session
     ledger = CountLedger(settings, session=session, endpoint_url=store.engine.endpoint_url)
     ledger.record("warm", 1)
     return ledger
@@ -72,6 +78,7 @@ def sum_of(store: Store, counter: str) -> int:
     return sum(item["delta"] for item in page.items)
 
 
+@TRANSPORT
 @KEYS
 @PRODUCERS
 def test_a_write_that_was_stored_and_reset_is_recorded(
@@ -79,10 +86,11 @@ def test_a_write_that_was_stored_and_reset_is_recorded(
     server: HostileServer,
     produce: Produce,
     key: str | None,
+    transport: str,
 ) -> None:
     """It does not take its own first write for somebody else's."""
-    ledger = ledger_at(store)
-    counter = f"{produce.__name__}-once-{key}"
+    ledger = ledger_at(store, transport)
+    counter = f"{produce.__name__}-once-{key}-{transport}"
     receipt = produce(ledger, counter, key, lambda: server.plan.append(Behaviour.STORED_RESET))
 
     assert not server.plan
@@ -90,6 +98,7 @@ def test_a_write_that_was_stored_and_reset_is_recorded(
     assert sum_of(store, counter) == 1
 
 
+@TRANSPORT
 @KEYS
 @PRODUCERS
 def test_whoever_gives_up_after_a_reset_hands_the_entry_back(
@@ -97,10 +106,11 @@ def test_whoever_gives_up_after_a_reset_hands_the_entry_back(
     server: HostileServer,
     produce: Produce,
     key: str | None,
+    transport: str,
 ) -> None:
     """Sent again it counts once; without its entry the caller would add the event once more."""
-    ledger = ledger_at(store)
-    counter = f"{produce.__name__}-never-{key}"
+    ledger = ledger_at(store, transport)
+    counter = f"{produce.__name__}-never-{key}-{transport}"
     with pytest.raises(Unacknowledged) as raised:
         produce(ledger, counter, key, lambda: server.plan.extend([Behaviour.STORED_RESET] * 12))
     server.plan.clear()

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from countledger.ledger.expressions import Absent, Add, Compare
 from countledger.ledger.operations import Check, Delete, Put, Query, Scan, Update
-from countledger.producers.asynchronous.dynamo import open_client
+from countledger.producers.asynchronous.sender import open_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.producers.asynchronous.dynamo import AsyncDynamoClient
+    from countledger.producers.asynchronous.sender import AsyncDynamoClient
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,10 @@ WRITES: Final[Mapping[str, Callable[[DynamoClient, Place], object]]] = {
 
 
 @contextmanager
-def boto3_calls(connection: Connection) -> Iterator[Call]:
-    """Calls of a thread."""
-    dynamo = connection.dynamo("none")
+def calls_of_a_thread(transport: str, connection: Connection) -> Iterator[Call]:
+    """Calls of a thread, by the transport of that setting."""
+    settings = replace(connection.settings, transport=transport)
+    dynamo = replace(connection, settings=settings).dynamo("none")
     yield lambda operation, place: {**READS, **WRITES}[operation](dynamo, place)
 
 
@@ -91,7 +93,8 @@ def aiobotocore_calls(connection: Connection) -> Iterator[Call]:
     """Calls of an event loop."""
 
     async def call(dynamo: AsyncDynamoClient, operation: str, place: Place) -> object:
-        await asyncio.sleep(0)  # the loop hears first of connections that have ended
+        # The loop, which runs only during a call, learns first of connections that have ended.
+        await asyncio.sleep(0.05)
         if operation == "put":
             await dynamo.put_async(Put(place.table, place.new, Absent("entry")))
             return None
@@ -118,6 +121,7 @@ class Transport:
 
 
 TRANSPORTS: Final[Mapping[str, Transport]] = {
-    "boto3": Transport(boto3_calls, (*READS, *WRITES)),
+    "boto3": Transport(partial(calls_of_a_thread, "boto3"), (*READS, *WRITES)),
+    "fast": Transport(partial(calls_of_a_thread, "fast"), (*READS, *WRITES)),
     "aiobotocore": Transport(aiobotocore_calls, ("put", "put_batch")),
 }

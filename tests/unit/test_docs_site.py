@@ -64,5 +64,4 @@ def test_a_site_without_faults_is_built(tmp_path: Path) -> None:
 def test_a_fault_fails_the_build(
     tmp_path: Path, pages: dict[str, str], module: str, fault: str
 ) -> None:
-    """And is named."""
     assert fault in _build(tmp_path, pages, module)

@@ -108,7 +108,6 @@ def _discouraged(path: Path) -> Counter[str]:
 
 @pytest.mark.parametrize("page", _PAGES, ids=_name)
 def test_every_link_to_a_file_has_an_end(page: Path) -> None:
-    """Relative to the page that it is on."""
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
 
     assert [link for link in links if not (page.parent / link).exists()] == []
@@ -116,7 +115,6 @@ def test_every_link_to_a_file_has_an_end(page: Path) -> None:
 
 @pytest.mark.parametrize("page", _PAGES, ids=_name)
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
-    """From the root of the repository, or from `tests`."""
     text = page.read_text()
     folders = r"(?:tests|docs|ledger|producers|consumers|compaction|infra|unit|engines|faults)"
     named = re.findall(rf"`({folders}/[\w/.-]+\.(?:py|toml|yaml|json))`", text)
@@ -128,7 +126,6 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("page", _PAGES, ids=_name)
 def test_lines_fit_a_screen(page: Path) -> None:
-    """Tables and commands may be wider."""
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     wide = [
         line
@@ -141,7 +138,6 @@ def test_lines_fit_a_screen(page: Path) -> None:
 
 @pytest.mark.parametrize("page", _PAGES, ids=_name)
 def test_the_words_of_a_page_are_plain(page: Path) -> None:
-    """Outside of code."""
     found = _discouraged(page)
 
     assert sum(found.values()) <= _ALLOWED.get(_name(page), 0), dict(found)
@@ -149,7 +145,6 @@ def test_the_words_of_a_page_are_plain(page: Path) -> None:
 
 @pytest.mark.parametrize("package", _PACKAGES)
 def test_the_words_of_the_code_are_plain(package: str) -> None:
-    """Comments, docstrings, and every text that a user may read."""
     found = {
         _name(module): dict(words)
         for module in _MODULES
@@ -177,7 +172,6 @@ def _terms() -> list[str]:
 
 
 def test_every_term_is_defined_once() -> None:
-    """Every item of the glossary is a definition, and no term has two."""
     items = re.findall(r"^- ", _GLOSSARY, re.MULTILINE)
     terms = Counter(word.strip() for term in _terms() for word in term.split(","))
 
@@ -197,7 +191,6 @@ def test_every_term_is_used(term: str) -> None:
 
 
 def test_every_guide_is_found_from_the_first_page() -> None:
-    """Directly."""
     readme = (_ROOT / "README.md").read_text()
 
     assert [
@@ -208,5 +201,4 @@ def test_every_guide_is_found_from_the_first_page() -> None:
 
 
 def test_the_first_page_is_short() -> None:
-    """A stranger reads it to the end."""
     assert (_ROOT / "README.md").read_text().count("\n") < 150

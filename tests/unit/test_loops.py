@@ -36,7 +36,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "producers/sequences/appending.py": "_resuming",
     },
     "portions: each request is about other things": {
-        "consumers/alerts/initial_scan.py": "_totals",
+        "consumers/alerts/evaluator.py": "_totals",
         "infra/demo/run.py": "_coalesced",
     },
     "polling: waits until another process has come so far": {
@@ -50,7 +50,8 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     },
     "optimism: reads, decides again and writes another request; an error of a request ends it": {
         "compaction/schedules.py": "_trigger",
-        "consumers/alerts/evaluator.py": "_finish",
+        "consumers/alerts/chain.py": "_finish",
+        "consumers/rankings.py": "_write_rule",
         "consumers/total_writer.py": "_apply",
     },
 }
@@ -159,7 +160,6 @@ def test_requests_are_repeated_by_the_driver_alone() -> None:
 
 
 def test_such_loops_are_found(tmp_path: Path) -> None:
-    """The test finds what it is there to find."""
     cases = {
         "while True:\n  self.dynamo.put(write)": True,
         "for _ in range(3):\n  self._attempt()": True,

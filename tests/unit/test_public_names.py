@@ -38,6 +38,7 @@ _NAMES = [
     "Namespace",
     "NewItem",
     "PendingEntry",
+    "RangeKey",
     "Ranked",
     "Receipt",
     "Remedy",
@@ -99,13 +100,11 @@ def _public(owner: object) -> list[str]:
 
 
 def test_the_public_names_are_these() -> None:
-    """No more, no less, in order."""
     assert countledger.__all__ == _NAMES
     assert all(hasattr(countledger, name) for name in _NAMES)
 
 
 def test_the_clients_methods_are_these() -> None:
-    """Those that an app calls."""
     assert sorted(_public(countledger.CountLedger)) == _METHODS
 
 
@@ -135,14 +134,12 @@ def test_every_error_says_what_it_is_and_whose_turn_it_is() -> None:
 
 
 def test_every_operation_says_what_it_costs() -> None:
-    """In units, or as the operation that it is many of."""
     for name in ("record", "total", "totals", "freshness", "exact", "entries"):
         doc = (inspect.getdoc(getattr(countledger.CountLedger, name)) or "").lower()
         assert "unit" in doc, name
 
 
 def test_importing_costs_no_command_line_and_no_engine() -> None:
-    """An app that emits and reads needs no extra."""
     code = (
         "import sys, countledger;"
         "print([m for m in ('typer', 'rich', 'yaml', 'ministack', 'hypercorn', 'psutil',"

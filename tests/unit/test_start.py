@@ -49,7 +49,6 @@ def test_importing_the_package_loads_nothing_else() -> None:
 
 
 def test_every_public_name_is_loaded_on_demand() -> None:
-    """From where it says, and an unknown one is an error as of any module."""
     for name in countledger.__all__:
         assert getattr(countledger, name) is not None
         assert name in dir(countledger)
@@ -58,7 +57,6 @@ def test_every_public_name_is_loaded_on_demand() -> None:
 
 
 def test_recording_loads_producers_and_the_core() -> None:
-    """Neither what consumes, compacts and deploys, nor a library for validation."""
     loaded = _loaded_by(_RECORDING)
 
     assert _packages(loaded) == {
@@ -70,7 +68,6 @@ def test_recording_loads_producers_and_the_core() -> None:
 
 
 def test_help_loads_no_command_and_no_sdk() -> None:
-    """The page is made from the table of commands."""
     loaded = _loaded_by("from countledger.infra.cli.app import run\nassert run(['--help']) == 0")
 
     modules = {f"countledger.infra.cli.{one.module}" for one in COMMANDS.values()}
@@ -80,7 +77,6 @@ def test_help_loads_no_command_and_no_sdk() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_table_of_commands_says_what_each_commands_help_says(name: str) -> None:
-    """Its first line."""
     command = COMMANDS[name].load(name)
 
     assert command.help.splitlines()[0] == COMMANDS[name].summary

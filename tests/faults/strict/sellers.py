@@ -1,15 +1,10 @@
 """Strict counters as the public API builds them, one process each, and faults of theirs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
-
-from botocore.awsrequest import AWSPreparedRequest
-from botocore.exceptions import ReadTimeoutError
-from botocore.httpsession import URLLib3Session
 
 from countledger import CountLedger
 from countledger.ledger.amount import Amount
@@ -65,73 +60,6 @@ def others_change(sellers: Sequence[StrictCounters], counter: str, delta: Amount
     failed = [outcome for outcome in outcomes if not isinstance(outcome, Applied)]
     if failed:
         raise AssertionError(f"the others were to succeed: {failed}")
-
-
-@dataclass
-class Late:
-    """A request that was sent and lies in the network; its sender heard nothing.
-
-    Attributes:
-        landings: the status of each landing; a request may land more than once.
-    """
-
-    landings: list[int] = field(default_factory=list)
-    _request: AWSPreparedRequest | None = None
-    _held: int = 0
-
-    def __call__(self, request: AWSPreparedRequest, **_: object) -> None:
-        """Hold the first request back (botocore calls it before it sends)."""
-        self._held += 1
-        if self._held == 1:
-            self._request = request
-            raise ReadTimeoutError(endpoint_url=request.url)
-
-    def land(self) -> None:
-        """Now it arrives."""
-        if self._request is None:
-            raise AssertionError("nothing was sent")
-        session = URLLib3Session(proxies={})
-        try:
-            self.landings.append(session.send(self._request).status_code)
-        finally:
-            session.close()
-
-
-@contextmanager
-def held_back(seller: StrictCounters, method: Method) -> Iterator[Late]:
-    """Let the next write of a seller be late."""
-    late = Late()
-    event = f"before-send.*.{write_of(method)}"
-    client = client_of(seller)
-    client.meta.events.register_first(event, late)
-    try:
-        yield late
-    finally:
-        client.meta.events.unregister(event, late)
-
-
-@contextmanager
-def before_request(
-    client: Any,  # noqa: ANN401 - a boto3 client
-    operation: str,
-    number: int,
-    act: Callable[[], None],
-) -> Iterator[None]:
-    """Let something happen right before a client's n-th next request of an operation is made."""
-    made = 0
-
-    def count(**_: object) -> None:
-        nonlocal made
-        made += 1
-        if made == number:
-            act()
-
-    event = f"before-call.*.{operation}"
-    client.meta.events.register(event, count)
-    try:
-        yield
-    finally:
-        client.meta.events.unregister(event, count)
 
 
 def metered(dynamo: DynamoClient) -> tuple[float, float]:

@@ -12,18 +12,15 @@ import pytest
 from countledger.consumers.snapshot import SnapshotReader
 from countledger.ledger.attempts import Steps
 from countledger.ledger.attributes import Item
-from countledger.ledger.errors import Unreachable
 from countledger.ledger.expressions import AllOf, Compare, Condition
 from countledger.ledger.operations import Put
 from countledger.producers.strict import keyed_write, multi_update
 from countledger.producers.strict.context import MethodContext
 from countledger.producers.strict.counters import StrictCounters
-from countledger.producers.strict.definition import Method
 from countledger.producers.strict.keyed_write import KeyedWrite
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
-    Contended,
     Duplicate,
     Refusal,
     StrictOutcome,
@@ -32,15 +29,15 @@ from countledger.producers.strict.outcome import (
 )
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
-from tests.faults.injection import FAULTS, Crash, Fault, Kind, faults
-from tests.faults.strict.conflicts import conflicts, first_reason_kept_back
-from tests.faults.strict.sellers import (
-    before_request,
-    client_of,
+from tests.faults.injection import (
+    Fault,
+    Kind,
+    before_call,
+    faults,
+    first_reason_kept_back,
     held_back,
-    others_change,
-    seller_of,
 )
+from tests.faults.strict.sellers import client_of, others_change, seller_of
 
 TRANSACT = "TransactWriteItems"
 LOST = Fault(Kind.TIMEOUT, applied=True)
@@ -97,92 +94,6 @@ def _change(seller: StrictCounters, source: str, target: str) -> StrictOutcome:
     return seller.transactions.change({source: -2, target: 2}, key=f"t {source}")
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_a_transfer_counts_once_whatever_becomes_of_its_request(
-    store: Store, counter: str, fault: Fault
-) -> None:
-    """Applied by this call, also where its answer was lost; a later retry is a duplicate."""
-    seller, source, target = _pair(store, counter)
-
-    with faults(client_of(seller), at=TRANSACT, plan=[fault, fault]) as attempts:
-        outcome = _transfer(seller, source, target)
-
-    assert isinstance(outcome, Applied)
-    assert len(attempts) == 3
-    assert isinstance(_change(seller_of(store), source, target), Duplicate)
-    _expect(seller, {source: 3, target: 2})
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_a_counter_is_set_once_whatever_becomes_of_its_request(
-    store: Store, counter: str, fault: Fault
-) -> None:
-    """The value is set, and what comes behind it is not taken back by a retry."""
-    seller = seller_of(store)
-    seller.create(counter, method="marker", opening=5)
-
-    with faults(client_of(seller), at=TRANSACT, plan=[fault]):
-        outcome = seller.transactions.set_value(counter, 2, key=f"s-1 {counter}")
-    others_change([seller_of(store)], counter, 4)
-
-    assert isinstance(outcome, Applied)
-    assert isinstance(seller.transactions.set_value(counter, 2, key=f"s-1 {counter}"), Duplicate)
-    _expect(seller, {counter: 6})
-
-
-def test_without_any_answer_it_is_unknown_and_the_same_key_tells(
-    store: Store, counter: str
-) -> None:
-    """Every attempt was carried out and none answered: it counts once, as the retry learns."""
-    seller, source, target = _pair(store, counter)
-
-    with faults(client_of(seller), at=TRANSACT, plan=repeat(LOST)):
-        outcome = _transfer(seller, source, target)
-
-    assert isinstance(outcome, Unknown)
-    assert "same key" in outcome.advice
-    assert isinstance(_transfer(seller, source, target), Duplicate)
-    _expect(seller, {source: 3, target: 2})
-
-
-def test_where_nothing_was_sent_it_says_so(store: Store, counter: str) -> None:
-    """No connection is no doubt; throttles and conflicts to the end are none either."""
-    seller, source, target = _pair(store, counter)
-
-    with (
-        faults(client_of(seller), at=TRANSACT, plan=repeat(Fault(Kind.UNREACHABLE))),
-        pytest.raises(Unreachable),
-    ):
-        _transfer(seller, source, target)
-    with faults(client_of(seller), at=TRANSACT, plan=repeat(Fault(Kind.THROTTLE))):
-        assert isinstance(_transfer(seller, source, target), Contended)
-    with conflicts(client_of(seller), TRANSACT, 99):
-        assert isinstance(_transfer(seller, source, target), Contended)
-    with conflicts(client_of(seller), TRANSACT, 2):
-        assert isinstance(_transfer(seller, source, target), Applied)
-    _expect(seller, {source: 3, target: 2})
-
-
-@pytest.mark.parametrize("act", [_transfer, _change])
-@pytest.mark.parametrize("crash", [Fault(Kind.CRASH), Fault(Kind.CRASH, applied=True)], ids=str)
-def test_a_crash_leaves_all_or_nothing_and_the_same_key_ends_it(
-    store: Store,
-    counter: str,
-    crash: Fault,
-    act: Callable[[StrictCounters, str, str], StrictOutcome],
-) -> None:
-    """Before the transaction or right behind it: another process repeats it, and it counts once."""
-    seller, source, target = _pair(store, counter)
-
-    with faults(client_of(seller), at=TRANSACT, plan=[crash]), pytest.raises(Crash):
-        act(seller, source, target)
-    _expect(seller, {source: 3, target: 2} if crash.applied else {source: 5, target: 0})
-
-    again = act(seller_of(store), source, target)
-    assert isinstance(again, Duplicate if crash.applied else Applied)
-    _expect(seller, {source: 3, target: 2})
-
-
 def test_no_snapshot_shows_half_a_transfer(store: Store, counter: str) -> None:
     """While one thread moves things to and fro another one looks: the sum is always the same."""
     seller, source, target = _pair(store, counter)
@@ -211,7 +122,7 @@ def test_a_refusal_after_a_lost_answer_is_final(store: Store, counter: str, rule
     other = seller_of(store)
 
     with rule.watched():
-        with held_back(seller, Method.MARKER) as late:
+        with held_back(client_of(seller), TRANSACT) as late:
             others_change([other], source, -5)
             outcome = _transfer(seller, source, target)
         others_change([other], source, 5)
@@ -232,7 +143,7 @@ def test_a_refusal_is_not_said_while_the_late_request_could_not_be_kept_out(
     other = seller_of(store)
     fence = faults(client_of(seller), at="PutItem", plan=repeat(Fault(kind)))
 
-    with held_back(seller, Method.MARKER) as late, fence:
+    with held_back(client_of(seller), TRANSACT) as late, fence:
         others_change([other], source, -5)
         outcome = _transfer(seller, source, target)
     others_change([other], source, 5)
@@ -258,34 +169,17 @@ def test_a_duplicate_is_told_though_the_reasons_keep_the_marker_to_themselves(
             raise WrongNumber(f"a duplicate was told to be {outcome}")
 
 
-@pytest.mark.parametrize("act", [_transfer, _change])
-def test_a_request_that_lands_twice_counts_once(
-    store: Store, counter: str, act: Callable[[StrictCounters, str, str], StrictOutcome]
-) -> None:
-    """A retry has gone through when the first request arrives at last, and once more."""
-    seller, source, target = _pair(store, counter)
-
-    with held_back(seller, Method.MARKER) as late:
-        outcome = act(seller, source, target)
-    late.land()
-    late.land()
-
-    assert isinstance(outcome, Applied)
-    _expect(seller, {source: 3, target: 2})
-
-
 def test_what_was_given_up_stays_out(store: Store, counter: str) -> None:
-    """A key given up is closed to the late request and to every retry."""
     seller, source, target = _pair(store, counter)
     lost: list[StrictOutcome] = []
 
     with (
-        held_back(seller, Method.MARKER) as late,
-        before_request(
+        held_back(client_of(seller), TRANSACT) as late,
+        before_call(
             client_of(seller),
             TRANSACT,
-            2,
             lambda: lost.append(seller.transactions.withdraw(f"t {source}")),
+            2,
         ),
     ):
         told = _transfer(seller, source, target)
@@ -320,7 +214,7 @@ def test_a_bound_that_moves_meanwhile_is_respected(
         other.set_bounds(counter, upper=6)
 
     with rule.watched():
-        with before_request(client_of(seller), TRANSACT, 1, lowered):
+        with before_call(client_of(seller), TRANSACT, lowered):
             outcome = seller.transactions.set_value(counter, 8, key=f"s {counter}")
         _expect(seller, {counter: 5})
         assert outcome == BoundReached(counter, 5, "upper", 6, 3)
@@ -336,7 +230,7 @@ def test_a_value_is_set_over_no_change_that_was_not_seen(store: Store, counter: 
         def others(name: str = name, other: StrictCounters = other) -> None:
             others_change([other], name, 1)
 
-        with before_request(client_of(seller), TRANSACT, 1, others):
+        with before_call(client_of(seller), TRANSACT, others):
             outcome = seller.transactions.set_value(name, 2, key=f"s-{name}")
 
         assert outcome == Applied(name, 2)
@@ -372,3 +266,18 @@ def test_transfers_in_circles_neither_make_nor_lose_anything(store: Store, count
     assert min(expected.values()) >= 0
     assert sum(expected.values()) == 12
     _expect(first, expected)
+
+
+@pytest.mark.parametrize("act", [_transfer, _change])
+def test_a_request_that_lands_twice_counts_once(
+    store: Store, counter: str, act: Callable[[StrictCounters, str, str], StrictOutcome]
+) -> None:
+    seller, source, target = _pair(store, counter)
+
+    with held_back(client_of(seller), TRANSACT) as late:
+        outcome = act(seller, source, target)
+    late.land()
+    late.land()
+
+    assert isinstance(outcome, Applied)
+    _expect(seller, {source: 3, target: 2})

@@ -26,17 +26,8 @@ from countledger.producers.strict.outcome import (
 )
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
-from tests.faults.injection import Fault, Kind, faults
-from tests.faults.strict.sellers import (
-    Late,
-    before_request,
-    client_of,
-    held_back,
-    in_threads,
-    others_change,
-    seller_of,
-    write_of,
-)
+from tests.faults.injection import Fault, Kind, before_call, faults, held_back
+from tests.faults.strict.sellers import client_of, in_threads, others_change, seller_of, write_of
 
 WRITERS = 8
 CHANGES = 5
@@ -74,7 +65,6 @@ def _work(seller: StrictCounters, counter: str, seed: int) -> list[tuple[int, St
 def test_bounds_hold_and_nothing_accepted_is_lost(
     store: Store, method: Method, bins: int, stock: tuple[int, int], seed: int
 ) -> None:
-    """Eight writers at once, random amounts, any number of bins."""
     counter = f"bins:{new_id(0)}"
     sellers = [seller_of(store, clock=SystemClock()) for _ in range(WRITERS)]
     opening, upper = stock[0], sum(stock)
@@ -107,7 +97,6 @@ def test_bounds_hold_and_nothing_accepted_is_lost(
 def test_a_key_counts_once_whichever_bin_it_meets(
     store: Store, counter: str, method: Method
 ) -> None:
-    """Eight writers bring the same change under the same key."""
     sellers = [seller_of(store, clock=SystemClock()) for _ in range(WRITERS)]
     sellers[0].create(counter, method=method, lower=0, opening=40, bins=8)
 
@@ -116,24 +105,6 @@ def test_a_key_counts_once_whichever_bin_it_meets(
     assert [type(outcome) for outcome in outcomes].count(Applied) == 1
     assert {type(outcome) for outcome in outcomes} <= {Applied, Duplicate}
     assert sellers[0].show(counter).value == 39
-
-
-@pytest.mark.parametrize("method", [Method.CRT, Method.MARKER])
-def test_an_unclear_bin_is_resolved_before_another_is_tried(
-    store: Store, counter: str, method: Method
-) -> None:
-    """The first bin takes the change, and its answer is lost: the retry meets that bin again."""
-    seller = seller_of(store)
-    seller.create(counter, method=method, lower=0, opening=40, bins=8)
-
-    with faults(
-        client_of(seller), at=write_of(method), plan=[Fault(Kind.TIMEOUT, applied=True)]
-    ) as attempts:
-        outcome = seller.change(counter, -1, key="k")
-
-    assert isinstance(outcome, Applied)
-    assert len(attempts) == 2
-    assert seller.show(counter).value == 39
 
 
 def test_an_unclear_bin_of_method_atomic_is_the_last_one(store: Store, counter: str) -> None:
@@ -151,35 +122,14 @@ def test_an_unclear_bin_of_method_atomic_is_the_last_one(store: Store, counter: 
     assert seller.show(counter).value == 39
 
 
-@pytest.mark.parametrize("method", SPREADABLE)
-def test_a_split_whose_answer_is_lost_counts_once(
-    store: Store, counter: str, method: Method
-) -> None:
-    """It is one transaction, and is sent again under its token."""
-    seller = seller_of(store)
-    seller.create(counter, method=method, lower=0, opening=40, bins=8)
-    refusals = [None] * (0 if method is Method.ATOMIC else 3)
-
-    with faults(
-        client_of(seller),
-        at="TransactWriteItems",
-        plan=[*refusals, Fault(Kind.SERVER_ERROR, applied=True)],
-    ):
-        outcome = seller.change(counter, -33)
-
-    assert isinstance(outcome, Applied)
-    assert seller.show(counter).value == 7
-
-
 @pytest.mark.parametrize("method", [Method.CRT, Method.MARKER])
 def test_a_late_request_to_a_bin_stays_out_after_another_took_the_change(
     store: Store, counter: str, method: Method
 ) -> None:
-    """It finds the token used, or the marker there."""
     seller, other = seller_of(store), seller_of(store)
     seller.create(counter, method=method, lower=0, opening=16, bins=2)
 
-    with held_back(seller, method) as late:
+    with held_back(client_of(seller), write_of(method)) as late:
         # Empty one bin of its eight: whichever it is, the change finds room in the other.
         outcome = seller.change(counter, -8, key="k")
     late.land()
@@ -208,13 +158,13 @@ def test_a_late_split_of_method_atomic_stays_out(store: Store, counter: str, rul
         others_change([other], counter, -40)
 
     with rule.watched():
-        late = Late()
-        # Behind the request that is held back, and before the next one.
+        # After the request that is held back, and before the next one.
         client = client_of(seller)
-        client.meta.events.register_first("before-send.*.TransactWriteItems", late)
-        with before_request(client, "TransactWriteItems", 2, sell_out):
+        with (
+            held_back(client, "TransactWriteItems") as late,
+            before_call(client, "TransactWriteItems", sell_out, 2),
+        ):
             outcome = seller.change(counter, -33)
-        client.meta.events.unregister("before-send.*.TransactWriteItems", late)
         others_change([other], counter, 40)
         late.land()
 

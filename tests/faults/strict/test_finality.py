@@ -26,15 +26,8 @@ from countledger.producers.strict.token import CrtChange
 from countledger.producers.strict.token_set import SetChange
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
-from tests.faults.injection import Fault, Kind, faults
-from tests.faults.strict.sellers import (
-    before_request,
-    client_of,
-    held_back,
-    others_change,
-    seller_of,
-    write_of,
-)
+from tests.faults.injection import Fault, Kind, before_call, faults, held_back
+from tests.faults.strict.sellers import client_of, others_change, seller_of, write_of
 
 OPTIMISTIC = (Method.OCC, Method.HISTORY)
 REMEMBERING = (Method.CRT, Method.MARKER, Method.SET)
@@ -75,7 +68,7 @@ def test_a_fenced_request_that_lands_later_changes_nothing(
     victim = seller_of(store)
     victim.create(counter, method=method)
 
-    with held_back(victim, method) as late:
+    with held_back(client_of(victim), write_of(method)) as late:
         outcome = victim.change(counter, 1)
     late.land()
 
@@ -93,8 +86,8 @@ def test_a_request_that_lands_before_its_fence_is_found(
     victim.create(counter, method=method)
 
     with (
-        held_back(victim, method) as late,
-        before_request(client_of(victim), "UpdateItem", 2, late.land),
+        held_back(client_of(victim), write_of(method)) as late,
+        before_call(client_of(victim), "UpdateItem", late.land, 2),
     ):
         outcome = victim.change(counter, 1)
 
@@ -110,14 +103,8 @@ def test_a_refusal_behind_a_fence_is_final(store: Store, counter: str, method: M
     victim.create(counter, method=method, upper=1)
 
     with (
-        held_back(victim, method) as late,
-        before_request(
-            # The first is held back, the second is the fence, the third the next attempt.
-            client_of(victim),
-            "UpdateItem",
-            3,
-            lambda: others_change([other], counter, 1),
-        ),
+        held_back(client_of(victim), write_of(method)) as late,
+        before_call(client_of(victim), "UpdateItem", lambda: others_change([other], counter, 1), 3),
     ):
         outcome = victim.change(counter, 1)
     others_change([other], counter, -1)
@@ -133,7 +120,6 @@ def test_a_refusal_behind_a_fence_is_final(store: Store, counter: str, method: M
 def test_not_applied_behind_a_fence_is_final(
     store: Store, counter: str, method: Method, rule: Rule
 ) -> None:
-    """Every attempt behind the fence is throttled, and the caller is told that nothing is in."""
     victim = seller_of(store)
     victim.create(counter, method=method)
 
@@ -144,7 +130,7 @@ def test_not_applied_behind_a_fence_is_final(
             at="UpdateItem",
             plan=chain([None], repeat(Fault(Kind.THROTTLE))),
         )
-        with held_back(victim, method) as late, throttled:
+        with held_back(client_of(victim), write_of(method)) as late, throttled:
             outcome = victim.change(counter, 1)
         late.land()
 
@@ -163,7 +149,7 @@ def test_a_refusal_after_a_lost_answer_is_final(
     victim.create(counter, method=method, upper=1)
 
     with rule.watched():
-        with held_back(victim, method) as late:
+        with held_back(client_of(victim), write_of(method)) as late:
             others_change([other], counter, 1)
             outcome = victim.change(counter, 1, key="order-1")
         others_change([other], counter, -1)
@@ -184,7 +170,7 @@ def test_a_refusal_is_not_said_where_nothing_answers_its_fence(
     away = chain([None], repeat(Fault(Kind.UNREACHABLE)))
 
     with (
-        held_back(victim, method) as late,
+        held_back(client_of(victim), write_of(method)) as late,
         faults(client_of(victim), at=write_of(method), plan=away),
     ):
         others_change([other], counter, 1)
@@ -206,14 +192,14 @@ def test_a_request_that_lands_before_its_way_is_closed_is_found(
     victim.create(counter, method=method, upper=1)
     others_change([other], counter, 1)
 
-    with held_back(victim, method) as late:
+    with held_back(client_of(victim), write_of(method)) as late:
 
         def room_and_landing() -> None:
             others_change([other], counter, -1)
             late.land()
 
         # The one that was lost, the one that found no room, and the fence.
-        with before_request(client_of(victim), write_of(method), 3, room_and_landing):
+        with before_call(client_of(victim), write_of(method), room_and_landing, 3):
             outcome = victim.change(counter, 1, key="order-1")
 
     assert late.landings == [200]
@@ -223,11 +209,10 @@ def test_a_request_that_lands_before_its_way_is_closed_is_found(
 
 @pytest.mark.parametrize("method", REMEMBERING)
 def test_a_request_that_lands_twice_counts_once(store: Store, counter: str, method: Method) -> None:
-    """A retry has gone through when the first request arrives at last, and once more."""
     victim = seller_of(store)
     victim.create(counter, method=method)
 
-    with held_back(victim, method) as late:
+    with held_back(client_of(victim), write_of(method)) as late:
         outcome = victim.change(counter, 1, key="order-1")
     late.land()
     late.land()
@@ -238,7 +223,6 @@ def test_a_request_that_lands_twice_counts_once(store: Store, counter: str, meth
 
 @pytest.mark.parametrize("method", REMEMBERING)
 def test_what_was_given_up_stays_out(store: Store, counter: str, method: Method) -> None:
-    """A key given up is closed to the late request and to every retry."""
     victim, other = seller_of(store), seller_of(store)
     victim.create(counter, method=method)
     lost: list[StrictOutcome] = []
@@ -247,8 +231,8 @@ def test_what_was_given_up_stays_out(store: Store, counter: str, method: Method)
         lost.append(other.withdraw(counter, "order-1"))
 
     with (
-        held_back(victim, method) as late,
-        before_request(client_of(victim), write_of(method), 2, withdraw),
+        held_back(client_of(victim), write_of(method)) as late,
+        before_call(client_of(victim), write_of(method), withdraw, 2),
     ):
         told = victim.change(counter, 1, key="order-1")
     late.land()

@@ -5,7 +5,7 @@ from itertools import repeat
 import pytest
 
 from countledger import CountLedger
-from countledger.ledger.errors import IdempotencyKeyReused, Unreachable
+from countledger.ledger.errors import IdempotencyKeyReused
 from countledger.producers.strict.definition import SPREADABLE, Method
 from countledger.producers.strict.outcome import (
     Applied,
@@ -17,8 +17,7 @@ from countledger.producers.strict.outcome import (
 )
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
-from tests.faults.injection import Fault, Kind, faults
-from tests.faults.strict.conflicts import conflicts, first_reason_kept_back
+from tests.faults.injection import Fault, Kind, faults, first_reason_kept_back
 from tests.faults.strict.sellers import client_of, others_change, seller_of, write_of
 
 ATTEMPTS = {Method.OCC: 14, Method.HISTORY: 14}
@@ -32,7 +31,7 @@ def test_endless_conflicts_end_as_contended(store: Store, counter: str, method: 
     seller = seller_of(store, clock=clock)
     seller.create(counter, method=method)
 
-    with conflicts(client_of(seller), write_of(method), 1_000):
+    with faults(client_of(seller), at=write_of(method), plan=repeat(Fault(Kind.CONFLICT))):
         outcome = seller.change(counter, 1)
 
     assert isinstance(outcome, Contended)
@@ -41,54 +40,6 @@ def test_endless_conflicts_end_as_contended(store: Store, counter: str, method: 
     assert max(clock.slept_ms) <= 1_000
     assert len(set(clock.slept_ms)) == len(clock.slept_ms)
     assert seller.show(counter).value == 0
-
-
-@pytest.mark.parametrize("method", list(Method))
-def test_endless_throttling_ends_as_contended(store: Store, counter: str, method: Method) -> None:
-    """Nothing is in, and the caller may try again later."""
-    seller = seller_of(store)
-    seller.create(counter, method=method)
-
-    with faults(client_of(seller), at=write_of(method), plan=repeat(Fault(Kind.THROTTLE))):
-        outcome = seller.change(counter, 1)
-
-    assert isinstance(outcome, Contended)
-    assert "Throughput" in outcome.reason
-    assert seller.show(counter).value == 0
-
-
-@pytest.mark.parametrize("method", list(Method))
-def test_nothing_but_lost_answers_ends_as_unknown(
-    store: Store, counter: str, method: Method
-) -> None:
-    """With advice; and it counts once at the most, except by a method that cannot know."""
-    seller = seller_of(store)
-    seller.create(counter, method=method)
-    lost = repeat(Fault(Kind.TIMEOUT, applied=True))
-
-    with faults(client_of(seller), at=write_of(method), plan=lost):
-        outcome = seller.change(counter, 1)
-
-    # What can be read again is found, though every answer to a write is lost.
-    found = method in {Method.OCC, Method.HISTORY}
-    assert isinstance(outcome, Applied if found else Unknown)
-    if isinstance(outcome, Unknown):
-        assert len(outcome.advice) > 40
-    assert seller.show(counter).value == 1
-
-
-@pytest.mark.parametrize("method", list(Method))
-def test_where_nothing_answers_nothing_was_sent(store: Store, counter: str, method: Method) -> None:
-    """That is an error and no outcome."""
-    seller = seller_of(store)
-    seller.create(counter, method=method)
-    seller.show(counter)
-
-    with (
-        faults(client_of(seller), at=write_of(method), plan=repeat(Fault(Kind.UNREACHABLE))),
-        pytest.raises(Unreachable),
-    ):
-        seller.change(counter, 1)
 
 
 @pytest.mark.parametrize("method", list(Method))
@@ -134,7 +85,6 @@ def test_a_process_that_wakes_too_late_sends_nothing(
 
 
 def test_a_bound_reached_after_a_doubtful_attempt_stays_unknown(store: Store, counter: str) -> None:
-    """Method atomic may have met the room that its own lost attempt has taken."""
     seller = seller_of(store)
     seller.create(counter, method="atomic", upper=1)
 
@@ -168,7 +118,6 @@ def test_a_change_that_took_the_last_room_is_applied_whatever_the_bound_says(
 def test_no_bound_is_said_to_be_reached_while_a_marker_is_there(
     store: Store, counter: str, before: object, told: type, bins: int
 ) -> None:
-    """A retry meets the full counter, and the cancelled transaction names the bound alone."""
     first, retry = seller_of(store), seller_of(store)
     first.create(counter, method="marker", upper=1, bins=bins)
     if before == 1:
@@ -188,7 +137,6 @@ def test_no_bound_is_said_to_be_reached_while_a_marker_is_there(
 
 
 def test_another_amount_under_a_key_is_seen_behind_a_bound(store: Store, counter: str) -> None:
-    """The marker that the reasons kept back is of another change."""
     first, retry = seller_of(store), seller_of(store)
     first.create(counter, method="marker", upper=1)
     first.change(counter, 1, key="order-1")

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from countledger.consumers.alerts.alert import FailedAlert
-from countledger.consumers.alerts.dead_letters import encode_dead_letter
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
-from countledger.consumers.alerts.message import body_of
+from countledger.consumers.alerts.message import body_of, encode_dead_letter
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.ledger.amount import to_text
@@ -22,11 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from countledger.consumers.alerts.alert import Alert
-    from countledger.consumers.alerts.dead_letters import DeadLetter
+    from countledger.consumers.alerts.message import DeadLetter
     from countledger.consumers.alerts.rule import Target
     from countledger.ledger.amount import Amount
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Put, Update
 
 TABLE = "counters"
 COUNTER = "a:b"
@@ -100,83 +97,44 @@ def history(
 
 @dataclass(slots=True)
 class Targets:
-    """Takes alerts as messages, unless it is told to refuse.
+    """Takes alerts as messages, unless it is to refuse.
 
     Attributes:
         taken: what was published, in order; doubles included.
         refuses: how many of the coming calls are refused, all of theirs.
         silent: whether they are refused by silence.
         calls: how often it was called.
-        journal: the ids of what was told, in order; of dead letters too where these share it.
-        on_call: what else happens when it is called.
     """
 
     taken: list[tuple[Target, Alert]] = field(default_factory=list)
     refuses: int = 0
     silent: bool = False
     calls: int = 0
-    journal: list[str] = field(default_factory=list)
-    on_call: Callable[[], None] = lambda: None
 
     def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
-        """Take them, or refuse."""
         for alert in alerts:
             body_of(alert)
         self.calls += 1
-        self.on_call()
         if self.refuses:
             self.refuses -= 1
             return [FailedAlert(alert, "no", self.silent) for alert in alerts]
         self.taken += [(target, alert) for alert in alerts]
-        self.journal += [alert.id for alert in alerts]
         return []
-
-    @property
-    def ids(self) -> list[str]:
-        """Of what was published."""
-        return [alert.id for _, alert in self.taken]
 
 
 @dataclass(slots=True)
 class Letters:
-    """Keeps dead letters, unless it is told to refuse some."""
+    """Keeps dead letters, unless it is to refuse some."""
 
     kept: list[DeadLetter] = field(default_factory=list)
     refuses: int = 0
-    journal: list[str] = field(default_factory=list)
 
     def put(self, letter: DeadLetter) -> None:
-        """Keep, or refuse."""
         encode_dead_letter(letter)
         if self.refuses:
             self.refuses -= 1
             raise Throttled("the dead-letter queue takes nothing")
         self.kept.append(letter)
-        self.journal.append(letter.alert.id)
-
-
-@dataclass(frozen=True, slots=True)
-class InterruptedClient(MemoryClient):
-    """A client that tells of each write, before it and behind it.
-
-    Attributes:
-        interrupt: called with `before` or `after`.
-    """
-
-    interrupt: Callable[[str], None] = lambda _when: None
-
-    def put(self, write: Put) -> None:
-        """Write one item."""
-        self.interrupt("before")
-        MemoryClient.put(self, write)
-        self.interrupt("after")
-
-    def update(self, write: Update) -> Item | None:
-        """Change one item."""
-        self.interrupt("before")
-        item = MemoryClient.update(self, write)
-        self.interrupt("after")
-        return item
 
 
 @dataclass(slots=True)
@@ -189,43 +147,30 @@ class World:
         targets: where alerts go.
         letters: the dead ones.
         quarantine: records that cannot be evaluated.
-        clock: a little behind the records.
+        clock: a little later than the records.
     """
 
-    rules: list[Rule]
+    rules: list[Rule] = field(default_factory=list)
     dynamo: MemoryClient = field(default_factory=MemoryClient)
     targets: Targets = field(default_factory=Targets)
     letters: Letters = field(default_factory=Letters)
     quarantine: Kept = field(default_factory=Kept)
     clock: ManualClock = field(default_factory=ManualClock)
 
-    def __post_init__(self) -> None:
-        """One journal of what was told, whichever way."""
-        self.letters.journal = self.targets.journal
-
     def index(self) -> RuleIndex:
         """The rules, looked up as the product does."""
         return RuleIndex(self.rules)
 
-    def evaluator(self, dynamo: MemoryClient | None = None) -> Evaluator:
-        """The product's."""
-        return Evaluator(
-            self.dynamo if dynamo is None else dynamo,
-            TABLE,
-            self,
-            self.targets,
-            self.letters,
-            self.quarantine,
-            self.clock,
-        )
+    def evaluator(self) -> Evaluator:
+        services = (self.targets, self.letters, self.quarantine)
+        return Evaluator(self.dynamo, TABLE, self, *services, self.clock)
 
     def deliver(self, records: Sequence[dict[str, Any]]) -> EvaluationOutcome:
         """One delivery of a batch."""
         return self.evaluator().apply(records, "stream")
 
-    def alerts(self) -> list[tuple[str, str, str]]:
-        """Direction, threshold and version of what was published, in order, doubles left out."""
-        told = {alert.id: alert for _, alert in self.targets.taken}
-        return [
-            (str(one.direction), to_text(one.threshold), str(one.version)) for one in told.values()
-        ]
+    @property
+    def alerts(self) -> list[tuple[Amount, int]]:
+        """Threshold and version of what was published, in order, doubles left out."""
+        published = {alert.id: alert for _, alert in self.targets.taken}
+        return [(one.threshold, one.version) for one in published.values()]

@@ -10,14 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.consumers.alerts.alert import Alert, trial_alert
-from countledger.consumers.alerts.dead_letters import (
+from countledger.consumers.alerts.alert import Alert
+from countledger.consumers.alerts.delivery import subject_of
+from countledger.consumers.alerts.message import (
     DeadLetter,
+    alert_in,
+    body_of,
     decode_dead_letter,
     encode_dead_letter,
 )
-from countledger.consumers.alerts.message import alert_in, body_of, subject_of
 from countledger.consumers.alerts.rule import Bus, Direction, Topic
+from countledger.consumers.alerts.service import trial_alert
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES, SECOND_MS
 from tests.unit.alerts.evaluating import START_MS, rule
@@ -59,7 +62,6 @@ def test_the_message_is_pinned() -> None:
 
 
 def test_a_range_says_through_what_and_how_many() -> None:
-    """As texts too: a count may be any number."""
     whole = Alert(**{**_words(ALERT), "through": Decimal("5000.5"), "count": 10**40})
     told = json.loads(body_of(whole))
 
@@ -67,7 +69,6 @@ def test_a_range_says_through_what_and_how_many() -> None:
 
 
 def test_a_trial_says_so_and_has_an_id_of_its_own() -> None:
-    """No reader may take it for an alert."""
     trial = trial_alert(rule(10, "both"), "a:b", START_MS)
 
     assert json.loads(body_of(trial))["test"] is True
@@ -96,8 +97,7 @@ def _alerts(draw: st.DrawFn) -> Alert:
 
 
 @given(_alerts())
-def test_an_alert_is_read_as_it_was_told(alert: Alert) -> None:
-    """From the bus, from a topic, from the dead letters."""
+def test_an_alert_is_read_as_it_was_published(alert: Alert) -> None:
     letter = DeadLetter(alert, Bus(), "no", START_MS)
 
     assert alert_in(json.loads(body_of(alert))) == alert
@@ -105,7 +105,6 @@ def test_an_alert_is_read_as_it_was_told(alert: Alert) -> None:
 
 
 def test_the_ids_of_different_alerts_differ() -> None:
-    """In each of their parts."""
     parts = {
         "rule": "small",
         "revision": "r2",
@@ -120,12 +119,7 @@ def test_the_ids_of_different_alerts_differ() -> None:
 
     assert len({one.id for one in [ALERT, *others]}) == len(parts) + 1
     assert len({one.dedup for one in [ALERT, *others]}) == len(parts) + 1
-
-
-def test_what_only_delivery_changes_is_no_part_of_the_id() -> None:
-    """Its time comes from the stream; old and new follow from the version."""
     later = Alert(**{**_words(ALERT), "at_ms": START_MS + SECOND_MS})
-
     assert later.id == ALERT.id
 
 
@@ -159,8 +153,7 @@ def test_the_longest_message_is_small() -> None:
         ('{"v":1,"target":"bus","reason":"","failed_at_ms":1}', "not the message of an alert"),
     ],
 )
-def test_p8_what_is_no_dead_letter_is_told(body: str, reason: str) -> None:
-    """It is reported and left alone; nothing of it is sent."""
+def test_p8_what_is_no_dead_letter_is_reported(body: str, reason: str) -> None:
     with pytest.raises(BadPayload, match=reason):
         decode_dead_letter(body)
 
@@ -179,7 +172,7 @@ def test_p8_what_is_no_dead_letter_is_told(body: str, reason: str) -> None:
         ({"message": {"version": 2**53}}, "version"),
     ],
 )
-def test_p8_a_dead_letter_that_was_edited_is_told(changed: dict[str, Any], reason: str) -> None:
+def test_p8_a_dead_letter_that_was_edited_is_reported(changed: dict[str, Any], reason: str) -> None:
     """An id that is not that of the alert would be taken for another one."""
     topic = Topic("arn:aws:sns:eu-central-1:111122223333:alarms")
     said = json.loads(encode_dead_letter(DeadLetter(ALERT, topic, "no", START_MS)))

@@ -33,7 +33,6 @@ def _rule(n: int, *, counter: str | None = None, prefix: str | None = None) -> R
 def test_a_counters_rules_are_all_that_cover_it_and_no_other(
     counters: list[str], prefixes: list[str], asked: list[str]
 ) -> None:
-    """As a walk over all rules finds them, each once."""
     rules = [_rule(n, counter=counter) for n, counter in enumerate(counters)]
     rules += [_rule(n + 1_000, prefix=prefix) for n, prefix in enumerate(prefixes)]
     index = RuleIndex(rules)
@@ -44,21 +43,17 @@ def test_a_counters_rules_are_all_that_cover_it_and_no_other(
 
 
 def test_the_order_is_always_the_same() -> None:
-    """However the rules were read."""
     rules = [_rule(n, prefix="a" * (n % 3)) for n in range(9)] + [_rule(10, counter="aaa")]
 
     assert RuleIndex(rules).matching("aaa") == RuleIndex(reversed(rules)).matching("aaa")
 
 
 def test_a_counter_without_rules_has_none() -> None:
-    """Nor does any, where there are no rules."""
     assert RuleIndex([]).matching("a") == ()
     assert RuleIndex([_rule(1, prefix="b"), _rule(2, counter="c")]).matching("a") == ()
 
 
 def test_a_look_up_is_no_walk_over_the_rules() -> None:
-    """A hundred times the rules cost no more steps."""
-
     def steps(rules: int) -> int:
         index = RuleIndex(_rule(n, prefix=f"shop{n:06}:") for n in range(rules))
         lines = 0

@@ -46,7 +46,6 @@ class World:
     evaluated: dict[int, list[set[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Nothing is known yet."""
         self.rules = Rules(self.dynamo, "counters", "eu", self.clock, self.delay_ms)
         self.cache = RuleCache(self.rules, self.clock)
 
@@ -58,7 +57,6 @@ class World:
         self.evaluated_late()
 
     def create(self) -> None:
-        """Make the rule, if there is none."""
         if not self.rules.list():
             self.rules.create(RULE)
 
@@ -70,7 +68,6 @@ class World:
             self.rules.set("r", lambda rule: replace(rule, threshold=threshold + 1))
 
     def delete(self) -> None:
-        """Delete the rule, if there is one."""
         self.rules.delete("r")
 
     def record(self) -> None:
@@ -111,7 +108,6 @@ def test_a_record_is_evaluated_by_the_same_revision_whenever_it_comes(
 
 
 def test_without_the_delay_a_record_would_be_evaluated_in_two_ways() -> None:
-    """The law above rests on it."""
     world = World(delay_ms=0)
 
     # The evaluator has just looked; the change holds from the next whole second, which it still

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,12 +12,10 @@ from countledger.consumers.alerts.rule import Direction, Rule, Topic
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger import keys
-from countledger.ledger.before_send import leave
 from countledger.ledger.errors import (
     AccessDenied,
     BadRule,
     CorruptItem,
-    NoSuchRule,
     RuleExists,
     Throttled,
     Unclear,
@@ -29,12 +28,11 @@ from countledger.ledger.limits import (
     STREAM_RECORD_MAX_AGE_MS,
 )
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient
+from tests.unit.ledger.memory import Fault, MemoryClient, afterwards, meanwhile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from countledger.ledger.operations import Write
 
 TABLE = "counters"
 REGION = "eu-central-1"
@@ -45,7 +43,7 @@ RULE = Rule(
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """InitialScan still."""
+    """It stands still."""
     return ManualClock()
 
 
@@ -64,44 +62,23 @@ def _raised(to: int) -> Callable[[Rule], Rule]:
     return lambda rule: replace(rule, threshold=to)
 
 
-@dataclass(frozen=True, slots=True)
-class SleepyClient(MemoryClient):
-    """A client behind whose signature its process scanned still.
-
-    Attributes:
-        clock: of the process.
-        naps_ms: for how long, before each of the next requests leaves.
-    """
-
-    clock: ManualClock = field(default_factory=ManualClock)
-    naps_ms: list[int] = field(default_factory=list)
-
-    def transact(self, writes: Sequence[Write], token: str) -> bool:
-        """All or nothing, later."""
-        self.clock.at_ms += self.naps_ms.pop(0) if self.naps_ms else 0
-        leave()
-        return MemoryClient.transact(self, writes, token)
+_CHANGES: dict[str, Callable[[Rules], object]] = {
+    "create": lambda rules: rules.create(replace(RULE, name="other")),
+    "set": lambda rules: rules.set("r", _raised(200)),
+    "delete": lambda rules: rules.delete("r"),
+}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda rules: rules.create(replace(RULE, name="other")),
-        lambda rules: rules.set("r", _raised(200)),
-        lambda rules: rules.delete("r"),
-    ],
-    ids=["create", "set", "delete"],
-)
+@pytest.mark.parametrize("change", _CHANGES.values(), ids=_CHANGES)
 @pytest.mark.parametrize(("nap_ms", "tries"), [(ALERT_RULE_SEND_MS, 1), (3_600_000, 2)])
 def test_a_change_does_not_leave_after_its_process_stood_still(
     change: Callable[[Rules], object], nap_ms: int, tries: int
 ) -> None:
     """It would be effective before any evaluator could know it; so it gets another time first."""
-    clock = ManualClock()
-    dynamo = SleepyClient(clock=clock)
+    clock, dynamo = ManualClock(), MemoryClient()
     rules = Rules(dynamo, TABLE, REGION, clock)
     rules.create(RULE)
-    dynamo.naps_ms.append(nap_ms)
+    dynamo.plans.append(meanwhile(lambda: clock.sleep_ms(nap_ms), "transact"))
     new_ids = iter(range(100))
 
     change(replace(rules, new_id=lambda _ms: f"id-{next(new_ids)}"))
@@ -113,32 +90,21 @@ def test_a_change_does_not_leave_after_its_process_stood_still(
     ]
     assert effective_ms
     assert min(effective_ms) >= clock.at_ms + ALERT_RULE_SEND_MS + ALERT_RULES_AGE_MS
-    assert next(new_ids) == 1 + tries  # the revision, and a token for each try
+    assert next(new_ids) == 1 + tries  # the revision, and a token for each attempt
 
 
 def test_a_change_that_never_leaves_in_time_is_refused_and_not_written() -> None:
-    """Every try suspended."""
-    clock = ManualClock()
-    dynamo = SleepyClient(clock=clock, naps_ms=[ALERT_RULE_SEND_MS + 1] * 100)
-    rules = Rules(dynamo, TABLE, REGION, clock)
+    clock, dynamo = ManualClock(), MemoryClient()
+    nap = partial(clock.sleep_ms, ALERT_RULE_SEND_MS + 1)
+    dynamo.plans.append(meanwhile(nap, "transact", times=100))
 
     with pytest.raises(Throttled, match="suspended"):
-        rules.create(RULE)
+        Rules(dynamo, TABLE, REGION, clock).create(RULE)
 
     assert dynamo.items(TABLE) == []
 
 
-def test_none_exists_until_a_user_makes_one(rules: Rules) -> None:
-    """Reading makes none."""
-    assert rules.list() == []
-    assert rules.number() == 0
-    with pytest.raises(NoSuchRule, match="alert create r"):
-        rules.get("r")
-    assert _dynamo(rules).items(TABLE) == []
-
-
 def test_a_rule_is_read_back_as_it_was_made(rules: Rules) -> None:
-    """Every attribute of it, and by name."""
     full = Rule(
         name="all",
         prefix="",
@@ -152,10 +118,7 @@ def test_a_rule_is_read_back_as_it_was_made(rules: Rules) -> None:
 
     made = [rules.create(rule) for rule in (RULE, full, stepping)]
 
-    assert [
-        rule.means_the_same_as(spec)
-        for rule, spec in zip(made, [RULE, full, stepping], strict=True)
-    ] == [True] * 3
+    assert all(map(Rule.means_the_same_as, made, [RULE, full, stepping]))
     assert rules.list() == [made[1], made[2], made[0]]
     assert rules.get("all") == made[1]
     assert len({rule.revision for rule in made}) == 3
@@ -163,7 +126,6 @@ def test_a_rule_is_read_back_as_it_was_made(rules: Rules) -> None:
 
 
 def test_a_change_takes_effect_a_stated_time_after_it_was_made(rules: Rules) -> None:
-    """In whole seconds, as the stream tells the time of its records, and not before."""
     made = rules.create(RULE)
 
     assert 0 <= made.effective_from_ms - NOW_MS - ALERT_RULE_DELAY_MS < SECOND_MS
@@ -172,17 +134,7 @@ def test_a_change_takes_effect_a_stated_time_after_it_was_made(rules: Rules) -> 
 
 
 def test_every_evaluator_knows_of_a_change_before_it_takes_effect() -> None:
-    """What it knows is never as old as the time between the two."""
     assert ALERT_RULE_DELAY_MS > 2 * ALERT_RULES_AGE_MS
-
-
-def test_a_name_is_taken_once(rules: Rules) -> None:
-    """Also by the same rule: `set` is for changes, and `apply` for files."""
-    rules.create(RULE)
-
-    with pytest.raises(RuleExists, match="alert set r"):
-        rules.create(RULE)
-    assert rules.number() == 1
 
 
 def test_the_revision_before_is_kept_until_the_next_takes_effect(
@@ -202,32 +154,13 @@ def test_the_revision_before_is_kept_until_the_next_takes_effect(
 
 
 def test_a_change_to_the_same_is_none(rules: Rules) -> None:
-    """It keeps its revision, so its alerts keep their ids."""
     made = rules.create(RULE)
 
     assert rules.set("r", lambda rule: rule) == made
     assert rules.number() == 1
 
 
-def test_a_deleted_rule_evaluates_until_its_end_and_its_name_is_free(
-    rules: Rules, clock: ManualClock
-) -> None:
-    """One that is made anew is another: no alert of the one has the id of one of the other."""
-    first = rules.create(RULE)
-    clock.at_ms += 60 * SECOND_MS
-
-    assert rules.delete("r")
-    assert not rules.delete("r")
-    again = rules.create(RULE)
-
-    (past,) = rules.read().past
-    assert past.revision == first.revision != again.revision
-    assert past.effective_until_ms == again.effective_from_ms
-    assert rules.number() == 3
-
-
 def test_changes_take_effect_in_the_order_they_were_made(rules: Rules, clock: ManualClock) -> None:
-    """Also where the second clock is behind: two revisions are never effective at once."""
     rules.create(RULE)
     clock.at_ms -= 3_600 * SECOND_MS
     rules.set("r", _raised(200))
@@ -241,24 +174,8 @@ def test_changes_take_effect_in_the_order_they_were_made(rules: Rules, clock: Ma
     assert sum(rule.is_effective_at(NOW_MS + 10_000) for rule in known) == 1
 
 
-def test_a_change_that_somebody_was_faster_than_is_decided_anew(rules: Rules) -> None:
-    """On what is there now: neither change is lost."""
-    rules.create(RULE)
-    other = Rules(rules.dynamo, TABLE, REGION, rules.clock)
-    raced: list[Rule] = []
-
-    def change(rule: Rule) -> Rule:
-        if not raced:
-            raced.append(other.set("r", lambda rule: replace(rule, rearm=50)))
-        return replace(rule, threshold=200)
-
-    assert (rules.set("r", change).threshold, rules.get("r").rearm) == (200, 50)
-    assert len(rules.read().past) == 2
-
-
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_lost_answer_makes_one_revision(rules: Rules, applied: bool) -> None:  # noqa: FBT001 - a case
-    """Whether its write had landed or not."""
     lost = Fault(Unclear("no answer"), applied=applied)
     _dynamo(rules).transact_faults[:] = [lost]
     made = rules.create(RULE)
@@ -272,19 +189,15 @@ def test_a_lost_answer_makes_one_revision(rules: Rules, applied: bool) -> None: 
     assert rules.list() == []
 
 
-def test_a_write_that_no_attempt_could_confirm_is_reported(rules: Rules) -> None:
-    """And one that is forbidden at once."""
-    _dynamo(rules).transact_faults[:] = [Fault(Throttled("slow down"))] * 6
-    with pytest.raises(Throttled, match="slow down"):
-        rules.create(RULE)
-    _dynamo(rules).transact_faults[:] = [Fault(AccessDenied("no"))]
-    with pytest.raises(AccessDenied):
+@pytest.mark.parametrize("error", [Throttled("slow down"), AccessDenied("slow down")], ids=repr)
+def test_a_write_that_no_attempt_could_confirm_is_reported(rules: Rules, error: Exception) -> None:
+    _dynamo(rules).transact_faults[:] = [Fault(error)] * 6
+    with pytest.raises(type(error), match="slow down"):
         rules.create(RULE)
     assert rules.list() == []
 
 
 def test_a_rule_that_cannot_be_read_hides_no_other(rules: Rules) -> None:
-    """It evaluates nothing, says why, and can be deleted."""
     rules.create(RULE)
     rules.create(replace(RULE, name="corrupt"))
     key = keys.rule_key("corrupt")
@@ -303,19 +216,8 @@ def test_a_rule_that_cannot_be_read_hides_no_other(rules: Rules) -> None:
     assert rules.read().unreadable == {}
 
 
-def test_a_rule_of_a_later_release_is_left_alone(rules: Rules) -> None:
-    """As every item with a higher format."""
-    rules.create(RULE)
-    key = keys.rule_key("r")
-    _dynamo(rules).tables[TABLE][key["counter"], key["part"]]["v"] = 2
-
-    assert rules.list() == []
-    assert "format 2" in rules.read().unreadable["r"]
-
-
 def test_rules_are_bounded(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An evaluator holds them all."""
-    monkeypatch.setattr("countledger.consumers.alerts.rule_changes.ALERT_RULES_MAX", 2)
+    monkeypatch.setattr("countledger.consumers.alerts.rule_items.ALERT_RULES_MAX", 2)
     rules.create(RULE)
     rules.set("r", _raised(200))
 
@@ -324,26 +226,10 @@ def test_rules_are_bounded(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> Non
     assert rules.delete("r")
 
 
-def test_an_evaluator_learns_of_changes_by_one_small_read(rules: Rules, clock: ManualClock) -> None:
-    """And within the age reads nothing."""
-    rules.create(RULE)
-    cache = RuleCache(rules, clock)
-    first = cache.index()
-    meter = _dynamo(rules).meter
-
-    before = meter.read_units
-    assert cache.index() is first
-    assert meter.read_units == before
-    clock.at_ms += ALERT_RULES_AGE_MS
-    assert cache.index() is first
-    assert meter.read_units == before + 1
-
-
 @pytest.mark.parametrize("moved_ms", [ALERT_RULES_AGE_MS, -SECOND_MS, -3_600 * SECOND_MS])
 def test_what_an_evaluator_knows_is_never_older_than_its_age(
     rules: Rules, clock: ManualClock, moved_ms: int
 ) -> None:
-    """Also when its clock is set back."""
     cache = RuleCache(rules, clock)
     assert cache.index().rules == ()
     made = rules.create(RULE)
@@ -368,36 +254,11 @@ def test_an_evaluator_takes_the_rules_for_its_region_and_their_past(rules: Rules
 def test_rules_that_change_while_they_are_read_are_read_again(rules: Rules) -> None:
     """Pages are no snapshot: the past of one moment beside the rules of the next would lack one."""
     rules.create(RULE)
-    other = Rules(rules.dynamo, TABLE, REGION, rules.clock)
-    numbers = iter([1])
+    other = replace(rules)
+    change = afterwards(lambda: other.set("r", _raised(200)), "get")  # of the number of changes
+    _dynamo(rules).plans.append(change)
 
-    class Late(Rules):
-        """Somebody changes a rule between the look at the stamp and the rules."""
-
-        def number(self) -> int:
-            """The stamp, and then the change."""
-            number = super().number()
-            if next(numbers, None):
-                other.set("r", _raised(200))
-            return number
-
-    snapshot = Late(rules.dynamo, TABLE, REGION, rules.clock).read()
+    snapshot = rules.read()
 
     assert (snapshot.number, snapshot.current["r"].threshold) == (2, 200)
     assert len(snapshot.past) == 1
-
-
-def test_a_change_costs_what_it_says(rules: Rules) -> None:
-    """Two units for each item of its transaction."""
-    meter: Any = _dynamo(rules).meter
-    costs = []
-    for change in (
-        lambda: rules.create(RULE),
-        lambda: rules.set("r", _raised(200)),
-        lambda: rules.delete("r"),
-    ):
-        before = meter.write_units
-        change()
-        costs.append(meter.write_units - before)
-
-    assert costs == [4.0, 6.0, 6.0]

@@ -115,7 +115,6 @@ def _short(state: AlertState) -> AlertState:
 
 
 def test_the_table_has_one_cell_for_each_status_and_input() -> None:
-    """An action, or the reason why it cannot happen."""
     assert set(ACTIONS) == set(product(AlertStatus, AlertInput))
     assert all(cell.reason for cell in ACTIONS.values() if isinstance(cell, Impossible))
 
@@ -162,12 +161,10 @@ def _check_write(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_step_is_that_of_the_table_and_is_taken_once(kind: str) -> None:
-    """In every reachable state."""
     assert _checked_cells(kind)
 
 
 def test_each_possible_cell_is_reached_and_no_impossible_one() -> None:
-    """By some reachable state and some input of a rule of some kind."""
     met = set[tuple[AlertStatus, AlertInput]]().union(*map(_checked_cells, KINDS))
 
     assert met == {at for at, cell in ACTIONS.items() if not isinstance(cell, Impossible)}
@@ -198,7 +195,6 @@ def test_a_write_is_taken_exactly_where_the_stored_state_asks_for_it(kind: str) 
 
 
 def test_only_the_mark_of_its_own_alerts_settles_a_state() -> None:
-    """Of a scan and of the change that led there version and revision are the same."""
     states = [one for one in _reachable("rising steps") if one and one.has_unpublished_alerts]
     for marked, stored in product(states[::5], states):
         assert marked.firing is not None

@@ -25,99 +25,85 @@ def _change(of: dict[str, Any], now_ms: int = NOW_MS) -> TotalChange | None:
     return total_change_of(of, sequence_of(of), now_ms)
 
 
-def _image(**attributes: object) -> dict[str, object]:
-    return {name: {"N": str(value)} for name, value in attributes.items()}
+def _image(more: dict[str, Any] | None = None, **numbers: object) -> dict[str, object]:
+    return {name: {"N": str(value)} for name, value in numbers.items()} | (more or {})
 
 
-def test_an_update_moves_from_the_old_total_to_the_new_one() -> None:
-    """With the version behind it and the stream's own time."""
+def _put(number: int, **images: object) -> dict[str, Any]:
+    """An item that is put for the first time, or a change of it."""
+    first = "OldImage" not in images
+    return with_stream(record(number, None if first else 3, 5), **images)
+
+
+_SEQUENCE = {"method": {"S": "sequence"}}
+_SPREAD = _image(STRICT, version=9, bins=3)
+_LISTED = {"counter": {"S": "strict#default"}, "part": {"S": "total"}}
+
+
+def test_an_update_is_a_change_from_the_old_total_to_the_new_one() -> None:
+    """With the version after it and the stream's own time."""
     assert _change(record(7, 3, Decimal("4.5"), at_s=2)) == TotalChange(
         10**20 + 7, "a:b", 3, Decimal("4.5"), 7, START_MS + 2_000
     )
 
 
-def test_the_first_total_of_a_ledger_comes_from_zero() -> None:
-    """There was none before."""
-    found = _change(record(1, None, 5))
+_CHANGES: dict[str, tuple[dict[str, Any], int, int]] = {
+    "the first total of a ledger": (record(1, None, 5), 0, 5),
+    "the first draw of a sequence": (
+        _put(1, NewImage=_image(_SEQUENCE, total=1_000, version=1)),
+        0,
+        1_000,
+    ),
+    "a strict counter": (
+        _put(
+            2,
+            NewImage=_image(STRICT, total=5, version=9),
+            OldImage=_image(STRICT, total=3, version=8),
+        ),
+        3,
+        5,
+    ),
+    "a sequence": (
+        _put(2, NewImage=_image(total=5, version=9), OldImage=_image(total=3, version=8)),
+        3,
+        5,
+    ),
+}
+
+
+@pytest.mark.parametrize(("of", "old", "new"), _CHANGES.values(), ids=_CHANGES)
+def test_a_total_of_every_kind_changes_from_one_value_to_another(
+    of: dict[str, Any], old: int, new: int
+) -> None:
+    found = _change(of)
 
     assert found is not None
-    assert (found.old, found.new) == (0, 5)
+    assert (found.old, found.new) == (old, new)
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        {"total": {"N": "50"}, "version": {"N": "1700000000000"}, **STRICT},
-        {**_image(total=41, version=1, first=42), "method": {"S": "sequence"}},
-    ],
-    ids=["strict", "sequence"],
-)
-def test_the_making_of_any_other_counter_crosses_nothing(made: dict[str, Any]) -> None:
-    """It opens with the value that it was given."""
-    assert _change(with_stream(record(1, None, 5), NewImage=made)) is None
+_NO_CHANGES = {
+    "the same total": record(3, 5, 5),
+    "a mark of the due index": record(3, 5, 5, due_at={"N": "1"}),
+    "a total that is removed": {**record(3, 5, 0), "eventName": "REMOVE"},
+    "another item": with_stream(
+        record(3, 3, 5), Keys={"counter": {"S": "a"}, "part": {"S": "alert#x"}}
+    ),
+    "a strict counter is created": _put(1, NewImage=_image(STRICT, total=50, version=17 * 10**11)),
+    "a sequence is created": _put(1, NewImage=_image(_SEQUENCE, total=41, version=1, first=42)),
+    "a ranked total that was never recorded": _put(
+        1, NewImage=_image(total=0, events=0, entries=0, version=0)
+    ),
+    "the directory entry of a counter called total": _put(
+        1, Keys=_LISTED, NewImage={**_LISTED, "incarnation": {"S": "m"}}
+    ),
+    "a counter with bins": _put(2, NewImage=_SPREAD, OldImage=_SPREAD),
+    "a counter with bins is created": _put(2, NewImage=_SPREAD),
+}
 
 
-def test_the_first_draw_of_a_sequence_comes_from_zero() -> None:
-    """It makes the sequence and takes numbers in one write."""
-    drawn = {**_image(total=1_000, version=1), "method": {"S": "sequence"}}
-
-    found = _change(with_stream(record(1, None, 5), NewImage=drawn))
-
-    assert found is not None
-    assert (found.old, found.new) == (0, 1_000)
-
-
-def test_a_ranked_total_that_was_never_recorded_is_no_move() -> None:
-    """A ledger counter of a ranked group has a total of zero, and no version yet."""
-    ranked = _image(total=0, events=0, entries=0, version=0)
-
-    assert _change(with_stream(record(1, None, 5), NewImage=ranked)) is None
-
-
-def test_the_directory_entry_of_a_counter_called_total_is_no_total() -> None:
-    """Its sort key is that of a total."""
-    listed = {"counter": {"S": "strict#default"}, "part": {"S": "total"}}
-    item = {**listed, "incarnation": {"S": "m"}}
-
-    assert _change(with_stream(record(1, None, 5), Keys=listed, NewImage=item)) is None
-
-
-@pytest.mark.parametrize("more", [STRICT, {}], ids=["strict", "sequence"])
-def test_a_change_of_any_other_counter_is_a_move(more: dict[str, Any]) -> None:
-    """Old total, new total, version: it is all alike."""
-    found = _change(
-        with_stream(
-            record(2, 3, 5),
-            NewImage={**_image(total=5, version=9), **more},
-            OldImage={**_image(total=3, version=8), **more},
-        )
-    )
-
-    assert found is not None
-    assert (found.old, found.new, found.version) == (3, 5, 9)
-
-
-def test_a_counter_with_bins_is_never_evaluated() -> None:
-    """Its total lies in many items."""
-    spread = {**_image(version=9, bins=3), **STRICT}
-
-    assert _change(with_stream(record(2, 3, 5), NewImage=spread, OldImage=spread)) is None
-    assert _change(with_stream(record(2, None, 5), NewImage=spread)) is None
-
-
-@pytest.mark.parametrize(
-    "still",
-    [
-        record(3, 5, 5),
-        record(3, 5, 5, due_at={"N": "1"}),
-        {**record(3, 5, 0), "eventName": "REMOVE"},
-        with_stream(record(3, 3, 5), Keys={"counter": {"S": "a"}, "part": {"S": "alert#x"}}),
-    ],
-    ids=["same total", "mark of the due index", "removed", "another item"],
-)
-def test_what_moves_no_total_is_no_move(still: dict[str, Any]) -> None:
-    """Whatever else changed in the item: compaction, marks, watermarks."""
-    assert _change(still) is None
+@pytest.mark.parametrize("of", _NO_CHANGES.values(), ids=_NO_CHANGES)
+def test_what_changes_no_total_sets_nothing_off(of: dict[str, Any]) -> None:
+    assert _change(of) is None
 
 
 def _corrupt(which: str = "NewImage", **changed: object) -> dict[str, Any]:
@@ -157,14 +143,12 @@ def _corrupt(which: str = "NewImage", **changed: object) -> dict[str, Any]:
 def test_p8_a_record_that_cannot_be_understood_is_malformed(
     malformed: dict[str, Any], reason: str
 ) -> None:
-    """With a reason that a person can act on."""
     with pytest.raises(MalformedRecord, match=reason):
         _change(malformed)
 
 
 @pytest.mark.parametrize("value", ["9" * 38 + "0" * 39, "-" + "9" * 38, "1E-38", "-1.5E-37"])
 def test_whatever_a_total_may_sum_up_to_is_evaluated(value: str) -> None:
-    """More digits than one entry has, and the last place that one has."""
     found = _change(_corrupt(total={"N": value}, version={"N": str(2**53 - 1)}))
 
     assert found is not None
@@ -184,5 +168,4 @@ def test_a_record_older_than_the_stream_keeps_is_malformed() -> None:
     ("version", "tellable"), [(-1, False), (0, True), (2**53 - 1, True), (2**53, False)]
 )
 def test_a_version_fits_a_json_number_exactly(version: int, tellable: bool) -> None:  # noqa: FBT001
-    """Readers of a message may hold numbers as doubles."""
     assert is_publishable(5, version) is tellable

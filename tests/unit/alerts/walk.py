@@ -51,7 +51,7 @@ def expected(records: Iterable[dict[str, Any]], rules: Sequence[Rule]) -> list[s
         for rule in rules:
             if one.counter.startswith(rule.prefix or "") and _is_in_force(rule, one.at_ms):
                 place = (one.counter, rule.revision)
-                crossed = _walk(one, rule)
+                crossed = walked(one.old, one.new, rule)
                 if crossed and armed.get(place, True):
                     ids += [_id(one, rule, threshold) for threshold in crossed]
                     armed[place] = rule.rearm is None
@@ -65,12 +65,13 @@ def _is_in_force(rule: Rule, at_ms: int) -> bool:
     return rule.effective_from_ms <= at_ms and not ended
 
 
-def _walk(one: Seen, rule: Rule) -> list[int]:
-    up = one.new > one.old
+def walked(old: int, new: int, rule: Rule) -> list[int]:
+    """Step from one integer to the next, and keep each threshold that a step reaches."""
+    up = new > old
     if rule.direction is (Direction.FALLING if up else Direction.RISING):
         return []
     pace = 1 if up else -1
-    reached = range(one.old + pace, one.new + pace, pace)
+    reached = range(old + pace, new + pace, pace)
     return [at for at in reached if _is_threshold(at, rule)]
 
 

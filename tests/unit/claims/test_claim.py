@@ -15,7 +15,6 @@ PARTS = st.lists(st.text("a#%235", min_size=1, max_size=4), min_size=1, max_size
 
 @given(PARTS, PARTS)
 def test_different_values_have_different_keys(one: tuple[str, ...], other: tuple[str, ...]) -> None:
-    """Whatever separators and escapes they hold."""
     assert (keys.claim_key("s", one) == keys.claim_key("s", other)) == (one == other)
 
 
@@ -29,7 +28,6 @@ def test_a_claims_key_is_fixed() -> None:
 
 
 def test_no_counter_can_be_taken_for_a_claim() -> None:
-    """Its key holds what no name of a counter does."""
     assert not keys.is_counter(keys.claim_key("s", ("a",))["counter"])
 
 
@@ -58,13 +56,11 @@ def test_no_counter_can_be_taken_for_a_claim() -> None:
 def test_what_cannot_be_claimed_is_refused(
     scope: object, value: object, owner: object, why: str
 ) -> None:
-    """Naming what is wrong with it."""
     with pytest.raises(BadClaim, match=why):
         Claim(scope, value, owner)  # type: ignore[arg-type]
 
 
 def test_a_claim_that_cannot_be_read_is_no_free_value() -> None:
-    """An item without owner, or of a later release, lets nobody in."""
     with pytest.raises(CorruptItem, match="no 'owner'"):
         owner_of({"counter": "unique#s#a", "part": "claim"})
     with pytest.raises(NewerFormat):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from random import Random
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,126 +18,75 @@ from countledger.ledger.limits import SECOND_MS, TOKEN_LIFE_MS
 from countledger.producers.claims.claim import Claim
 from countledger.producers.claims.claims import Claims
 from countledger.producers.own_items import NewItem
-from countledger.producers.strict.context import MethodContext
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from countledger.ledger.operations import Delete
+from tests.unit.ledger.memory import LOST, Fault, MemoryClient, afterwards, applied_then_lost
+from tests.unit.strict.contexts import context_on
 
 SEAT = Claim("seat", "7", "ann")
-LOST = Unclear("the answer was lost")
+OWN = [NewItem("users", {"counter": "u", "part": "u"}, ("counter", "part"))]
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted(MemoryClient):
-    """A client behind which something happens after its first deletion or transaction.
-
-    Attributes:
-        happens: what; the answer is lost then, if an error is given.
-        lost: that error.
-    """
-
-    happens: list[Callable[[], object]] = field(default_factory=list)
-    lost: list[Exception] = field(default_factory=list)
-
-    def delete(self, write: Delete) -> None:
-        """Remove one item; then it happens."""
-        MemoryClient.delete(self, write)
-        self._happen()
-
-    def transact(self, writes: Any, token: str) -> bool:  # noqa: ANN401 - handed on
-        """All or nothing; then it happens."""
-        fresh = MemoryClient.transact(self, writes, token)
-        self._happen()
-        return fresh
-
-    def _happen(self) -> None:
-        while self.happens:
-            self.happens.pop()()
-        if self.lost:
-            raise self.lost.pop()
-
-
-def _claims(dynamo: MemoryClient, clock: ManualClock | None = None) -> Claims:
-    random = Random(1)  # noqa: S311 - jitter
-    number = iter(range(10**6))
-    name = f"{id(clock)}-{id(dynamo)}"
-    context = MethodContext(
-        dynamo,
-        dynamo,
-        "counters",
-        clock or ManualClock(),
-        random,
-        lambda _: f"{name}-{next(number)}",
-    )
-    return Claims(context, "eu", "eu")
+def _claims(dynamo: MemoryClient) -> Claims:
+    return Claims(context_on(dynamo), "eu", "eu")
 
 
 @pytest.fixture
-def dynamo() -> Interrupted:
-    """One table."""
-    return Interrupted()
+def dynamo() -> MemoryClient:
+    return MemoryClient()
 
 
-def _others(dynamo: Interrupted) -> Claims:
-    """Another process of the same owner, in which nothing happens by itself."""
-    plain = MemoryClient(tables=dynamo.tables, tokens=dynamo.tokens)
-    return _claims(plain)
+@pytest.fixture
+def claims(dynamo: MemoryClient) -> Claims:
+    return _claims(dynamo)
 
 
-def test_every_take_makes_a_claim_of_its_own(dynamo: Interrupted) -> None:
-    """Its id is never used again, although owner and value are the same."""
-    claims = _claims(dynamo)
-
+@pytest.fixture
+def held(claims: Claims) -> Claim:
+    """The seat, as it is taken."""
     claims.take(SEAT)
-    first = claims.find("seat", "7")
+    found = claims.find("seat", "7")
+    assert found is not None
+    return found
+
+
+def test_every_take_makes_a_claim_of_its_own(claims: Claims, held: Claim) -> None:
     claims.release(SEAT)
     claims.take(SEAT)
     second = claims.find("seat", "7")
 
-    assert first is not None
     assert second is not None
-    assert first.claim_id != second.claim_id
-    assert (first.owner, second.owner) == ("ann", "ann")
+    assert held.claim_id != second.claim_id
+    assert (held.owner, second.owner) == ("ann", "ann")
     assert claims.find("seat", "8") is None
 
 
-def test_a_lost_answer_does_not_release_the_owners_next_claim(dynamo: Interrupted) -> None:
+def test_a_lost_answer_does_not_release_the_owners_next_claim(
+    claims: Claims, dynamo: MemoryClient
+) -> None:
     """The deletion is carried out; before it is sent again, the owner takes the value again."""
-    claims, others = _claims(dynamo), _others(dynamo)
     claims.take(SEAT)
-    dynamo.happens.append(lambda: others.take(SEAT))
-    dynamo.lost.append(LOST)
+    takes = afterwards(lambda: _claims(dynamo).take(SEAT), "delete")
+    dynamo.plans.extend([applied_then_lost("delete"), takes])
 
     claims.release(SEAT)
 
+    assert dynamo.calls.count("delete") == 2
     assert claims.owner("seat", "7") == "ann"
 
 
-def test_a_release_by_id_leaves_a_later_claim_alone(dynamo: Interrupted) -> None:
-    """However often it is repeated, and in whatever process."""
-    claims = _claims(dynamo)
-    claims.take(SEAT)
-    held = claims.find("seat", "7")
-    assert held is not None
-
+def test_a_release_by_id_leaves_a_later_claim_of_the_owner(
+    claims: Claims, held: Claim, dynamo: MemoryClient
+) -> None:
     assert claims.release(held)
     claims.take(SEAT)
-    again = [claims.release(held), _others(dynamo).release(held)]
 
-    assert again == [False, False]
+    assert [claims.release(held), _claims(dynamo).release(held)] == [False, False]
     assert claims.owner("seat", "7") == "ann"
 
 
-def test_a_release_by_id_is_done_although_another_owner_has_the_value(dynamo: Interrupted) -> None:
-    """The claim with that id is gone, and does not come back."""
-    claims = _claims(dynamo)
-    claims.take(SEAT)
-    held = claims.find("seat", "7")
-    assert held is not None
+def test_a_release_by_id_is_done_although_another_owner_has_the_value(
+    claims: Claims, held: Claim
+) -> None:
     claims.release(held)
     claims.take(replace(SEAT, owner="bob"))
 
@@ -148,80 +96,56 @@ def test_a_release_by_id_is_done_although_another_owner_has_the_value(dynamo: In
     assert claims.owner("seat", "7") == "bob"
 
 
-def test_nobody_releases_a_claim_by_its_id_under_another_name(dynamo: Interrupted) -> None:
-    """The owner is compared as well."""
-    claims = _claims(dynamo)
-    claims.take(SEAT)
-    held = claims.find("seat", "7")
-    assert held is not None
-
+def test_an_id_releases_no_claim_under_another_owner(claims: Claims, held: Claim) -> None:
     with pytest.raises(AlreadyClaimed, match="ann"):
         claims.release(replace(held, owner="bob"))
     assert claims.owner("seat", "7") == "ann"
 
 
-def test_of_several_refusals_the_one_that_names_another_owner_is_raised(
-    dynamo: Interrupted,
-) -> None:
-    """The caller learns who has the value, though an item of its own is in the way as well."""
-    claims = _claims(dynamo)
-    own = [NewItem("users", {"counter": "u", "part": "u"}, ("counter", "part"))]
-    claims.take(replace(SEAT, owner="bob"), own=own)
+def test_of_several_refusals_the_one_that_names_another_owner_is_raised(claims: Claims) -> None:
+    claims.take(replace(SEAT, owner="bob"), own=OWN)
     claims.take(Claim("seat", "8", "ann"))
 
     with pytest.raises(AlreadyClaimed, match="bob"):
-        claims.take(SEAT, own=own)
+        claims.take(SEAT, own=OWN)
     with pytest.raises(AlreadyClaimed, match="bob"):
-        claims.change(Claim("seat", "8", "ann"), "7", own=own)
+        claims.change(Claim("seat", "8", "ann"), "7", own=OWN)
     with pytest.raises(ItemInTheWay):
-        claims.take(Claim("seat", "9", "ann"), own=own)
+        claims.take(Claim("seat", "9", "ann"), own=OWN)
 
 
-def test_a_change_by_id_leaves_a_later_claim_alone(dynamo: Interrupted) -> None:
+def test_a_change_by_id_leaves_a_later_claim_of_the_owner(claims: Claims, held: Claim) -> None:
     """The owner went on to another value and came back; then the old request is repeated."""
-    claims = _claims(dynamo)
-    claims.take(SEAT)
-    held = claims.find("seat", "7")
-    assert held is not None
     assert claims.change(held, "8")
     assert claims.take(SEAT)
 
     assert claims.change(held, "8") is False
     with pytest.raises(NotClaimed, match="another claim"):
         claims.change(held, "9")
-
     assert [claims.owner("seat", value) for value in "789"] == ["ann", "ann", None]
 
 
 def test_a_claim_that_its_owner_has_keeps_its_id_when_it_is_taken_with_others(
-    dynamo: Interrupted,
+    claims: Claims, held: Claim
 ) -> None:
-    """A release that names the claim still finds it."""
-    claims = _claims(dynamo)
-    claims.take(SEAT)
-    held = claims.find("seat", "7")
-    assert held is not None
-
     claims.take(SEAT, Claim("seat", "8", "ann"))
-    claims.take(SEAT, own=[NewItem("users", {"counter": "u", "part": "u"}, ("counter", "part"))])
+    claims.take(SEAT, own=OWN)
 
     assert claims.find("seat", "7") == held
     assert claims.release(held)
     assert claims.owner("seat", "7") is None
 
 
-def test_a_take_by_an_id_of_the_callers_own_is_that_claim_alone(dynamo: Interrupted) -> None:
-    """Stored with an item of the app's own in the same transaction, it names the claim later."""
-    claims = _claims(dynamo)
-    mine = replace(SEAT, claim_id="booking-1")
+def test_a_take_by_an_id_of_the_callers_own_is_that_claim_alone(claims: Claims) -> None:
+    mine, other = (replace(SEAT, claim_id=f"booking-{n}") for n in (1, 2))
 
     assert [claims.take(mine), claims.take(mine)] == [True, False]
     with pytest.raises(AlreadyClaimed, match="another claim_id, not under 'booking-2'"):
-        claims.take(replace(SEAT, claim_id="booking-2"))
+        claims.take(other)
     with pytest.raises(AlreadyClaimed, match=r"by 'ann'$"):
         claims.take(replace(mine, owner="bob"))
     with pytest.raises(AlreadyClaimed):
-        claims.take(replace(SEAT, claim_id="booking-2"), Claim("seat", "8", "ann"))
+        claims.take(other, Claim("seat", "8", "ann"))
 
     assert claims.find("seat", "7") == mine
     assert claims.owner("seat", "8") is None
@@ -230,32 +154,29 @@ def test_a_take_by_an_id_of_the_callers_own_is_that_claim_alone(dynamo: Interrup
 
 @pytest.mark.parametrize("claim_id", ["", "a\n", "x" * 129, 7])
 def test_an_id_that_cannot_be_is_refused(claim_id: Any) -> None:  # noqa: ANN401 - anything
-    """At birth."""
     with pytest.raises(BadClaim, match="claim_id"):
         Claim("seat", "7", "ann", claim_id)
 
 
-@pytest.mark.parametrize(("asleep_ms", "sent"), [(-SECOND_MS, True), (SECOND_MS, False)])
+@pytest.mark.parametrize(("asleep_ms", "sent"), [(-SECOND_MS, 2), (SECOND_MS, 1)])
 def test_nothing_is_sent_again_once_another_clock_may_have_forgotten_the_token(
-    asleep_ms: int,
-    sent: bool,  # noqa: FBT001 - of the case
+    asleep_ms: int, sent: int
 ) -> None:
     """The service may have completed the first request by a clock that is ahead by the skew."""
     clock = ManualClock()
     dynamo = MemoryClient(transact_faults=[Fault(LOST, applied=True)])
-    claims = _claims(dynamo, clock)
-    margin_ms = TOKEN_LIFE_MS - claims.context.clock_skew_ms
-    begun_ms = clock.at_ms
+    context = context_on(dynamo, clock)
+    woken_ms = clock.at_ms + TOKEN_LIFE_MS - context.clock_skew_ms + asleep_ms
 
     def sleep(_now_ms: int) -> None:
-        clock.at_ms = begun_ms + margin_ms + asleep_ms
+        clock.at_ms = woken_ms
 
     clock.on_sleep = sleep
-    taken = [SEAT, Claim("seat", "8", "ann")]
-    if sent:
+    claims, taken = Claims(context, "eu", "eu"), [SEAT, Claim("seat", "8", "ann")]
+    if sent > 1:
         assert claims.take(*taken)
     else:
         with pytest.raises(Unclear, match="call again with the same arguments"):
             claims.take(*taken)
 
-    assert dynamo.calls.count("transact") == (2 if sent else 1)
+    assert dynamo.calls.count("transact") == sent

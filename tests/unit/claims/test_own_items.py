@@ -9,8 +9,7 @@ import pytest
 
 from countledger.ledger.errors import BadItem
 from countledger.ledger.expressions import Assign, Drop
-from countledger.producers.item_rules import check_item
-from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem, OwnWrite
+from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem, OwnWrite, check_item
 
 KEY: dict[str, object] = {"id": "u-1"}
 
@@ -36,13 +35,11 @@ KEY: dict[str, object] = {"id": "u-1"}
     ids=lambda part: str(part)[:30],
 )
 def test_what_cannot_be_stored_is_refused(item: Any, why: str) -> None:  # noqa: ANN401
-    """Before it is sent, naming the attribute."""
     with pytest.raises(BadItem, match=why):
         check_item(item, besides=["tag"])
 
 
 def test_a_value_that_holds_itself_is_refused() -> None:
-    """It has no end."""
     endless: list[object] = []
     endless.append(endless)
 
@@ -69,7 +66,6 @@ def test_a_value_that_holds_itself_is_refused() -> None:
     ],
 )
 def test_a_write_that_cannot_be_is_refused(make: Any) -> None:  # noqa: ANN401
-    """At birth."""
     with pytest.raises(BadItem):
         make()
 
@@ -97,12 +93,10 @@ def test_a_write_is_done_where_the_item_is_as_it_would_leave_it(
     found: dict[str, object] | None,
     done: bool,  # noqa: FBT001
 ) -> None:
-    """Numbers are compared by their worth, and an attribute that is None is none."""
     assert write.done(found) is done
 
 
 def test_an_attribute_of_none_is_removed_and_not_stored_as_null() -> None:
-    """The other attributes are set, in their order."""
     write = ItemChange("t", KEY, {"a": 1, "b": None}).write()
 
     assert write.clauses == (Assign("a", 1), Drop("b"))

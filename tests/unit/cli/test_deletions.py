@@ -54,6 +54,5 @@ def test_the_exit_code_says_whether_anything_is_left(
 
 
 def test_nothing_to_delete_is_an_empty_document(capsys: pytest.CaptureFixture[str]) -> None:
-    """A namespace without counters."""
     assert _show(_options(), []) == 0
     assert json.loads(capsys.readouterr().out) == []

@@ -34,14 +34,12 @@ if TYPE_CHECKING:
 def test_json_carries_every_amount_exactly(
     capsys: pytest.CaptureFixture[str], value: object, written: str
 ) -> None:
-    """A number where every reader takes it exactly, else its digits as text."""
     show_json(value)
 
     assert f"{written}\n" == capsys.readouterr().out
 
 
 def test_a_pipe_gets_headings_and_tab_separated_cells(capsys: pytest.CaptureFixture[str]) -> None:
-    """No colour, no box, no exponent; nothing is `-`."""
     show_rows(
         [
             {"counter": "a:[red]b", "total": Decimal("1E+30"), "note": {"x": "y"}, "key": None},
@@ -58,7 +56,6 @@ def test_a_pipe_gets_headings_and_tab_separated_cells(capsys: pytest.CaptureFixt
 def test_an_array_is_one_json_document_however_long(
     capsys: pytest.CaptureFixture[str], items: Sequence[object]
 ) -> None:
-    """Items are written as they come."""
     show_json_array(iter(items))
 
     written = json.loads(capsys.readouterr().out)

@@ -10,6 +10,7 @@ import pytest
 
 from countledger.infra.cli.options import Options
 from countledger.infra.cli.strict_answers import answer_to_change, answer_to_withdrawal
+from countledger.infra.cli.strict_change import answer
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
@@ -90,16 +91,14 @@ CHANGES: list[tuple[StrictOutcome, Amount, str, int, str | None]] = [
 def test_a_change_is_answered_by_status_code_and_one_line(
     outcome: StrictOutcome, delta: Amount, status: str, code: int, line: str | None
 ) -> None:
-    """A refusal has the current value, the bound and what was asked for."""
-    answer = answer_to_change(outcome, delta)
+    found = answer_to_change(outcome, delta)
 
-    assert (answer.facts["status"], answer.code, answer.complaint) == (status, code, line)
-    assert answer.facts["counter"] == HALL
-    assert answer.facts["delta"] == delta
+    assert (found.facts["status"], found.code, found.complaint) == (status, code, line)
+    assert found.facts["counter"] == HALL
+    assert found.facts["delta"] == delta
 
 
 def test_every_outcome_has_an_answer() -> None:
-    """One that is added later needs one too."""
     assert {type(outcome) for outcome, *_ in CHANGES} == set(get_args(StrictOutcome))
 
 
@@ -116,26 +115,25 @@ def test_giving_up_succeeds_only_where_the_change_is_out_for_good(
     outcome: StrictOutcome, status: str, code: int
 ) -> None:
     """A script that goes on at exit code 0 may sell the ticket again."""
-    answer = answer_to_withdrawal(outcome, "order-1")
+    found = answer_to_withdrawal(outcome, "order-1")
 
-    assert (answer.facts["status"], answer.code) == (status, code)
-    assert answer.facts["key"] == "order-1"
-    assert (answer.complaint is None) == (code == 0)
+    assert (found.facts["status"], found.code) == (status, code)
+    assert found.facts["key"] == "order-1"
+    assert (found.complaint is None) == (code == 0)
 
 
 def test_a_refusal_is_a_document_for_programs_and_a_line_for_people(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """On stdout only what was asked for; the line is on stderr either way."""
-    answer = answer_to_change(BoundReached(HALL, 498, "lower", 0, -499), -499)
+    found = answer_to_change(BoundReached(HALL, 498, "lower", 0, -499), -499)
 
-    assert answer.print(Options()) == 4
+    assert found.print(Options()) == 4
     plain = capsys.readouterr()
-    assert answer.print(Options(as_json=True)) == 4
+    assert found.print(Options(as_json=True)) == 4
     printed = capsys.readouterr()
 
     assert plain.out == ""
-    assert plain.err == printed.err == f"countledger: {answer.complaint}\n"
+    assert plain.err == printed.err == f"countledger: {found.complaint}\n"
     assert json.loads(printed.out) == {
         "status": "bound_reached",
         "counter": HALL,
@@ -144,3 +142,25 @@ def test_a_refusal_is_a_document_for_programs_and_a_line_for_people(
         "side": "lower",
         "bound": 0,
     }
+
+
+ASKED = {"from": "a", "to": "b", "amount": 3}
+BOUND = {"counter": "b", "delta": 3, "value": 9, "side": "upper", "bound": 10}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "facts"),
+    [
+        (Applied("a, b", None), 0, {"status": "applied"}),
+        (Withdrawn("a, b", "k1"), 2, {"status": "withdrawn", "id": "k1"}),
+        (BoundReached("b", 9, "upper", 10, 3), 4, {"status": "bound_reached", **BOUND}),
+    ],
+)
+def test_of_several_changes_only_the_counter_that_refused_is_named(
+    outcome: StrictOutcome, code: int, facts: dict[str, object]
+) -> None:
+    found = answer(outcome, ASKED)
+
+    assert found.code == code
+    assert found.facts == {**ASKED, **facts}
+    assert (found.complaint is None) == (code == 0)

@@ -45,12 +45,10 @@ SET = replace(
 def test_a_row_says_for_how_long_a_key_is_remembered(
     shown: StrictCounter, memory: str | None
 ) -> None:
-    """In the unit that the method knows."""
     assert row(shown)["remembers"] == memory
 
 
 def test_a_document_has_every_fact_once() -> None:
-    """Under the names that the API gives them."""
     facts = document(COUNTER)
 
     assert facts == {name: getattr(COUNTER, name) for name in StrictCounter.__slots__}
@@ -58,14 +56,12 @@ def test_a_document_has_every_fact_once() -> None:
 
 
 def test_a_counter_inside_its_bounds_is_nothing_to_warn_of() -> None:
-    """Nor is one that stands on its bound, or has none."""
     assert warnings(COUNTER) == []
     assert warnings(replace(COUNTER, value=0, upper=0)) == []
     assert warnings(replace(COUNTER, lower=None)) == []
 
 
 def test_a_value_outside_of_a_forced_bound_is_said() -> None:
-    """With the way that is closed for now."""
     assert warnings(replace(COUNTER, upper=400)) == [
         (
             "the value 498 is above the upper bound 400: changes up are refused until it is "
@@ -81,7 +77,6 @@ def test_a_value_outside_of_a_forced_bound_is_said() -> None:
 
 
 def test_a_new_set_says_what_it_will_cost() -> None:
-    """Once, when it is made: later `show` tells what it costs by then."""
     assert warnings(SET) == [
         "a change writes the whole set: write units now 1, about 20 when it holds its 500 keys"
     ]

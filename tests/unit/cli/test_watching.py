@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from countledger import Total
-from countledger.consumers.alerts.alert import Alert
-from countledger.consumers.alerts.alert_log import LoggedAlert
+from countledger.consumers.alerts.alert import Alert, LoggedAlert
 from countledger.consumers.alerts.rule import Direction
 from countledger.infra.cli.watch import alert_line, follow, signed, table_of
 from countledger.infra.cli.watching import WatchState
@@ -45,7 +44,6 @@ def _alert(version: int, counter: str = "a:1", reason: str | None = None) -> Log
 
 
 def test_the_first_look_shows_all_and_the_next_ones_what_changed() -> None:
-    """With the change since the look before, and since the start."""
     watching = WatchState()
 
     first = watching.look(_total(5) | _total(7, "a:2"), 0)
@@ -59,7 +57,6 @@ def test_the_first_look_shows_all_and_the_next_ones_what_changed() -> None:
 
 
 def test_changes_of_long_numbers_are_exact() -> None:
-    """As totals are."""
     watching = WatchState()
     watching.look(_total(Decimal("0.1")), 0)
 
@@ -69,7 +66,6 @@ def test_changes_of_long_numbers_are_exact() -> None:
 
 
 def test_a_rate_is_that_of_the_last_ten_seconds() -> None:
-    """Not since the start: what was fast an hour ago is not fast."""
     watching = WatchState()
     watching.look(_total(0), 0)
     assert watching.seen["a:1"].per_second is None
@@ -83,7 +79,6 @@ def test_a_rate_is_that_of_the_last_ten_seconds() -> None:
 
 
 def test_looks_at_one_moment_have_no_rate() -> None:
-    """A clock that stands still, or is set back."""
     watching = WatchState()
     watching.look(_total(0), 1_000)
     watching.look(_total(10), 1_000)
@@ -93,7 +88,6 @@ def test_looks_at_one_moment_have_no_rate() -> None:
 
 
 def test_alerts_that_lay_there_are_not_news() -> None:
-    """Later ones are, each once, oldest first, of the counters that are watched."""
     watching = WatchState()
     watching.look(_total(5), 0)
 
@@ -147,7 +141,6 @@ def test_a_look_that_fails_half_way_loses_no_change() -> None:
 
 
 def test_the_table_holds_every_counter_and_the_alerts_below() -> None:
-    """Names as they are, whatever markup they hold."""
     watching = WatchState()
     watching.hear([])
     watching.look(_total(5, "a:[bold]"), 0)
@@ -166,7 +159,6 @@ def test_the_table_holds_every_counter_and_the_alerts_below() -> None:
 
 
 def test_an_alert_is_one_line() -> None:
-    """Also why its target did not take it."""
     assert alert_line(_alert(1)) == (
         "2030-03-17T17:46:40Z alert busy: a:1 rising through 1000, from 990 to 1010"
     )
@@ -175,5 +167,4 @@ def test_an_alert_is_one_line() -> None:
 
 @pytest.mark.parametrize(("change", "text"), [(5, "+5"), (-5, "-5"), (0, "0")])
 def test_a_change_shows_its_sign(change: int, text: str) -> None:
-    """Zero has none."""
     assert signed(change) == text

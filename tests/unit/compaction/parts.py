@@ -13,9 +13,10 @@ from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import Triggers
 from countledger.compaction.worker import Worker
 from countledger.ledger import keys
-from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.due import bucket_of
+from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
-from tests.unit.ledger.clocks import ManualClock
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ HOME = "home-1"
 
 
 def limit_of(namespace: Namespace) -> AgeLimit:
-    """The limit that the defaults make."""
     return AgeLimit(namespace.horizon_ms, 15 * MINUTE_MS, MINUTE_MS)
 
 
@@ -45,7 +45,7 @@ class ListedTriggers(Triggers):
 
     Attributes:
         kept: what is there.
-        crash: raised instead of the next change.
+        meanwhile: what somebody else does after the next trigger was put.
     """
 
     client: EventBridgeSchedulerClient = field(
@@ -55,28 +55,18 @@ class ListedTriggers(Triggers):
     target_arn: str = "target"
     role_arn: str = "role"
     kept: dict[str, str] = field(default_factory=dict)
-    crashes: list[Exception] = field(default_factory=list)
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
 
     def put(self, namespace: str, expression: str) -> None:
-        """Keep one; then whatever somebody else does in the meantime."""
-        self._crash()
         self.kept[namespace] = expression
         if self.meanwhile:
             self.meanwhile.pop(0)()
 
     def delete(self, namespace: str) -> None:
-        """Drop one."""
-        self._crash()
         self.kept.pop(namespace, None)
 
     def state(self, namespace: str) -> str:
-        """Whether it is there."""
         return "enabled" if namespace in self.kept else "missing"
-
-    def _crash(self) -> None:
-        if self.crashes:
-            raise self.crashes.pop(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +86,11 @@ class ListedQueue(WorkQueue):
     takes: int = 10**9
 
     def send(self, batch: Sequence[Work]) -> int:
-        """Take some."""
         taken = list(batch)[: self.takes - len(self.sent)]
         self.sent.extend(taken)
         return len(taken)
 
     def backlog(self) -> int:
-        """As told."""
         return self.waiting
 
 
@@ -131,7 +119,6 @@ class ScriptedCompactor:
         deadline_ms: int | None = None,
         on_step: Callable[[CompactionStep], None] = lambda _: None,
     ) -> CompactionReport:
-        """What was told."""
         del deadline_ms, on_step
         self.calls.append(counter)
         self.clock.at_ms += self.takes_ms
@@ -143,7 +130,6 @@ class ScriptedCompactor:
         )
 
     def limit(self, namespace: Namespace) -> AgeLimit:
-        """The default one."""
         return limit_of(namespace)
 
 
@@ -162,28 +148,17 @@ class Stack:
     queue: ListedQueue = field(default_factory=ListedQueue)
 
     def __post_init__(self) -> None:
-        """Make what depends on the others."""
         self.namespaces = Namespaces(self.dynamo, LEDGER, self.region, HOME)
         self.index = DueIndex(self.dynamo, COUNTERS, self.clock)
-        self.schedules = Schedules(
-            self.dynamo,
-            COUNTERS,
-            self.triggers,
-            self.namespaces,
-            limit_of,
-            self.region,
-            HOME,
-            self.clock,
-        )
+        places = (limit_of, self.region, HOME, self.clock)
+        self.schedules = Schedules(self.dynamo, COUNTERS, self.triggers, self.namespaces, *places)
         self.compactor = ScriptedCompactor(self.clock)
 
     def namespace(self, name: str, kind: Kind = Kind.LEDGER) -> str:
-        """Make a namespace."""
         Namespaces(self.dynamo, LEDGER, HOME, HOME).create(name, kind=kind)
         return name
 
     def worker(self, schedule_of: Callable[[str], Schedule | None] | None = None) -> Worker:
-        """A worker whose compactor answers as told."""
         compactor = cast("Compactor", self.compactor)
         return Worker(
             self.index, self.namespaces, schedule_of or self.schedules.find, lambda _: compactor
@@ -196,3 +171,20 @@ class Stack:
         fresh = {**keys.total_key(counter), "total": 1, "events": 1, "entries": 1, "version": 1}
         stored[key] = {**stored.get(key, fresh), **attributes}
         return stored[key]
+
+    def due(self, counter: str, due_at: int = NOW_MS) -> None:
+        """Put a total with five entries into the due index."""
+        self.total(counter, entries=5, due_at=due_at, due_bucket=bucket_of(counter))
+
+    @property
+    def schedule(self) -> dict[str, Any]:
+        return self.dynamo.tables[COUNTERS]["namespace#likes", "schedule"]
+
+
+def scheduled() -> Stack:
+    """A stack with a schedule of the namespace `likes`, swept already."""
+    stack = Stack()
+    stack.namespace("likes")
+    stack.schedules.create("likes", every_ms=HOUR_MS, min_entries=3)
+    stack.schedule.pop("unswept_since")
+    return stack

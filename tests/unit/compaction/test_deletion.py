@@ -1,19 +1,15 @@
-"""What a deletion refuses, and what it leaves to a later call: on tables in memory."""
+"""What a deletion refuses, and what it leaves to a later call."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from countledger.compaction import deletion
-from countledger.compaction.compactor import Compactor
 from countledger.compaction.deletion import DeletionMark, DeletionStage, plan_deletion
-from countledger.compaction.deletions import Deletions
-from countledger.compaction.ledger_deletion import LedgerDeleter
-from countledger.compaction.regions import Regions
 from countledger.ledger import keys
 from countledger.ledger.errors import (
     AccessDenied,
@@ -22,188 +18,89 @@ from countledger.ledger.errors import (
     TransactionCancelled,
 )
 from countledger.ledger.head import Head, encode_head
-from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Put
-from countledger.producers.event import Event
-from countledger.producers.recorder import Recorder
-from countledger.producers.sender import Sender
-from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack, limit_of
-from tests.unit.ledger.memory import MemoryClient
+from tests.unit.compaction.parts import COUNTERS, LEDGER
+from tests.unit.compaction.world import COUNTER, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from countledger.compaction.report import CompactionReport
     from countledger.ledger.errors import CountledgerError
     from countledger.ledger.operations import Write
 
-COUNTER = "likes:post"
+_MARKED_WAIT_MS = 30 * HOUR_MS + MINUTE_MS
 
 
-@dataclass
-class Emptying:
-    """A stack in memory whose counters are deleted.
+def test_a_counter_with_totals_in_another_region_is_not_deleted() -> None:
+    """What is merged adds nothing to totals, so those elsewhere would stay for ever."""
+    world = World()
+    world.record()
+    world.delete(DeletionStage.MARKED)
+    world.record("likes:other")
+    world.description["Replicas"] = [{"RegionName": "b", "ReplicaStatus": "ACTIVE"}]
 
-    Attributes:
-        tidied: up to which moment what lies beside a counter was deleted, call by call.
-        unproven: why no total can be taken for its last word.
-        stays: what lies beside a counter and is younger.
-    """
-
-    stack: Stack = field(default_factory=lambda: Stack(dynamo=MemoryClient(description={})))
-    tidied: list[int] = field(default_factory=list)
-    unproven: str | None = None
-    stays: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Make the namespace."""
-        self.stack.namespace("likes")
-
-    @property
-    def dynamo(self) -> MemoryClient:
-        """Where all of it lies."""
-        assert isinstance(self.stack.dynamo, MemoryClient)
-        return self.stack.dynamo
-
-    def deleter(self, compact: Callable[[str], CompactionReport] | None = None) -> LedgerDeleter:
-        """A process of its own."""
-        clock, regions = self.stack.clock, self.regions()
-        compactor = Compactor(regions, self.stack.namespaces, limit_of, clock=clock)
-        return LedgerDeleter(
-            self.dynamo,
-            COUNTERS,
-            regions,
-            self.stack.namespaces,
-            limit_of,
-            compact or compactor.compact,
-            lambda _: self.unproven,
-            self._tidy,
-            clock,
-        )
-
-    def _tidy(self, _: str, before_ms: int) -> list[str]:
-        self.tidied.append(before_ms)
-        return list(self.stays)
-
-    def regions(self) -> Regions:
-        """As the table says now."""
-        return Regions(self.dynamo, LEDGER, HOME, HOME, lambda _: self.dynamo, self.stack.clock)
-
-    def deletions(self, deleter: LedgerDeleter, names: list[str]) -> Deletions:
-        """All counters of the namespace."""
-        return Deletions(
-            deleter, {}, lambda *_: None, lambda _: iter(names), lambda _: lambda: None
-        )
-
-    def record(self, counter: str = COUNTER) -> None:
-        """An entry, and the total that knows of it."""
-        self.send(counter)
-        self.stack.total(counter, updated_at=self.stack.clock.at_ms)
-
-    def send(self, counter: str) -> None:
-        """An entry that no total knows of yet."""
-        clock = self.stack.clock
-        sender = Sender(self.dynamo, LEDGER, self.stack.namespaces, clock=clock)
-        assert Recorder(sender, HOME, clock).record(Event(counter, 1)).status == "recorded"
-
-
-def test_a_total_of_another_region_is_never_left_behind() -> None:
-    """Totals are regional, and what is merged adds nothing: those elsewhere would stay for ever."""
-    emptying = Emptying()
-    emptying.record()
-    marked = emptying.deleter().delete(COUNTER)
-    emptying.stack.clock.at_ms += 2 * DAY_MS
-    assert not isinstance(emptying.dynamo.description, Exception)
-    emptying.dynamo.description["Replicas"] = [{"RegionName": "b", "ReplicaStatus": "ACTIVE"}]
-
-    with pytest.raises(BadSetting, match="its ledger has replicas in b"):
-        emptying.deleter().delete(COUNTER)
-    emptying.record("likes:other")
-    with pytest.raises(BadSetting, match="its ledger has replicas in b"):
-        emptying.deleter().delete("likes:other")
-
-    assert marked.stage is DeletionStage.MARKED
-    assert emptying.deleter().mark("likes:other") is None
+    for counter in (COUNTER, "likes:other"):
+        with pytest.raises(BadSetting, match="its ledger has replicas in b"):
+            world.deleter().delete(counter)
+    assert world.deleter().mark("likes:other") is None
 
 
 def test_what_a_late_evaluator_left_is_tidied_before_the_name_is_forgotten() -> None:
-    """Its records come behind the deletion, for as long as the stream keeps them."""
-    emptying = Emptying()
-    emptying.record()
-    clock = emptying.stack.clock
-    stages: list[DeletionStage] = []
-    deleted_ms = 0
-    for _ in range(3):
-        deleted_ms = deleted_ms if len(stages) > 1 else clock.at_ms
-        stages.append(emptying.deleter().delete(COUNTER).stage)
-        clock.at_ms += 2 * DAY_MS
+    world = World()
+    world.record()
+    world.delete(DeletionStage.MARKED)
+    deleted_ms = world.clock.at_ms
+    world.delete(DeletionStage.DELETED, DeletionStage.FORGOTTEN)
 
-    assert stages == [DeletionStage.MARKED, DeletionStage.DELETED, DeletionStage.FORGOTTEN]
     # Clocks, the wait of a membership, the life of a request, and a whole second.
-    assert emptying.tidied == [deleted_ms - MINUTE_MS - MINUTE_MS - 15 * MINUTE_MS - 1_000] * 2
+    assert world.tidied == [deleted_ms - MINUTE_MS - MINUTE_MS - 15 * MINUTE_MS - 1_000] * 2
 
 
 def test_one_counter_that_cannot_be_read_stops_no_other() -> None:
-    """It is left alone for the reason given, and the rest of its namespace goes on."""
-    emptying = Emptying()
+    world = World()
     names = [f"likes:{n}" for n in "abc"]
     for name in names:
-        emptying.record(name)
+        world.record(name)
     corrupt = {**keys.deletion_key("likes:b"), "id": "m", "at": "yesterday"}
-    emptying.dynamo.put(Put(COUNTERS, corrupt))
+    world.dynamo.put(Put(COUNTERS, corrupt))
 
-    deletions = emptying.deletions(emptying.deleter(), names).delete_all("likes")
-    stages = {one.counter: (one.stage, one.detail) for one in deletions}
+    made = {one.counter: one for one in world.deletions(world.deleter(), names).delete_all("likes")}
 
-    assert stages["likes:a"][0] is stages["likes:c"][0] is DeletionStage.MARKED
-    assert stages["likes:b"][0] is DeletionStage.SKIPPED
-    assert "yesterday" in stages["likes:b"][1]
-
-
-def test_a_page_without_items_is_not_the_end_of_a_ledger() -> None:
-    """An entry made behind the mark lies behind it: the counter is in use, and nothing goes."""
-    emptying = Emptying(Stack(dynamo=MemoryClient(hesitant=True, description={})))
-    emptying.record()
-    emptying.deleter().delete(COUNTER)
-    emptying.stack.clock.at_ms += 2 * DAY_MS
-    emptying.send(COUNTER)
-
-    assert emptying.deleter().delete(COUNTER).stage is DeletionStage.IN_USE
-    assert emptying.dynamo.get(COUNTERS, keys.total_key(COUNTER)) is not None
+    stages = [made[name].stage for name in names]
+    assert stages == [DeletionStage.MARKED, DeletionStage.SKIPPED, DeletionStage.MARKED]
+    assert "yesterday" in made["likes:b"].detail
 
 
 @pytest.mark.parametrize("error", [AccessDenied("no"), BadSetting("strong")])
 def test_what_concerns_every_counter_stops_all(error: CountledgerError) -> None:
-    """A right that is missing is no property of one counter."""
-    emptying = Emptying()
-    emptying.record()
+    world = World()
+    world.record()
 
     def compact(_: str) -> CompactionReport:
         raise error
 
-    deleter = emptying.deleter(compact)
-    deleter.delete(COUNTER)
-    emptying.stack.clock.at_ms += 2 * DAY_MS
+    world.delete(DeletionStage.MARKED)
 
     with pytest.raises(type(error)):
-        list(emptying.deletions(deleter, [COUNTER]).delete_all("likes"))
+        list(world.deletions(world.deleter(compact), [COUNTER]).delete_all("likes"))
 
 
-def test_what_was_made_behind_the_mark_stops_a_deletion_also_once_it_is_merged() -> None:
-    """No entry of it is left by then; the head tells when the newest was made."""
-    emptying = Emptying()
-    emptying.record()
-    emptying.deleter().delete(COUNTER)
-    emptying.stack.clock.at_ms += 1
-    emptying.record()
-    emptying.stack.clock.at_ms += 2 * DAY_MS
+@pytest.mark.parametrize("merged", [False, True], ids=["after an empty page", "merged"])
+def test_an_entry_made_after_the_mark_stops_a_deletion(*, merged: bool) -> None:
+    """Of a merged entry only the head tells when it was made."""
+    world = World(hesitant=not merged)
+    world.record()
+    world.deleter().delete(COUNTER)
+    if merged:
+        world.record()
+    world.later()
+    if not merged:
+        world.use(1)
 
-    deletion = emptying.deleter().delete(COUNTER)
+    world.delete(DeletionStage.IN_USE)
 
-    assert deletion.stage is DeletionStage.IN_USE
-    entries = [one for one in emptying.dynamo.items(LEDGER) if one["entry"].startswith("e#")]
-    assert entries == []
-    assert emptying.dynamo.get(COUNTERS, keys.total_key(COUNTER)) is not None
+    assert bool(world.entries()) is not merged
+    assert world.total is not None
 
 
 @pytest.mark.parametrize(
@@ -212,96 +109,69 @@ def test_what_was_made_behind_the_mark_stops_a_deletion_also_once_it_is_merged()
 def test_a_deletion_waits_until_no_record_of_its_total_can_come_again(
     after_ms: int, stage: DeletionStage
 ) -> None:
-    """For 30 hours since it last moved, and not only since the mark: its watermarks go with it."""
-    emptying = Emptying()
-    emptying.record()
-    marked = emptying.deleter().delete(COUNTER)
-    moved_ms = emptying.stack.clock.at_ms + 20 * HOUR_MS
-    emptying.stack.total(COUNTER, updated_at=moved_ms)
-    emptying.stack.clock.at_ms = moved_ms + 30 * HOUR_MS + MINUTE_MS + after_ms
+    """For 30 hours since the total last changed, and not only since the mark."""
+    world = World()
+    world.record()
+    assert world.deleter().delete(COUNTER).stage is DeletionStage.MARKED
+    world.later(20 * HOUR_MS)
+    world.stack.total(COUNTER, updated_at=world.clock.at_ms)
+    world.later(_MARKED_WAIT_MS + after_ms)
 
-    deletion = emptying.deleter().delete(COUNTER)
-
-    assert marked.next_at_ms is not None
-    assert marked.next_at_ms < emptying.stack.clock.at_ms
-    assert deletion.stage is stage
+    assert world.deleter().delete(COUNTER).stage is stage
 
 
-def test_a_counter_whose_entries_no_total_knows_of_is_marked() -> None:
-    """It can be deleted 30 hours later, for no record of a total is older than the mark."""
-    emptying = Emptying()
-    emptying.send(COUNTER)
-    marked_ms = emptying.stack.clock.at_ms
-
-    marked = emptying.deleter().delete(COUNTER)
-
-    assert marked.stage is DeletionStage.MARKED
-    assert marked.next_at_ms == marked_ms + 30 * HOUR_MS + MINUTE_MS + 1
-
-
-def _planned(
-    emptying: Emptying, head: Head, *, total: bool
-) -> tuple[DeletionMark, tuple[Write, ...]]:
-    """A deletion as it is planned, of a counter whose head is stored."""
-    mark = DeletionMark(counter=COUNTER, id="mark", at_ms=1)
-    emptying.dynamo.put(deletion.mark_of(COUNTERS, COUNTER, mark.id, mark.at_ms))
-    if head.generation:
-        emptying.dynamo.put(Put(LEDGER, encode_head(COUNTER, head)))
-    item = emptying.stack.total(COUNTER) if total else None
-    return mark, plan_deletion((LEDGER, COUNTERS), mark, head, item, 2)
-
+# ---- the transaction ----
 
 _HEAD = Head(generation=4, run="run", incarnation="first", sum=5)
+_MARK = DeletionMark(counter=COUNTER, id="mark", at_ms=1)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "goes"),
-    [
-        ("generation", 4, True),
-        ("generation", 5, False),
-        ("run", "another run", False),
-    ],
-)
-def test_the_numbers_go_only_with_the_head_that_was_read(
-    name: str, value: object, *, goes: bool
+def _planned(world: World, *, with_total: bool) -> tuple[Write, ...]:
+    """A deletion as it is planned, of a counter whose head is stored."""
+    world.dynamo.put(deletion.mark_of(COUNTERS, COUNTER, _MARK.id, _MARK.at_ms))
+    world.dynamo.put(Put(LEDGER, encode_head(COUNTER, _HEAD)))
+    item = world.stack.total(COUNTER) if with_total else None
+    return plan_deletion((LEDGER, COUNTERS), _MARK, _HEAD, item, 2)
+
+
+_SINCE: dict[str, tuple[bool, dict[str, object], dict[str, object]]] = {
+    "nothing": (True, {}, {}),
+    "a later head": (True, {"generation": 5}, {}),
+    "a head of another run": (True, {"run": "another run"}, {}),
+    "a total that changed": (True, {}, {"version": 7}),
+    "a total that was absent": (False, {}, {"version": 1}),
+}
+
+
+@pytest.mark.parametrize(("read", "head", "total"), _SINCE.values(), ids=_SINCE)
+def test_numbers_go_only_as_they_were_read(
+    head: dict[str, object], total: dict[str, object], *, read: bool
 ) -> None:
-    """Its generation alone does not identify it."""
-    emptying = Emptying()
-    _, writes = _planned(emptying, _HEAD, total=True)
-    emptying.dynamo.tables[LEDGER][COUNTER, keys.HEAD][name] = value
+    goes = not head and not total
+    world = World()
+    writes = _planned(world, with_total=read)
+    world.dynamo.tables[LEDGER][COUNTER, keys.HEAD] |= head
+    if total:
+        world.stack.total(COUNTER, **total)
 
     with nullcontext() if goes else pytest.raises(TransactionCancelled):
-        emptying.dynamo.transact(writes, "token")
+        world.dynamo.transact(writes, "token")
 
-    head = emptying.dynamo.get(LEDGER, keys.head_key(COUNTER)) or {}
-    assert head["sum"] == (0 if goes else 5)
-    assert (emptying.dynamo.get(COUNTERS, keys.total_key(COUNTER)) is None) is goes
-
-
-@pytest.mark.parametrize("read", [True, False], ids=["moved", "made"])
-def test_a_total_that_came_or_moved_since_it_was_read_stays(*, read: bool) -> None:
-    """A total that was absent must be absent still: an entry has arrived."""
-    emptying = Emptying()
-    _, writes = _planned(emptying, _HEAD, total=read)
-    emptying.stack.total(COUNTER, version=7)
-
-    with pytest.raises(TransactionCancelled):
-        emptying.dynamo.transact(writes, "token")
-
-    assert emptying.dynamo.get(COUNTERS, keys.total_key(COUNTER)) is not None
+    assert world.head.sum == (0 if goes else 5)
+    assert (world.total is None) is goes
 
 
 def test_a_mark_that_another_deletion_made_is_not_this_one() -> None:
     """It was taken off and made again in the same millisecond: nothing goes, nothing is undone."""
-    emptying = Emptying()
-    mark, writes = _planned(emptying, _HEAD, total=True)
-    again = deletion.mark_of(COUNTERS, COUNTER, "another", mark.at_ms)
-    emptying.dynamo.put(replace(again, condition=None))
+    world = World()
+    writes = _planned(world, with_total=True)
+    again = deletion.mark_of(COUNTERS, COUNTER, "another", _MARK.at_ms)
+    world.dynamo.put(replace(again, condition=None))
 
     with pytest.raises(TransactionCancelled):
-        emptying.dynamo.transact(writes, "token")
-    for write in (deletion.cancel_of(COUNTERS, mark), deletion.unmark_of(COUNTERS, mark)):
+        world.dynamo.transact(writes, "token")
+    for write in (deletion.cancel_of(COUNTERS, _MARK), deletion.unmark_of(COUNTERS, _MARK)):
         with pytest.raises(ConditionFailed):
-            emptying.dynamo.delete(write)
+            world.dynamo.delete(write)
     with pytest.raises(ConditionFailed):
-        emptying.dynamo.update(deletion.tidied_of(COUNTERS, mark))
+        world.dynamo.update(deletion.tidied_of(COUNTERS, _MARK))

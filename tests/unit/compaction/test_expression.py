@@ -22,14 +22,12 @@ from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
     ],
 )
 def test_an_interval_is_spelled_in_its_largest_unit(every_ms: int, expression: str) -> None:
-    """One of a unit is in the singular, as the service demands."""
     assert rate(every_ms) == expression
     assert check_expression(expression) == expression
 
 
 @pytest.mark.parametrize("every_ms", [0, 1, MINUTE_MS - 1, 90_500, 367 * DAY_MS])
 def test_an_interval_is_whole_minutes_of_at_most_a_year(every_ms: int) -> None:
-    """Nothing is rounded: what was asked for would not be what happens."""
     with pytest.raises(BadSetting, match="whole minutes"):
         rate(every_ms)
 
@@ -51,7 +49,6 @@ def test_an_interval_is_whole_minutes_of_at_most_a_year(every_ms: int) -> None:
     ],
 )
 def test_what_the_service_documents_passes(fields: str) -> None:
-    """With or without the word cron around it, and with any blanks between."""
     assert cron(fields) == f"cron({fields})"
     assert cron(f" cron({fields}) ") == f"cron({fields})"
     assert cron(fields.replace(" ", "  ")) == f"cron({fields})"
@@ -89,7 +86,6 @@ def test_what_the_service_documents_passes(fields: str) -> None:
     ],
 )
 def test_what_breaks_a_rule_is_refused_by_name(fields: str, reason: str) -> None:
-    """The text, the field and the rule."""
     with pytest.raises(BadSetting) as refused:
         cron(fields)
 
@@ -108,6 +104,5 @@ def test_any_other_expression_is_refused(text: str) -> None:
 
 
 def test_a_rate_has_one_spelling() -> None:
-    """However it was written."""
     assert check_expression("rate(60 minutes)") == "rate(1 hour)"
     assert check_expression("rate(1 days)") == "rate(1 day)"

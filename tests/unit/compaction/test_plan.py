@@ -1,5 +1,6 @@
 """What is read, merged and written, decided from values."""
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -9,13 +10,17 @@ from hypothesis import strategies as st
 
 from countledger.compaction import plan
 from countledger.compaction.deletion import DeletionMark, empty_head
+from countledger.compaction.plan import AgeLimit, limits_by
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry, encode_entry
-from countledger.ledger.errors import SumOverflow
+from countledger.ledger.errors import BadSetting, SumOverflow
 from countledger.ledger.expressions import Absent, AllOf, Compare
 from countledger.ledger.head import NO_HEAD, Covered, Head, decode_head, encode_head
 from countledger.ledger.ids import id_of_key, new_id
+from countledger.ledger.limits import HOUR_MS, MINUTE_MS
+from countledger.ledger.namespace import Namespace
+from countledger.ledger.settings import Settings
 from tests.simulation.judgement import holds
 
 NOW_MS = 1_900_000_000_000
@@ -39,7 +44,6 @@ def _candidate(at_ms: int, delta: int = 1, events: int = 1, key: str | None = No
 def test_the_ranges_hold_every_old_entry_and_no_young_one_with_a_time(
     cutoff_ms: int, offset_ms: int, spread: int, kind: str
 ) -> None:
-    """Whatever the spread; bare keys are in them at any age."""
     at_ms = max(0, cutoff_ms + offset_ms)
     entry_id = id_of_key(f"key {at_ms}") if kind == "bare" else new_id(at_ms)
     item = {"entry": keys.entry_key(entry_id, spread)}
@@ -51,12 +55,10 @@ def test_the_ranges_hold_every_old_entry_and_no_young_one_with_a_time(
 
 @pytest.mark.parametrize("cutoff_ms", [0, -5, 1 << 48])
 def test_a_cutoff_that_is_no_time_selects_nothing(cutoff_ms: int) -> None:
-    """A clock that is far off merges nothing."""
     assert plan.ranges(16, cutoff_ms) == []
 
 
 def test_only_old_entries_outside_the_covers_can_be_merged() -> None:
-    """One that is old, one at the cutoff, one that the head has taken in."""
     old, young, taken = (_candidate(NOW_MS - 1), _candidate(NOW_MS), _candidate(NOW_MS - 2))
     head = Head(generation=1, covers={taken.key: taken.covered})
 
@@ -65,8 +67,7 @@ def test_only_old_entries_outside_the_covers_can_be_merged() -> None:
     assert found == [old]
 
 
-def test_a_bare_key_used_anew_is_no_covered_entry() -> None:
-    """The head took in the one that was made earlier."""
+def test_a_bare_key_used_again_is_no_covered_entry() -> None:
     first, second = (_candidate(NOW_MS - 9, key="k"), _candidate(NOW_MS - 5, key="k"))
     head = Head(generation=1, covers={first.key: first.covered})
 
@@ -88,7 +89,6 @@ def test_an_entry_that_differs_somewhere_is_not_merged(name: str) -> None:
 
 
 def test_the_next_head_adds_up() -> None:
-    """Sum, events, entries, the span of time; it covers these and no others."""
     head = Head(
         generation=4, run="r", sum=Decimal("1.5"), events=3, entries=2, from_at_ms=50, to_at_ms=60
     )
@@ -103,13 +103,11 @@ def test_the_next_head_adds_up() -> None:
 
 
 def test_a_sum_that_the_service_cannot_hold_is_refused() -> None:
-    """It would be rounded."""
     with pytest.raises(SumOverflow, match="38 digits"):
         plan.next_head(Head(sum=10**38 - 1), [_candidate(1, 1)], "run", None)
 
 
 def test_a_closing_head_keeps_the_numbers_and_forgets_the_covers() -> None:
-    """One generation on."""
     head = plan.next_head(NO_HEAD, [_candidate(1, 5)], "run", None)
 
     closed = plan.closing_head(head, "other")
@@ -119,7 +117,6 @@ def test_a_closing_head_keeps_the_numbers_and_forgets_the_covers() -> None:
 
 
 def test_a_head_replaces_only_the_one_that_was_read() -> None:
-    """The first one only where there is none."""
     first = plan.publish_of("t", "c", NO_HEAD, Head(generation=1))
     second = plan.publish_of("t", "c", Head(generation=1, run="r"), Head(generation=2))
 
@@ -143,59 +140,70 @@ def test_every_head_of_a_sequence_names_its_first_run() -> None:
     assert plan.next_head(empty, [_candidate(3, 5)], "run 4", None).incarnation == empty.run
 
 
-@pytest.mark.parametrize(
-    ("elsewhere", "outcome"),
-    [
-        (Head(generation=4, run="r", incarnation="a"), None),
-        (Head(generation=3, run="q", incarnation="a"), RunOutcome.WAITING),
-        (Head(generation=4, run="q", incarnation="b"), RunOutcome.WAITING),
-        (Head(generation=5, run="q", incarnation="a"), RunOutcome.OVERTAKEN),
-        (Head(generation=5, run="q", incarnation="b"), RunOutcome.WAITING),
-    ],
-)
-def test_only_a_later_head_of_the_same_counter_overtakes(
-    elsewhere: Head, outcome: RunOutcome | None
+_MINE = Head(generation=4, run="r", incarnation="a")
+_ELSEWHERE: dict[str, tuple[Head, Head, RunOutcome | None]] = {
+    "the same head": (_MINE, _MINE, None),
+    "an earlier one": (_MINE, replace(_MINE, generation=3, run="q"), RunOutcome.WAITING),
+    "another run's": (_MINE, replace(_MINE, run="q"), RunOutcome.WAITING),
+    "a later one": (_MINE, replace(_MINE, generation=5, run="q"), RunOutcome.OVERTAKEN),
+    # It is only not replaced there yet.
+    "another counter's": (_MINE, replace(_MINE, run="q", incarnation="b"), RunOutcome.WAITING),
+    "another counter's later one": (
+        _MINE,
+        Head(generation=5, run="q", incarnation="b"),
+        RunOutcome.WAITING,
+    ),
+    "no head, as here": (NO_HEAD, NO_HEAD, None),
+    "the first one, none here": (NO_HEAD, _MINE, RunOutcome.OVERTAKEN),
+}
+
+
+@pytest.mark.parametrize(("mine", "elsewhere", "outcome"), _ELSEWHERE.values(), ids=_ELSEWHERE)
+def test_a_run_waits_for_its_head_and_ends_at_a_later_one_of_its_counter(
+    mine: Head, elsewhere: Head, outcome: RunOutcome | None
 ) -> None:
-    """A higher generation that another counter of that name had is only not replaced there yet."""
-    found = plan.arrived(Head(generation=4, run="r", incarnation="a"), {"east": elsewhere})
+    found = plan.arrived(mine, {"west": mine, "east": elsewhere})
 
     assert (found and found[0]) == outcome
 
 
-def test_every_head_overtakes_a_run_that_found_none() -> None:
-    """Without a head there is no incarnation that the first head could differ from."""
-    first = Head(generation=1, run="q", incarnation="q")
-
-    overtaken = plan.arrived(NO_HEAD, {"west": NO_HEAD, "east": first})
-
-    assert overtaken is not None
-    assert overtaken[0] is RunOutcome.OVERTAKEN
-    assert plan.arrived(NO_HEAD, {"west": NO_HEAD}) is None
-
-
 @given(st.integers(-(10**37), 10**37), st.one_of(st.none(), st.integers(0, 1 << 47)))
 def test_a_head_comes_back_as_it_was_written(delta: int, at_ms: int | None) -> None:
-    """Covers with and without their times."""
     head = Head(generation=3, run="r", sum=delta, covers={"e#x": Covered(delta, at_ms)})
 
     assert decode_head(encode_head("c", head)) == head
 
 
-@pytest.mark.parametrize(
-    ("generation", "run", "outcome"),
-    [
-        (3, "r", None),
-        (2, "r", RunOutcome.WAITING),
-        (3, "other", RunOutcome.WAITING),
-        (4, "other", RunOutcome.OVERTAKEN),
-    ],
-)
-def test_a_head_has_arrived_where_generation_and_run_are_shown(
-    generation: int, run: str, outcome: RunOutcome | None
-) -> None:
-    """An older one is waited for; a newer one ends the run."""
-    mine = Head(generation=3, run="r")
+# ---- how old an entry must be ----
 
-    missing = plan.arrived(mine, {"east": mine, "west": Head(generation=generation, run=run)})
+LIMIT = AgeLimit(24 * HOUR_MS, 15 * MINUTE_MS, MINUTE_MS)
 
-    assert (missing[0] if missing else None) == outcome
+
+def test_the_limit_is_the_sum_of_all_delays() -> None:
+    assert LIMIT.age_ms == 24 * HOUR_MS + 31 * MINUTE_MS
+    assert LIMIT.cutoff_ms(LIMIT.age_ms + 5) == 5
+
+
+def test_a_larger_age_replaces_the_limit() -> None:
+    assert LIMIT.with_min_age(48 * HOUR_MS).age_ms == 48 * HOUR_MS
+
+
+def test_an_age_below_the_limit_is_refused_with_the_arithmetic() -> None:
+    """A late retry would count twice; every term is named."""
+    with pytest.raises(BadSetting) as refused:
+        LIMIT.with_min_age(24 * HOUR_MS)
+
+    assert str(refused.value) == (
+        "a minimum age of 24 h is less than 24 h 31 min = horizon 24 h + replication bound 15 min "
+        "+ clock skew 1 min + life of a signed request 15 min: a late retry of a merged entry "
+        "would count twice"
+    )
+    assert LIMIT.with_min_age(LIMIT.age_ms).age_ms == LIMIT.age_ms
+
+
+def test_the_limit_of_a_namespace_follows_its_horizon_and_the_settings() -> None:
+    settings = Settings(replication_bound_ms=MINUTE_MS, clock_skew_ms=1_000)
+
+    limit = limits_by(settings)(Namespace("n", horizon_ms=HOUR_MS))
+
+    assert limit.age_ms == HOUR_MS + MINUTE_MS + 1_000 + 15 * MINUTE_MS

@@ -1,15 +1,17 @@
 """Deleting merged entries: what is tried again, what stops, and for how long."""
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from random import Random
 from threading import Barrier
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
 from countledger.compaction.retire import Retire, Retirer, Tampered
-from countledger.ledger.attempts import Backoff
+from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
     ConditionFailed,
     Reason,
@@ -19,41 +21,41 @@ from countledger.ledger.errors import (
     Unclear,
 )
 from countledger.ledger.head import Covered, Head
-from countledger.ledger.operations import Delete, Write
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TIMED, BARE = "e#0", "e#k"
 HEAD = Head(generation=3, run="r", covers={TIMED: Covered(5), BARE: Covered(6, at_ms=100)})
 ATTEMPTS = 4
+_JOINT, _SINGLE = Retire.TRANSACTION, Retire.DELETE
 
 
-@dataclass(frozen=True, slots=True)
-class RefusingClient(MemoryClient):
-    """The first calls meet these errors; what went through is kept."""
+@dataclass
+class Refusing:
+    """The plan of a client whose first calls meet these errors (None: none).
 
-    errors: list[Exception] = field(default_factory=list)
+    Attributes:
+        errors: what the coming calls meet.
+        deleted: what went through.
+    """
+
+    errors: list[Exception | None] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
-    sent_tokens: list[str] = field(default_factory=list)
 
-    def transact(self, writes: Sequence[Write], token: str) -> bool:
-        """A transaction."""
-        self.sent_tokens.append(token)
-        if self.errors:
-            raise self.errors.pop(0)
-        self.deleted.extend(w.key["entry"] for w in writes if isinstance(w, Delete))
+    def __call__(self, kind: str, write: Any, _: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """A delete, or a transaction of deletes."""
+        if error := self.errors.pop(0) if self.errors else None:
+            raise error
+        self.deleted += [one.key["entry"] for one in ([write] if kind == "delete" else write)]
         return True
 
-    def delete(self, write: Delete) -> None:
-        """A single delete."""
-        if self.errors:
-            raise self.errors.pop(0)
-        self.deleted.append(write.key["entry"])
 
-
-def _retirer(dynamo: RefusingClient, how: Retire, clock: ManualClock) -> Retirer:
+def _retirer(plan: Any, how: Retire, clock: ManualClock) -> Retirer:  # noqa: ANN401 - a plan
     return Retirer(
-        dynamo=dynamo,
+        dynamo=MemoryClient(plans=[plan]),
         table="t",
         counter="c",
         head=HEAD,
@@ -67,116 +69,84 @@ def _retirer(dynamo: RefusingClient, how: Retire, clock: ManualClock) -> Retirer
     )
 
 
-def test_several_workers_delete_at_once() -> None:
-    """Each waits until the other one deletes as well."""
-    meeting = Barrier(2)
-
-    class MeetingClient(RefusingClient):
-        def delete(self, write: Delete) -> None:
-            meeting.wait(5)
-            RefusingClient.delete(self, write)
-
-    dynamo = MeetingClient()
-    retirer = replace(_retirer(dynamo, Retire.DELETE, ManualClock()), workers=2)
-
-    assert retirer.retire([TIMED, BARE], lambda: False)
-    assert sorted(dynamo.deleted) == [TIMED, BARE]
-
-
 def _cancelled(*reasons: Reason) -> TransactionCancelled:
     return TransactionCancelled(reasons)
 
 
-def _item(key: str, delta: int, at_ms: int) -> dict[str, Any]:
+def _stored(key: str, delta: int, at_ms: int) -> dict[str, Any]:
     return {"counter": "c", "entry": key, "delta": delta, "at": at_ms}
 
 
-CONFLICT = Reason("TransactionConflict")
-NONE = Reason("None")
-PASSING: list[Callable[[], Exception]] = [
-    lambda: _cancelled(CONFLICT, NONE),
-    lambda: _cancelled(NONE, Reason("ThrottlingError")),
-    lambda: Throttled("later"),
-    lambda: Unclear("no answer"),
-]
+_CHANGED = _stored(TIMED, 7, 1)
+_RENEWED = _stored(BARE, 8, 900)
+_CHANGED_BARE = _stored(BARE, 7, 100)
+_CONFLICT, _NONE = Reason("TransactionConflict"), Reason("None")
+_THROTTLED = Reason("ThrottlingError")
 
 
-@pytest.mark.parametrize("error", PASSING)
-def test_what_may_pass_is_tried_again(error: Callable[[], Exception]) -> None:
-    """With jitter, under the same token: the service carries it out once."""
-    dynamo, clock = RefusingClient(errors=[error(), error()]), ManualClock()
-
-    assert _retirer(dynamo, Retire.TRANSACTION, clock).retire(list(HEAD.covers), lambda: False)
-
-    assert dynamo.deleted == [TIMED, BARE]
-    assert len(clock.slept_ms) == 2
-    assert len(set(dynamo.sent_tokens)) == 1
-
-
-@pytest.mark.parametrize("how", Retire)
-def test_tries_are_bounded(how: Retire) -> None:
-    """A conflict that stays is reported; the next run goes on."""
-    dynamo, clock = RefusingClient(errors=[Throttled("later") for _ in range(99)]), ManualClock()
-
-    with pytest.raises(ServiceFailed, match="after 4 attempts"):
-        _retirer(dynamo, how, clock).retire([TIMED], lambda: False)
-
-    assert len(clock.slept_ms) == ATTEMPTS - 1
-    assert dynamo.deleted == []
+_INVALID = Reason("ValidationError")
+_changed, _renewed = (Reason("ConditionalCheckFailed", item) for item in (_CHANGED, _RENEWED))
+_Case: TypeAlias = tuple[Retire, list[Exception | None], list[str], int, type[Exception] | None]
+_BOTH = [TIMED, BARE]
+_CASES: dict[str, _Case] = {
+    "a conflict is tried again": (_JOINT, [_cancelled(_CONFLICT, _NONE)] * 2, _BOTH, 2, None),
+    "so is a throttled delete of it": (_JOINT, [_cancelled(_NONE, _THROTTLED)], _BOTH, 1, None),
+    "so is a throttled request": (_JOINT, [Throttled("later")] * 2, _BOTH, 2, None),
+    "so is one without an answer": (_JOINT, [Unclear("no answer")] * 2, _BOTH, 2, None),
+    "one made again is left out": (_JOINT, [_cancelled(_NONE, _renewed)], [TIMED], 0, None),
+    "a changed one stops all": (_JOINT, [_cancelled(_changed, _CONFLICT)], [], 0, Tampered),
+    "an invalid request stops": (_JOINT, [_cancelled(_INVALID, _NONE)], [], 0, ServiceFailed),
+    "attempts are bounded": (_JOINT, [Throttled("no")] * 99, [], ATTEMPTS - 1, ServiceFailed),
+    "a throttled delete is tried again": (_SINGLE, [Throttled("later")], _BOTH, 1, None),
+    "one made again stays": (_SINGLE, [None, ConditionFailed(_RENEWED)], [TIMED], 0, None),
+    "a changed one stops": (_SINGLE, [None, ConditionFailed(_CHANGED_BARE)], [TIMED], 0, Tampered),
+    "deletes are bounded": (_SINGLE, [Throttled("no")] * 99, [], ATTEMPTS - 1, ServiceFailed),
+}
 
 
-def test_a_reason_that_stays_is_not_tried_again() -> None:
-    """The service calls the request invalid."""
-    dynamo, clock = (
-        RefusingClient(errors=[_cancelled(Reason("ValidationError"), NONE)]),
-        ManualClock(),
-    )
+@pytest.mark.parametrize(
+    ("how", "errors", "deleted", "waits", "raises"), _CASES.values(), ids=_CASES
+)
+def test_a_refusal_is_tried_again_or_stops(
+    how: Retire,
+    errors: list[Exception | None],
+    deleted: list[str],
+    waits: int,
+    raises: type[Exception] | None,
+) -> None:
+    plan, clock = Refusing([*errors]), ManualClock()
+    end: AbstractContextManager[object] = pytest.raises(raises) if raises else nullcontext()
 
-    with pytest.raises(ServiceFailed, match="ValidationError"):
-        _retirer(dynamo, Retire.TRANSACTION, clock).retire(list(HEAD.covers), lambda: False)
+    with end:
+        assert _retirer(plan, how, clock).retire(list(HEAD.covers), lambda: False)
 
-    assert clock.slept_ms == []
-
-
-def test_a_changed_entry_stops_the_transaction() -> None:
-    """Also beside a conflict."""
-    changed = Reason("ConditionalCheckFailed", _item(TIMED, 7, 1))
-    dynamo = RefusingClient(errors=[_cancelled(changed, CONFLICT)])
-
-    with pytest.raises(Tampered, match=r"delta 5 and has 7"):
-        _retirer(dynamo, Retire.TRANSACTION, ManualClock()).retire(list(HEAD.covers), lambda: False)
-
-    assert dynamo.deleted == []
+    assert (plan.deleted, len(clock.slept_ms)) == (deleted, waits)
 
 
-def test_an_entry_made_anew_is_left_out() -> None:
-    """The others go without it, under a token of their own."""
-    renewed = Reason("ConditionalCheckFailed", _item(BARE, 6, 900))
-    dynamo = RefusingClient(errors=[_cancelled(NONE, renewed)])
+def test_an_attempt_repeats_its_token_and_other_deletes_have_another() -> None:
+    """The service carries it out once."""
+    retirer = _retirer(Refusing(), Retire.TRANSACTION, ManualClock())
+    both, one = dict(HEAD.covers), {TIMED: HEAD.covers[TIMED]}
 
-    assert _retirer(dynamo, Retire.TRANSACTION, ManualClock()).retire(
-        list(HEAD.covers), lambda: False
-    )
-
-    assert dynamo.deleted == [TIMED]
-    assert len(set(dynamo.sent_tokens)) == 2
+    assert retirer._token(both) == retirer._token(both) != retirer._token(one)
 
 
-def test_single_deletes_are_evaluated_alike() -> None:
-    """Made anew: left alone. Changed: stops."""
-    anew = RefusingClient(errors=[ConditionFailed(_item(BARE, 6, 900))])
-    assert _retirer(anew, Retire.DELETE, ManualClock()).retire([BARE], lambda: False)
-    assert anew.deleted == []
+def test_several_workers_delete_at_once() -> None:
+    """Each waits until the other one deletes as well."""
+    meeting, deleted = Barrier(2), Refusing()
 
-    changed = RefusingClient(errors=[ConditionFailed(_item(BARE, 7, 100))])
-    with pytest.raises(Tampered):
-        _retirer(changed, Retire.DELETE, ManualClock()).retire([BARE], lambda: False)
+    def meet(*call: Any) -> Any:  # noqa: ANN401
+        meeting.wait(5)
+        return deleted(*call)
+
+    retirer = replace(_retirer(meet, Retire.DELETE, ManualClock()), workers=2)
+
+    assert retirer.retire([TIMED, BARE], lambda: False)
+    assert sorted(deleted.deleted) == [TIMED, BARE]
 
 
 def test_nothing_is_deleted_past_the_deadline() -> None:
-    """It says that something is left."""
-    dynamo = RefusingClient()
+    plan = Refusing()
 
-    assert not _retirer(dynamo, Retire.DELETE, ManualClock()).retire([TIMED, BARE], lambda: True)
-
-    assert dynamo.deleted == []
+    assert not _retirer(plan, Retire.DELETE, ManualClock()).retire([TIMED, BARE], lambda: True)
+    assert plan.deleted == []

@@ -28,7 +28,6 @@ def record(
     old: dict[str, Any] | None = None,
     events: int | None = None,
 ) -> dict[str, Any]:
-    """A well-formed record."""
     stream: dict[str, Any] = {
         "SequenceNumber": str(sequence),
         "ApproximateCreationDateTime": (NOW_MS - age_ms) / 1000,

@@ -28,7 +28,7 @@ from countledger.ledger.limits import (
 from tests.unit.consumers.records import record, with_stream
 from tests.unit.consumers.world import COUNTERS, Kept, World, opened
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient
+from tests.unit.ledger.memory import Fault, MemoryClient, at, meanwhile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +41,26 @@ def _read(dynamo: MemoryClient) -> ShardProgress:
     item = dynamo.get(COUNTERS, keys.progress_key(str(SHARD)))
     assert item is not None
     return decode_progress(item)
+
+
+def _made(
+    dynamo: MemoryClient,
+    clock: ManualClock | None = None,
+    kept: Kept | None = None,
+    shards: ShardDirectory | None = None,
+) -> Materializer:
+    quarantine, directory = kept or Kept(), shards or ShardDirectory()
+    return Materializer(dynamo, COUNTERS, quarantine, clock or ManualClock(), shards=directory)
+
+
+def _changing(change: Callable[[ShardProgress], ShardProgress]) -> ShardDirectory:
+    """A directory whose progress is changed as soon as it was read."""
+
+    class Changing(ShardDirectory):
+        def open(self, *arguments: Any) -> ShardProgress:  # noqa: ANN401 - handed on
+            return change(ShardDirectory.open(self, *arguments))
+
+    return Changing()
 
 
 def _lose(dynamo: MemoryClient) -> None:
@@ -61,21 +81,14 @@ def test_a_new_shard_gets_its_progress_and_then_its_entry() -> None:
 
 def test_progress_that_another_invocation_made_meanwhile_stays() -> None:
     """Made again it would be of nothing, and what was applied would be applied again."""
-    others = [[record(100)]]
-
-    def overtaken(_kind: str, _write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
-        while others:
-            Materializer(dynamo, COUNTERS, Kept(), ManualClock()).apply(others.pop(), SHARD)
-        return request()
-
-    dynamo = MemoryClient(plan=overtaken)
+    dynamo = MemoryClient()
+    dynamo.plans.append(meanwhile(lambda: _made(dynamo).apply([record(100)], SHARD), "update"))
 
     assert ShardDirectory().open(dynamo, COUNTERS, SHARD, NOW_MS).position == 100
 
 
 @pytest.mark.parametrize("how", ["gone", "corrupt"])
 def test_a_known_shard_without_progress_stops(how: str) -> None:
-    """Nothing of it is applied; the error says what to do."""
     dynamo = opened(SHARD)
     if how == "gone":
         _lose(dynamo)
@@ -83,7 +96,7 @@ def test_a_known_shard_without_progress_stops(how: str) -> None:
         dynamo.tables[COUNTERS][f"stream#{SHARD}", "progress"]["position"] = "x"
 
     with pytest.raises(ProgressLost, match="repair --lost-progress"):
-        Materializer(dynamo, COUNTERS, Kept(), ManualClock()).apply([record(100)], SHARD)
+        _made(dynamo).apply([record(100)], SHARD)
 
     assert ("a:b", "total") not in dynamo.tables[COUNTERS]
 
@@ -92,14 +105,11 @@ def test_progress_that_is_lost_under_way_is_not_made_by_the_end_of_a_batch() -> 
     """It would be of one batch, and pass for all."""
     dynamo = opened(SHARD)
 
-    class Losing(ShardDirectory):
-        def open(self, *arguments: object) -> ShardProgress:
-            progress = ShardDirectory.open(self, *arguments)  # type: ignore[arg-type]
-            _lose(dynamo)
-            return progress
+    def lose(progress: ShardProgress) -> ShardProgress:
+        _lose(dynamo)
+        return progress
 
-    made = Materializer(dynamo, COUNTERS, Kept(), ManualClock(), shards=Losing())
-    outcome = made.apply([record(100)], SHARD)
+    outcome = _made(dynamo, shards=_changing(lose)).apply([record(100)], SHARD)
 
     assert outcome.retry_from == 100
     (error,) = outcome.failed.values()
@@ -110,7 +120,7 @@ def test_an_entry_expires_before_the_progress_and_is_renewed_daily() -> None:
     """So that what has expired altogether is a new shard, and never a lost one."""
     dynamo, directory = MemoryClient(), ShardDirectory()
     clock = ManualClock()
-    made = Materializer(dynamo, COUNTERS, Kept(), clock, shards=directory)
+    made = _made(dynamo, clock, shards=directory)
     made.apply([record(100)], SHARD)
     entry = keys.known_shard_key("label", "s")
 
@@ -126,44 +136,46 @@ def test_an_entry_expires_before_the_progress_and_is_renewed_daily() -> None:
     assert directory.open(dynamo, COUNTERS, SHARD, clock.at_ms).position == 0
 
 
-def test_a_shard_whose_progress_was_lost_counts_as_handled_to_its_end() -> None:
-    """Nothing counts twice by it; a repair finds what is missing."""
+def _lost() -> tuple[World, list[dict[str, Any]]]:
+    """A shard whose progress is lost; one of its records was handled, and one was not."""
     world = World()
     world.add_shard("s")
-    handled, waiting = world.emit(5), world.emit(7)
-    world.deliver([handled])
+    records = [world.emit(5), world.emit(7)]
+    world.deliver(records[:1])
     _lose(world.dynamo)
-    verifier = world.verifier()
-    lost = ProgressRecovery(world.dynamo, COUNTERS, world.stream, world.clock)
+    return world, records
 
-    assert list(lost.recover()) == ["label/s"]
-    assert list(lost.recover()) == []
-    world.deliver([handled, waiting])
+
+def _recovered(world: World) -> list[str]:
+    lost = ProgressRecovery(world.dynamo, COUNTERS, world.stream, world.clock)
+    return list(lost.recover())
+
+
+def test_a_shard_whose_progress_was_lost_counts_as_handled_to_its_end() -> None:
+    """Nothing counts twice by it; a repair finds what is missing."""
+    world, records = _lost()
+
+    assert [_recovered(world), _recovered(world)] == [["label/s"], []]
+    world.deliver(records)
     assert world.total()["total"] == 5
-    assert verifier is not None
     world.repair()
     assert world.total()["total"] == 12
 
 
-def test_mending_reads_its_own_lost_answer() -> None:
+def test_a_recovery_knows_its_own_lost_answer() -> None:
     """The condition fails on what an attempt before wrote: the shard is named all the same."""
-    world = World()
-    world.add_shard("s")
-    world.deliver([world.emit(5)])
-    _lose(world.dynamo)
+    world, _ = _lost()
 
     def twice(_kind: str, _write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
         request()
         return request()
 
-    dynamo = MemoryClient(tables=world.dynamo.tables, plan=twice)
-    assert list(ProgressRecovery(dynamo, COUNTERS, world.stream, world.clock).recover()) == [
-        "label/s"
-    ]
+    world.dynamo.plans.append(at(twice))
+    assert _recovered(world) == ["label/s"]
 
 
-def test_progress_that_cannot_be_read_stops_a_proof_and_says_how_to_mend_it() -> None:
-    """Every verdict rests on the progress of every shard, and a person is asked for once."""
+def test_progress_that_cannot_be_read_stops_a_proof_and_says_how_to_recover_it() -> None:
+    """Every verdict needs the progress of every shard."""
     world = World()
     world.add_shard("s")
     world.deliver([world.emit(5)])
@@ -172,8 +184,7 @@ def test_progress_that_cannot_be_read_stops_a_proof_and_says_how_to_mend_it() ->
     with pytest.raises(ProgressLost, match=r"label/s is lost.*'position' is 'x'.*--lost-progress"):
         world.verdict()
 
-    lost = ProgressRecovery(world.dynamo, COUNTERS, world.stream, world.clock)
-    assert list(lost.recover()) == ["label/s"]
+    assert _recovered(world) == ["label/s"]
     assert world.verdict().verdict is Judgement.EXACT
 
 
@@ -182,8 +193,7 @@ def _at(sequence: int, at_ms: int, before: ShardProgress | None = None) -> Shard
     return ShardProgress("label/s", str(sequence), at_ms, at_ms, 0, 0, 0, *history)
 
 
-def test_what_a_shard_passed_is_told_late_and_never_early() -> None:
-    """By one read, at any time, whatever the rhythm of its batches."""
+def test_a_shard_counts_as_passed_late_and_never_early() -> None:
     history = [(0, NOW_MS)]
     progress = _at(0, NOW_MS)
     for number in range(1, 200):
@@ -201,7 +211,7 @@ def test_what_a_shard_passed_is_told_late_and_never_early() -> None:
 
 def _with_marks(dynamo: MemoryClient, shards: int, clock: ManualClock) -> Materializer:
     """A counter that was moved by so many shards, one after the other."""
-    made = Materializer(dynamo, COUNTERS, Kept(), clock)
+    made = _made(dynamo, clock)
     for number in range(shards):
         age_ms = NOW_MS - clock.at_ms
         made.apply([record(100 + number, age_ms=age_ms)], ShardName("label", f"s{number}"))
@@ -210,7 +220,6 @@ def _with_marks(dynamo: MemoryClient, shards: int, clock: ManualClock) -> Materi
 
 
 def test_a_total_of_a_hundred_past_shards_costs_one_unit() -> None:
-    """Its item carries the watermarks of the open shards, and those of a few past ones."""
     dynamo, clock = MemoryClient(), ManualClock()
 
     _with_marks(dynamo, 100, clock)
@@ -223,7 +232,6 @@ def test_a_total_of_a_hundred_past_shards_costs_one_unit() -> None:
 
 
 def test_the_progress_of_other_shards_is_read_seldom() -> None:
-    """Once in a while for all counters of a process, and only where many watermarks are."""
     dynamo, clock = MemoryClient(), ManualClock()
     _with_marks(dynamo, 3, clock)
     total = dynamo.tables[COUNTERS]["a:b", "total"]
@@ -243,7 +251,7 @@ def test_the_progress_of_other_shards_is_read_seldom() -> None:
 def test_a_watermark_stays_while_its_shard_has_not_passed_it_for_long() -> None:
     """What was sent before the progress was there may still land."""
     dynamo, clock = MemoryClient(), ManualClock()
-    made = Materializer(dynamo, COUNTERS, Kept(), clock)
+    made = _made(dynamo, clock)
     made.apply([record(100)], SHARD)
     total = dynamo.tables[COUNTERS]["a:b", "total"]
     passed = PassedShards(enough=1)
@@ -265,8 +273,7 @@ def _deadly(_kind: str, write: Any, request: Callable[[], Any]) -> Any:  # noqa:
 
 
 def test_p8_a_record_that_ends_the_process_is_quarantined_at_last() -> None:
-    """Ever less is applied, all others are; nothing waits for a day."""
-    dynamo, kept, clock = opened(SHARD, MemoryClient(plan=_deadly)), Kept(), ManualClock()
+    dynamo, kept, clock = opened(SHARD, MemoryClient(plans=[at(_deadly)])), Kept(), ManualClock()
     old_ms = ATTEMPTS_COUNTED_FROM_MS
     names = ["a:deadly" if n == 37 else f"a:{n}" for n in range(100)]
     left = [record(100 + n, 1, counter=c, age_ms=old_ms) for n, c in enumerate(names)]
@@ -276,7 +283,7 @@ def test_p8_a_record_that_ends_the_process_is_quarantined_at_last() -> None:
         invocations += 1
         assert invocations < 200
         try:
-            outcome = Materializer(dynamo, COUNTERS, kept, clock).apply(left, SHARD)
+            outcome = _made(dynamo, clock, kept).apply(left, SHARD)
         except _Ends:
             continue
         if outcome.retry_from is None:
@@ -292,7 +299,7 @@ def test_p8_a_record_that_ends_the_process_is_quarantined_at_last() -> None:
 
 def test_what_is_quarantined_with_the_last_attempt_is_all_that_it_passes() -> None:
     """A record without a number tells nothing to go on from; it must not be lost beside it."""
-    dynamo, kept, clock = opened(SHARD, MemoryClient(plan=_deadly)), Kept(), ManualClock()
+    dynamo, kept, clock = opened(SHARD, MemoryClient(plans=[at(_deadly)])), Kept(), ManualClock()
     old_ms = ATTEMPTS_COUNTED_FROM_MS
     deadly = record(100, counter="a:deadly", age_ms=old_ms)
     numberless = with_stream(record(101, age_ms=old_ms), SequenceNumber=None)
@@ -300,8 +307,8 @@ def test_what_is_quarantined_with_the_last_attempt_is_all_that_it_passes() -> No
 
     for _ in range(ATTEMPTS_MAX):
         with pytest.raises(_Ends):
-            Materializer(dynamo, COUNTERS, Kept(), clock).apply([deadly, numberless, last], SHARD)
-    outcome = Materializer(dynamo, COUNTERS, kept, clock).apply([deadly, numberless, last], SHARD)
+            _made(dynamo, clock).apply([deadly, numberless, last], SHARD)
+    outcome = _made(dynamo, clock, kept).apply([deadly, numberless, last], SHARD)
 
     assert (outcome.retry_from, outcome.quarantined) == (102, 2)
     assert [one for one, _ in kept.records] == [deadly, numberless]
@@ -310,9 +317,8 @@ def test_what_is_quarantined_with_the_last_attempt_is_all_that_it_passes() -> No
 
 
 def test_a_batch_that_fails_but_ends_is_never_cut_or_quarantined() -> None:
-    """A counter that is throttled for hours is none that ends the process."""
     dynamo, kept = opened(SHARD), Kept()
-    made = Materializer(dynamo, COUNTERS, kept, ManualClock())
+    made = _made(dynamo, kept=kept)
     records = [record(100 + n, age_ms=ATTEMPTS_COUNTED_FROM_MS) for n in range(8)]
 
     for _ in range(3 * ATTEMPTS_MAX):
@@ -326,30 +332,21 @@ def test_a_batch_that_fails_but_ends_is_never_cut_or_quarantined() -> None:
 
 
 def test_an_attempt_that_another_invocation_has_passed_is_not_counted() -> None:
-    """The progress moved since it was read; what is applied already is refused by watermarks."""
     dynamo = opened(SHARD)
     old = record(100, age_ms=ATTEMPTS_COUNTED_FROM_MS)
-    Materializer(dynamo, COUNTERS, Kept(), ManualClock()).apply([old], SHARD)
+    _made(dynamo).apply([old], SHARD)
 
-    class Behind(ShardDirectory):
-        def open(self, *arguments: object) -> ShardProgress:
-            progress = ShardDirectory.open(self, *arguments)  # type: ignore[arg-type]
-            return replace(progress, sequence="1")
-
-    made = Materializer(dynamo, COUNTERS, Kept(), ManualClock(), shards=Behind())
-    outcome = made.apply([old], SHARD)
+    shards = _changing(lambda progress: replace(progress, sequence="1"))
+    outcome = _made(dynamo, shards=shards).apply([old], SHARD)
 
     assert (outcome.retry_from, outcome.updates, outcome.duplicates) == (None, 0, 1)
 
 
 def test_a_young_batch_is_not_counted() -> None:
-    """The note would cost a write unit of each batch."""
     progress = ShardProgress("label/s", "1", 0, 0, 0, 0, 0)
+    young, old = (
+        next_attempt([record(100, age_ms=age_ms)], progress, NOW_MS)
+        for age_ms in (ATTEMPTS_COUNTED_FROM_MS - 1_000, ATTEMPTS_COUNTED_FROM_MS)
+    )
 
-    assert (
-        next_attempt([record(100, age_ms=ATTEMPTS_COUNTED_FROM_MS - 1_000)], progress, NOW_MS)
-        is None
-    )
-    assert (
-        next_attempt([record(100, age_ms=ATTEMPTS_COUNTED_FROM_MS)], progress, NOW_MS) is not None
-    )
+    assert (young, old is None) == (None, False)

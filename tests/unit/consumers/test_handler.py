@@ -19,7 +19,7 @@ from countledger.ledger.limits import HOUR_MS, INVOCATION_TIME_MS, late_write_ms
 from tests.unit.consumers.records import record
 from tests.unit.consumers.world import COUNTERS, Kept, opened
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import MemoryClient
+from tests.unit.ledger.memory import MemoryClient, at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +35,6 @@ class _Context:
     aws_request_id: str = "request"
 
     def get_remaining_time_in_millis(self) -> int:
-        """As Lambda's."""
         return self.left_ms
 
 
@@ -54,7 +53,7 @@ def dynamo(monkeypatch: pytest.MonkeyPatch) -> MemoryClient:
     """Of a function whose shard was handled to 1 before."""
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "test")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "test")
-    dynamo = opened(SHARD, MemoryClient(plan=_refusing))
+    dynamo = opened(SHARD, MemoryClient(plans=[at(_refusing)]))
     _refused.clear()
     parts = handler._MaterializerParts(
         Materializer(dynamo, COUNTERS, Kept(), ManualClock()), Logger(), Metrics()
@@ -92,7 +91,6 @@ def _records(*counters: str, width: int = 0) -> list[dict[str, Any]]:
 def test_a_counter_that_fails_is_delivered_again_from_its_first_record(
     dynamo: MemoryClient, width: int
 ) -> None:
-    """The answer names a record of the batch as the event spells it; the rest is in."""
     records = _records("a:x", "a:slow", "a:x", "a:y", width=width)
     _refused.add("a:slow")
 
@@ -118,7 +116,6 @@ def test_what_was_handled_before_is_never_named(dynamo: MemoryClient) -> None:
 
 
 def test_progress_that_cannot_be_moved_names_the_last_record(dynamo: MemoryClient) -> None:
-    """Its totals are written; delivered again it is dropped by its watermark."""
     records = _records("a:x", "a:y")
     _refused.add(f"stream#{SHARD}")
 
@@ -129,7 +126,6 @@ def test_progress_that_cannot_be_moved_names_the_last_record(dynamo: MemoryClien
 
 
 def test_a_function_without_time_names_the_first_record(dynamo: MemoryClient) -> None:
-    """Nothing of the batch is written, and nothing is passed."""
     assert _answer(_records("a:x", "a:y"), left_ms=1)["batchItemFailures"] == [
         {"itemIdentifier": "100"}
     ]
@@ -137,7 +133,6 @@ def test_a_function_without_time_names_the_first_record(dynamo: MemoryClient) ->
 
 
 def test_a_window_that_closes_is_answered_with_an_empty_state(dynamo: MemoryClient) -> None:
-    """It carries no records."""
     assert _answer([]) == {"state": {}, "batchItemFailures": []}
     assert _position(dynamo) == 1
 
@@ -145,7 +140,6 @@ def test_a_window_that_closes_is_answered_with_an_empty_state(dynamo: MemoryClie
 def test_how_far_clocks_may_differ_decides_when_watermarks_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In the functions and for whoever repairs by hand."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": "a",
         "AWS_SECRET_ACCESS_KEY": "b",

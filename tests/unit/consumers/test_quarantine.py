@@ -1,66 +1,156 @@
-"""The message of a quarantined record."""
+"""Quarantined stream records: their message, their copy, and what can be done about them."""
 
 from __future__ import annotations
 
 import json
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger.consumers.quarantine import body
+from countledger.consumers.auditor import Auditor, RepairCounter, review_alert_log
+from countledger.consumers.quarantine import body, quarantined_of
+from countledger.consumers.repair import Repairer
+from countledger.ledger.quarantine_record import (
+    CONTENT_MAX_BYTES,
+    QuarantineSource,
+    decode_quarantined,
+    encode_quarantined,
+)
 from tests.unit.consumers.records import record, with_stream
+from tests.unit.consumers.world import COUNTER, World
+from tests.unit.ledger.clocks import NOW_MS
 
-# What SQS took in one message for most of its life.
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from countledger.consumers.repair import Repair
+    from countledger.ledger.quarantine_record import QuarantinedRecord
+
+# The limit of SQS for one message, most of its life.
 _SQS_MAX_BYTES = 262_144
+_HUGE = "é" * 400_000
+_HUGE_IMAGE = with_stream(record(111), NewImage={"note": {"S": _HUGE}})
+_MALFORMED: list[Any] = [
+    None,
+    5,
+    "text",
+    {},
+    {"dynamodb": None},
+    {"n": Decimal("1.5")},
+    _HUGE,
+    [[_HUGE]],
+    {"dynamodb": _HUGE},
+    {**record(111), "userIdentity": "\U0001f600" * 100_000},
+    _HUGE_IMAGE,
+    with_stream(record(1), Keys={"counter": {"S": _HUGE}}),
+    with_stream(record(1), NewImage={"note": {"S": "\ud800"}}),
+    with_stream(record(1), SequenceNumber="1" * 400_000),
+    with_stream(record(1), SequenceNumber=None),
+    *(with_stream(record(1), ApproximateCreationDateTime=at) for at in (1e300, -5, float("nan"))),
+]
+
+
+def _copy(
+    malformed: Any,  # noqa: ANN401 - whatever comes
+    reason: str = "r",
+    shard: str = "label/s",
+    source: QuarantineSource = QuarantineSource.LEDGER,
+    at_ms: int = NOW_MS,
+) -> QuarantinedRecord:
+    return quarantined_of(malformed, reason, shard, source, at_ms)
 
 
 def test_a_record_is_kept_whole_with_its_reason() -> None:
-    """Whoever repairs sees what came, why it was refused, and from where."""
     malformed = record(111, 5)
 
-    assert json.loads(body(malformed, "no delta", "label/shard-1")) == {
+    copy = _copy(malformed, "no delta")
+
+    assert json.loads(body(malformed, "no delta", "label/s")) == {
         "reason": "no delta",
-        "shard": "label/shard-1",
+        "shard": "label/s",
         "record": malformed,
     }
+    assert (json.loads(copy.content), copy.reason) == (malformed, "no delta")
+    assert (copy.counter, copy.sequence, copy.where) == (COUNTER, "111", "label/s")
+    assert (copy.at_ms, copy.cut_from_bytes) == (NOW_MS, None)
 
 
 def test_of_a_huge_record_the_keys_are_kept() -> None:
-    """An item with both its images can be larger than a message."""
-    huge = with_stream(record(111), NewImage={"note": {"S": "é" * 400_000}})
+    """The rest can be read from the ledger; the copy says that it was cut."""
+    keys = _HUGE_IMAGE["dynamodb"]["Keys"]
+    message = json.loads(body(_HUGE_IMAGE, "no delta", "s"))
+    copy = _copy(_HUGE_IMAGE)
 
-    message = json.loads(body(huge, "no delta", "s"))
-
-    assert message["record"]["dynamodb"] == {
-        "Keys": huge["dynamodb"]["Keys"],
-        "SequenceNumber": "111",
-    }
+    assert message["record"]["dynamodb"] == {"Keys": keys, "SequenceNumber": "111"}
+    assert json.loads(copy.content)["dynamodb"]["Keys"] == keys
+    assert (copy.cut_from_bytes or 0) > CONTENT_MAX_BYTES
 
 
-@pytest.mark.parametrize(
-    ("malformed", "reason"),
-    [
-        (with_stream(record(111), NewImage={"a": {"S": "x" * 400_000}}), "y" * 400_000),
-        (with_stream(record(111), Keys={"counter": {"S": "x" * 400_000}}), "r"),
-        (with_stream(record(111), SequenceNumber="1" * 400_000), "r"),
-        ({"dynamodb": "x" * 400_000}, "r"),
-        ({**record(111), "userIdentity": "\U0001f600" * 100_000}, "r"),
-        ("x" * 400_000, "r"),
-        ([["x" * 400_000]], "r"),
-    ],
-)
-def test_every_message_fits_into_the_queue(malformed: Any, reason: str) -> None:  # noqa: ANN401
+@pytest.mark.parametrize("malformed", _MALFORMED, ids=range(len(_MALFORMED)))
+@pytest.mark.parametrize("reason", ["r", "y" * 400_000], ids=["", "a long reason"])
+def test_whatever_comes_fits_into_the_queue_and_has_a_copy_of_one_name(
+    malformed: Any,  # noqa: ANN401
+    reason: str,
+) -> None:
     """Refused by the queue, a malformed record would block its stream for ever."""
     text = body(malformed, reason, "s")
+    first, again = (_copy(malformed, reason, "s" * 9_000, at_ms=NOW_MS + n) for n in (0, 1))
 
     assert len(text.encode()) < _SQS_MAX_BYTES
+    assert "record" in json.loads(text)
     assert json.loads(text)["reason"].startswith(reason[:100])
+    kept = decode_quarantined(encode_quarantined(first))
+    assert first.id == again.id == kept.id
+    assert len(kept.content) <= CONTENT_MAX_BYTES
+    assert kept.at.year >= 1970
 
 
-@pytest.mark.parametrize(
-    "malformed", [None, 5, "text", {}, {"dynamodb": None}, {"n": Decimal("1.5")}]
-)
-def test_whatever_comes_can_be_kept(malformed: Any) -> None:  # noqa: ANN401
-    """MalformedRecord has no shape."""
-    assert "record" in json.loads(body(malformed, "r", "s"))
+def test_the_same_record_has_the_same_name() -> None:
+    """In `counters` a record is kept for each reason: several rules may fail to evaluate it."""
+    first = _copy(record(111)).id
+    counters = [_copy(record(111), why, source=QuarantineSource.COUNTERS).id for why in "aab"]
+
+    assert _copy(record(111), "q", at_ms=NOW_MS + 9).id == first
+    assert first not in (_copy(record(112)).id, _copy(record(111), shard="b/s").id)
+    assert len(set(counters)) == 2
+
+
+class _Auditor(Auditor):
+    """The product's repair over memory, without namespaces."""
+
+    def __init__(self, world: World) -> None:
+        object.__setattr__(self, "verifier", world.verifier())
+
+    def repair_many(self, counters: Iterable[str], *, dry_run: bool = False) -> Iterator[Repair]:
+        return Repairer(self.verifier, dry_run).repair(counters)
+
+
+@pytest.mark.parametrize("handled", [True, False], ids=["", "the stream lags"])
+def test_the_counter_of_a_quarantined_record_is_repaired(*, handled: bool) -> None:
+    """The ledger has its entry; done again it finds the total exact, and nothing counts twice."""
+    world = World()
+    world.add_shard("s")
+    world.handle(world.emit(5), 5)
+    missed = world.emit(7)
+    if handled:
+        world.pass_over(missed)
+    redrive = RepairCounter(_Auditor(world))
+
+    answers = [redrive(_copy(missed), even_if_counted=False) for _ in range(2)]
+
+    assert [answer.resolved for answer in answers] == [handled, handled]
+    assert ("repaired" in answers[0].detail) is handled
+    assert world.total()["total"] == (12 if handled else 5)
+
+
+def test_what_cannot_be_repaired_says_what_to_do() -> None:
+    """A record without a counter; a change of a total that was not evaluated."""
+    unevaluated = _copy(record(1), source=QuarantineSource.COUNTERS)
+
+    first = RepairCounter(_Auditor(World()))(_copy({}), even_if_counted=False)
+    second = review_alert_log(unevaluated, even_if_counted=True)
+
+    assert (first.resolved, second.resolved) == (False, False)
+    assert "verify --all" in first.detail
+    assert f"alert log {COUNTER}" in second.detail

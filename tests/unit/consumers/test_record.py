@@ -21,13 +21,11 @@ def _change_of(one: dict[str, Any]) -> EntryChange | None:
 
 
 def test_an_insert_adds_its_delta() -> None:
-    """One entry, one event unless it says more."""
     assert _change_of(record(111, 5)) == EntryChange(111, COUNTER, 5, 1, 1)
     assert _change_of(record(112, -5, events=3)) == EntryChange(112, COUNTER, -5, 3, 1)
 
 
 def test_a_decimal_delta_stays_exact() -> None:
-    """As the service spells it."""
     change = _change_of(record(111, "0.10"))
 
     assert change is not None
@@ -35,14 +33,12 @@ def test_a_decimal_delta_stays_exact() -> None:
 
 
 def test_a_modify_adds_the_difference_and_no_entry() -> None:
-    """An entry edited by hand."""
     modified = record(111, 7, name="MODIFY", old=image(5, 2), events=3)
 
     assert _change_of(modified) == EntryChange(111, COUNTER, 2, 1, 0)
 
 
 def test_a_modify_of_something_else_adds_nothing() -> None:
-    """Same delta, same events: no write of a total."""
     assert _change_of(record(111, 5, name="MODIFY", old=image(5))) is None
 
 
@@ -59,18 +55,15 @@ def test_a_long_decimal_is_taken_back_exactly() -> None:
 @pytest.mark.parametrize("name", ["INSERT", "MODIFY", "REMOVE"])
 @pytest.mark.parametrize("entry", ["s#head", "settings"])
 def test_records_of_other_items_add_nothing(name: str, entry: str) -> None:
-    """The head carries what compaction took; a namespace carries no amount."""
     assert _change_of(record(111, name=name, entry=entry)) is None
 
 
 def test_a_remove_adds_nothing() -> None:
-    """Compaction took the entry; its worth lives on in the head."""
     assert _change_of(with_stream(record(111, name="REMOVE"), NewImage=None)) is None
 
 
 @pytest.mark.parametrize("prefix", ["", "a", "0f"])
 def test_every_spread_is_understood(prefix: str) -> None:
-    """No, one or two digits before the id."""
     assert _change_of(record(111, entry=f"e#{prefix}{_UUID}")) is not None
 
 
@@ -124,7 +117,6 @@ _MALFORMED: list[tuple[dict[str, Any], str]] = [
 def test_a_malformed_record_is_malformed_with_its_reason(
     malformed: dict[str, Any], reason: str
 ) -> None:
-    """It never breaks the batch that it comes in: the records beside it are folded."""
     with pytest.raises(MalformedRecord, match=reason):
         _change_of(malformed)
 
@@ -150,7 +142,6 @@ def test_a_malformed_record_is_malformed_with_its_reason(
     ],
 )
 def test_a_record_without_sequence_number_is_malformed(unnumbered: Any) -> None:  # noqa: ANN401
-    """No watermark could ever pass it."""
     with pytest.raises(MalformedRecord, match="no sequence number"):
         sequence_of(unnumbered)
 
@@ -161,21 +152,18 @@ def test_a_record_without_sequence_number_is_malformed(unnumbered: Any) -> None:
 
 
 def test_the_format_that_this_release_writes_may_be_spelled_out() -> None:
-    """Absent means 1."""
     spelled = with_stream(_GOOD, NewImage={**image(5), "v": {"N": "1"}})
 
     assert _change_of(spelled) == EntryChange(111, COUNTER, 5, 1, 1)
 
 
 def test_a_record_older_than_a_stream_keeps_them_is_never_applied() -> None:
-    """At the bound it still is."""
     assert _change_of(record(111, age_ms=STREAM_RECORD_MAX_AGE_MS)) is not None
     with pytest.raises(MalformedRecord, match="older than the stream's retention"):
         _change_of(record(111, age_ms=STREAM_RECORD_MAX_AGE_MS + 1000))
 
 
 def test_a_record_is_found_by_its_number_among_malformed_ones() -> None:
-    """And only by its own."""
     wanted = record(112)
 
     assert find([{}, record(111), wanted], 112) is wanted

@@ -93,7 +93,6 @@ def _shown(folded: Fold) -> tuple[Any, ...]:
 
 @given(st.lists(_well_formed(), max_size=12))
 def test_a_sweep_gives_what_one_by_one_gives(records: list[dict[str, Any]]) -> None:
-    """And it is taken: nothing well formed needs a closer look."""
     assert sweep(records, NOW_MS) is not None
     assert _shown(fold(records, NOW_MS)) == _shown(fold_one_by_one(records, NOW_MS))
 
@@ -102,7 +101,6 @@ def test_a_sweep_gives_what_one_by_one_gives(records: list[dict[str, Any]]) -> N
 def test_a_sweep_lets_nothing_pass_that_is_refused_one_by_one(
     before: list[dict[str, Any]], corrupt: dict[str, Any], behind: list[dict[str, Any]]
 ) -> None:
-    """Whatever is wrong with a record, and wherever it stands in its batch."""
     records = [*before, corrupt, *behind]
 
     carefully = fold_one_by_one(records, NOW_MS)
@@ -121,12 +119,10 @@ _KEYS = st.one_of(
 
 @given(st.lists(_KEYS, max_size=6))
 def test_keys_are_entries_together_if_each_is_alone(texts: list[str]) -> None:
-    """A line break inside a key does not make it two."""
     assert keys.are_entries(texts) == all(keys.id_of(text) is not None for text in texts)
 
 
 def test_a_key_that_holds_a_line_break_is_no_entry() -> None:
-    """Although each of its lines is one."""
     entry = "e#k" + "0" * 32
 
     assert keys.are_entries([entry, entry])
@@ -143,7 +139,6 @@ def test_texts_pass_for_sequence_numbers_only_if_each_is_one(texts: list[str]) -
 
 @pytest.mark.parametrize("text", ["", "1" * 41, "-1", "1_0", " 1"])
 def test_a_text_among_others_that_is_no_sequence_number_is_found(text: str) -> None:
-    """The check is of all at once, and of each."""
     assert are_sequences(["1", "2" * 40])
     assert not are_sequences(["1", text, "2"])
     with pytest.raises(MalformedRecord):
@@ -151,7 +146,6 @@ def test_a_text_among_others_that_is_no_sequence_number_is_found(text: str) -> N
 
 
 def test_changes_are_read_like_a_list() -> None:
-    """One by one they have names and numbers; a part of them is of the same kind."""
     changes = fold([record(n, n) for n in (5, 6, 7)], NOW_MS).changes[COUNTER]
 
     assert len(changes) == 3

@@ -40,7 +40,6 @@ class Aside:
         self.error = error
 
     def __call__(self, change: EntryChange, reason: str) -> None:
-        """Take one."""
         assert reason
         if self.error:
             raise self.error
@@ -57,7 +56,6 @@ def _writer(dynamo: MemoryClient, aside: Aside | None = None) -> TotalWriter:
 
 
 def test_an_update_carries_effect_watermark_and_condition_at_once() -> None:
-    """The request itself: nothing of it may go in another write."""
     arguments = update_of(TABLE, COUNTER, folded_change(_changes(5, -2)), SHARD, NOW_MS).arguments()
     names = arguments["ExpressionAttributeNames"]
 
@@ -80,22 +78,8 @@ def test_an_update_carries_effect_watermark_and_condition_at_once() -> None:
     assert arguments["ReturnValuesOnConditionCheckFailure"] == "ALL_OLD"
 
 
-def test_changes_of_a_batch_are_one_write() -> None:
-    """However many they are."""
-    dynamo = MemoryClient()
-
-    written = _writer(dynamo).write(COUNTER, _changes(*range(1, 11)))
-
-    assert (written.applied, written.duplicates, written.error) == (10, 0, None)
-    assert dynamo.calls == ["update"]
-    total = decode_total(dynamo.items(TABLE)[0])
-    assert (total.total, total.events, total.entries, total.version) == (55, 10, 10, 1)
-    assert total.updated_at_ms == NOW_MS
-
-
 @pytest.mark.parametrize("error", [Unclear("lost"), Throttled("slow"), AccessDenied("no")])
 def test_a_counter_that_cannot_be_written_now_says_why(error: ServiceFailed) -> None:
-    """The caller asks for the shard again; nothing is quarantined."""
     aside = Aside()
 
     written = _writer(MemoryClient(faults=[Fault(error)]), aside).write(COUNTER, _changes(1, 2))
@@ -104,37 +88,33 @@ def test_a_counter_that_cannot_be_written_now_says_why(error: ServiceFailed) -> 
     assert aside.sequences == []
 
 
-def test_a_lost_answer_of_an_applied_update_adds_nothing_when_delivered_again() -> None:
-    """The watermark went in with the effect."""
-    dynamo = MemoryClient(faults=[Fault(Unclear("lost"), applied=True)])
-    writer = _writer(dynamo)
-    writer.write(COUNTER, _changes(1, 2))
+def test_of_overlapping_batches_only_the_new_records_count() -> None:
+    """The same batch, one that begins within it, one that spans all."""
+    dynamo, changes = MemoryClient(), _changes(*range(1, 9))
 
-    written = writer.write(COUNTER, _changes(1, 2))
+    for begin, end in [(0, 3), (0, 3), (2, 6), (1, 8)]:
+        written = _writer(dynamo).write(COUNTER, changes[begin:end])
+        assert (written.error, written.applied + written.duplicates) == (None, end - begin)
 
-    assert (written.applied, written.duplicates, written.error) == (0, 2, None)
-    assert decode_total(dynamo.items(TABLE)[0]).total == 3
-
-
-def test_the_culprit_of_an_invalid_update_is_set_aside_and_the_others_count() -> None:
-    """A sum past 38 digits: halved until it stands alone, in order."""
-    dynamo = MemoryClient()
-    aside = Aside()
-
-    written = _writer(dynamo, aside).write(COUNTER, _changes(1, 2, "9" * 38, 4))
-
-    assert aside.sequences == [102]
-    assert (written.applied, written.rejected, written.error) == (3, 1, None)
-    assert decode_total(dynamo.items(TABLE)[0]).total == 7
+    total = decode_total(dynamo.items(TABLE)[0])
+    assert (total.total, total.events, total.entries) == (36, 8, 8)
 
 
-def test_what_the_service_calls_invalid_is_set_aside_alone() -> None:
-    """Four changes, the third is refused wherever it is: three count."""
-    bad = Fault(RequestRejected("invalid"))
-    aside = Aside()
-    dynamo = MemoryClient(faults=[bad, None, bad, bad, None])
+_BAD = Fault(RequestRejected("invalid"))
 
-    written = _writer(dynamo, aside).write(COUNTER, _changes(1, 2, 3, 4))
+
+@pytest.mark.parametrize(
+    ("third", "faults"),
+    [("9" * 38, []), (3, [_BAD, None, _BAD, _BAD, None])],
+    ids=["a sum of more than 38 digits", "an update that the service calls invalid"],
+)
+def test_a_change_that_can_never_be_applied_is_quarantined_alone(
+    third: int | str, faults: list[Fault | None]
+) -> None:
+    """The changes are halved until it is alone, in order."""
+    dynamo, aside = MemoryClient(faults=faults), Aside()
+
+    written = _writer(dynamo, aside).write(COUNTER, _changes(1, 2, third, 4))
 
     assert aside.sequences == [102]
     assert (written.applied, written.rejected, written.error) == (3, 1, None)
@@ -143,8 +123,7 @@ def test_what_the_service_calls_invalid_is_set_aside_alone() -> None:
 
 def test_no_later_change_passes_one_that_could_not_be_set_aside() -> None:
     """Its watermark would bury it: neither counted nor in the quarantine."""
-    bad = Fault(RequestRejected("invalid"))
-    dynamo = MemoryClient(faults=[bad, bad])
+    dynamo = MemoryClient(faults=[_BAD, _BAD])
     full = ServiceFailed("the queue takes nothing")
 
     written = _writer(dynamo, Aside(full)).write(COUNTER, _changes(1, 2))
@@ -153,30 +132,19 @@ def test_no_later_change_passes_one_that_could_not_be_set_aside() -> None:
     assert dynamo.items(TABLE) == []
 
 
-def test_a_total_in_a_later_format_is_left_alone() -> None:
-    """It is not for this release to add to what it does not understand."""
+@pytest.mark.parametrize(("v", "error"), [(1, None), (2, NewerFormat)])
+def test_only_a_total_in_a_later_format_is_left_alone(
+    v: int, error: type[Exception] | None
+) -> None:
+    """Absent and 1 are the same format; to refuse it would stop the shard for ever."""
     dynamo = MemoryClient()
     _writer(dynamo).write(COUNTER, _changes(1))
-    key = (COUNTER, "total")
-    dynamo.tables[TABLE][key]["v"] = 2
-    before = dict(dynamo.tables[TABLE][key])
+    dynamo.tables[TABLE][COUNTER, "total"]["v"] = v
 
     written = TotalWriter(dynamo, TABLE, "label/next", Aside(), NOW_MS).write(COUNTER, _changes(1))
 
-    assert isinstance(written.error, NewerFormat)
-    assert dynamo.tables[TABLE][key] == before
-
-
-def test_a_total_that_spells_out_this_format_is_written() -> None:
-    """Absent and 1 are the same format; refusing it would stop the shard for ever."""
-    dynamo = MemoryClient()
-    _writer(dynamo).write(COUNTER, _changes(1))
-    dynamo.tables[TABLE][COUNTER, "total"]["v"] = 1
-
-    written = TotalWriter(dynamo, TABLE, "label/next", Aside(), NOW_MS).write(COUNTER, _changes(1))
-
-    assert written.error is None
-    assert decode_total(dynamo.items(TABLE)[0]).total == 2
+    assert (type(written.error) is error) if error else written.error is None
+    assert dynamo.items(TABLE)[0]["total"] == (1 if error else 2)
 
 
 @pytest.mark.parametrize("method", ["atomic", "sequence"])
@@ -204,7 +172,6 @@ def _aged(dynamo: MemoryClient, shards: int) -> None:
 
 @pytest.mark.parametrize(("stale", "left"), [(3, 4), (4, 1), (7, 1)])
 def test_stale_watermarks_are_removed_by_the_way_when_they_are_many(stale: int, left: int) -> None:
-    """Never that of the shard being applied; few are not worth a write."""
     dynamo = MemoryClient()
     _aged(dynamo, stale)
 
@@ -218,7 +185,6 @@ def test_stale_watermarks_are_removed_by_the_way_when_they_are_many(stale: int, 
 
 
 def test_a_repair_of_many_shards_leaves_no_watermarks_for_good() -> None:
-    """They grow stale together, and are more than one expression can name."""
     dynamo = MemoryClient()
     old_ms = NOW_MS - WATERMARK_LIFE_MS - 120_000
     marks = {watermark.attribute(f"label/{n}"): watermark.encode(n, old_ms) for n in range(256)}
@@ -233,7 +199,6 @@ def test_a_repair_of_many_shards_leaves_no_watermarks_for_good() -> None:
 
 
 def test_a_watermark_that_moved_is_not_cleaned_up() -> None:
-    """Another invocation of its shard wrote it meanwhile."""
     dynamo = MemoryClient()
     _aged(dynamo, 4)
     stale = watermark.stale(dynamo.items(TABLE)[0], NOW_MS)
@@ -246,8 +211,7 @@ def test_a_watermark_that_moved_is_not_cleaned_up() -> None:
     assert stale.keys() <= dynamo.items(TABLE)[0].keys()
 
 
-def test_a_clean_up_that_fails_spoils_nothing() -> None:
-    """The changes are in; the next update tries again."""
+def test_a_clean_up_that_fails_changes_no_total() -> None:
     dynamo = MemoryClient()
     _aged(dynamo, 4)
     dynamo.faults[:] = [None, Fault(Throttled("slow"))]

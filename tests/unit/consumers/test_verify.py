@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
+from countledger.consumers.auditor import Auditor, why_not_exact
+from countledger.consumers.proof import Proof
 from countledger.consumers.stream import counts
-from countledger.consumers.totals import TotalsReader
-from countledger.consumers.verify import Judgement, Verifier
+from countledger.consumers.verify import Judgement, _verdict, stored_total
 from countledger.ledger import amount, keys
-from countledger.ledger.errors import BadCounterName
-from countledger.ledger.exact import ExactReader
-from countledger.ledger.expressions import Add, Assign
+from countledger.ledger.errors import BadCounterName, CorruptItem, CountledgerError, ServiceFailed
+from countledger.ledger.exact import ExactSum
+from countledger.ledger.expressions import Add
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
+from countledger.ledger.namespace import Namespaces
 from countledger.ledger.operations import Put, Update
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.clocks import NOW_MS
 
 if TYPE_CHECKING:
-    from countledger.ledger.attributes import Item
+    from collections.abc import Callable
 
+_TOTAL = (COUNTER, keys.TOTAL)
 _SKEW_MS = CLOCK_SKEW_DEFAULT_MS
+EXACT, DRIFT, BUSY, UNREADABLE = Judgement
 
 
 @pytest.fixture
@@ -35,125 +38,151 @@ def world() -> World:
     return world
 
 
-def test_a_total_that_took_in_everything_is_exact(world: World) -> None:
-    """At once: nothing has to settle, nobody has to wait."""
+# ---- the decision ----
+
+Stored: TypeAlias = "dict[str, object] | None"
+_PROOF = Proof("proven", {}, frozenset())
+_SUM = ExactSum(COUNTER, 5, 1, 1, 1, 0, 2.0)
+_SAME: Stored = {"total": 5}
+_CASES: dict[str, tuple[Stored, Stored, ExactSum | CountledgerError, Proof | None, Any, Any]] = {
+    # what there is: before, after, exact sum, proof; the verdict at once, and once it settled
+    "equal": (_SAME, _SAME, _SUM, _PROOF, EXACT, EXACT),
+    "another total": ({"total": 7}, {"total": 7}, _SUM, _PROOF, BUSY, DRIFT),
+    "another number of events": ({"events": 2}, {"events": 2}, _SUM, _PROOF, BUSY, DRIFT),
+    "no total": (None, None, _SUM, _PROOF, BUSY, DRIFT),
+    "a total that changed": (_SAME, {"version": 2}, _SUM, _PROOF, BUSY, BUSY),
+    "another total of that version": (_SAME, {"updated_at": 2}, _SUM, _PROOF, BUSY, BUSY),
+    "no proof": (_SAME, _SAME, _SUM, None, BUSY, BUSY),
+    "a corrupt total": ({"total": "x"}, {"total": "x"}, _SUM, _PROOF, BUSY, UNREADABLE),
+    "a corrupt ledger": (_SAME, _SAME, CorruptItem("bad"), _PROOF, UNREADABLE, UNREADABLE),
+    "a ledger that moves": (_SAME, _SAME, ServiceFailed("again"), _PROOF, BUSY, BUSY),
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "exact", "proof", "at_once", "settled"), _CASES.values(), ids=_CASES
+)
+def test_a_verdict_needs_a_proof_and_numbers_of_one_moment(  # noqa: PLR0917 - a case
+    before: Stored,
+    after: Stored,
+    exact: ExactSum | CountledgerError,
+    proof: Proof | None,
+    at_once: Judgement,
+    settled: Judgement,
+) -> None:
+    """Equal numbers need no time to settle: nothing is done because of them."""
+    plain = {"total": 5, "events": 1, "entries": 1, "version": 1, "updated_at": 1}
+    old, new = (
+        stored_total(COUNTER, None if one is None else {**keys.total_key(COUNTER), **plain, **one})
+        for one in (before, after)
+    )
+
+    found = [_verdict(old, new, exact, proof, settled=one).verdict for one in (False, True)]
+
+    assert found == [at_once, settled]
+
+
+_LONG = Decimal("1234567890123456789.0123456789012345678")
+
+
+@pytest.mark.parametrize(
+    ("total", "exact"),
+    [
+        (_LONG, _LONG),
+        (10**37 + 2, 10**37),
+        (Decimal("1E-130"), 10**37),
+        (Decimal("1E+125"), 10**37),
+        (10**120, 10**37),
+    ],
+    ids=str,
+)
+def test_how_far_a_total_is_off_is_exact_whatever_was_written_by_hand(
+    world: World, total: int | Decimal, exact: int | Decimal
+) -> None:
+    world.handle(world.emit(exact), exact)
+    world.dynamo.tables[COUNTERS][COUNTER, "total"]["total"] = amount.canonical(total)
+
+    verdict = world.verdict()
+
+    assert verdict.verdict is (EXACT if total == exact else DRIFT)
+    assert verdict.drift == amount.add(total, amount.negated(exact))
+
+
+# ---- the proof ----
+
+
+def test_an_exact_total_is_found_at_once(world: World) -> None:
     world.handle(world.emit(5), 5)
 
     verdict = world.verdict()
 
-    assert verdict.verdict is Judgement.EXACT
-    assert (verdict.total, verdict.exact, verdict.drift) == (5, 5, 0)
+    assert (verdict.verdict, verdict.total, verdict.exact) == (EXACT, 5, 5)
     assert "1 stream shard(s) past the read" in verdict.proof
     assert world.clock.slept_ms == []
+    assert world.verdict("never:used").verdict is EXACT
 
 
-def test_a_counter_nobody_ever_used_is_exact(world: World) -> None:
-    """Zero and zero."""
-    assert world.verdict("never:used").verdict is Judgement.EXACT
-
-
-def test_a_total_edited_by_hand_is_drift(world: World) -> None:
-    """Total minus ledger, said only after the stream had time to settle."""
-    world.handle(world.emit(5), 5)
-    world.dynamo.update(Update(COUNTERS, keys.total_key(COUNTER), (Add("total", 2),)))
-
-    verdict = world.verdict()
-
-    assert (verdict.verdict, verdict.drift) == (Judgement.DRIFT, 2)
-    assert sum(world.clock.slept_ms) >= world.verifier().settle_ms
-
-
-def test_a_drift_is_exact_whatever_the_length_of_its_numbers(world: World) -> None:
-    """Of two equal decimals of 38 digits nothing is left."""
-    long = Decimal("1234567890123456789012345678901234.5678")
-    world.handle(world.emit(long), long)
-
-    verdict = world.verdict()
-
-    assert (verdict.verdict, verdict.drift) == (Judgement.EXACT, 0)
-
-
-def test_a_wrong_number_of_events_is_drift_as_well(world: World) -> None:
-    """Two errors that cancel out in the sum do not hide."""
-    world.handle(world.emit(5), 5)
-    world.dynamo.update(Update(COUNTERS, keys.total_key(COUNTER), (Add("events", 1),)))
-
-    verdict = world.verdict()
-
-    assert (verdict.verdict, verdict.drift, verdict.events_drift) == (Judgement.DRIFT, 0, 1)
-
-
-def test_a_missing_total_is_drift(world: World) -> None:
-    """A lost table `counters`, whose progress is there."""
-    world.pass_over(world.emit(5))
-
-    assert world.verdict().drift == -5
-
-
-def test_a_lagging_shard_is_busy_and_no_drift(world: World) -> None:
-    """The record is in the stream and nobody handles it."""
-    world.emit(5)
-
-    verdict = world.verdict()
-
-    assert verdict.verdict is Judgement.BUSY
-    assert "the stream has not been handled that far" in verdict.proof
-
-
-def test_a_record_that_the_stream_does_not_show_yet_is_no_drift(world: World) -> None:
-    """Written, not yet shown, then shown and handled while the verifier lets the stream settle."""
+def _within_the_skew(world: World) -> None:
+    """The stream's clock may be ahead of ours: a record may be older than it looks."""
     world.write(5)
+    ahead = world.show(counter="other:x")
+    made_s = (NOW_MS + _SKEW_MS) / 1000
+    ahead["dynamodb"]["ApproximateCreationDateTime"] = datetime.fromtimestamp(made_s, UTC)
+    world.pass_over(ahead)
+    world.show()  # our entry's record, after it
+
+
+def _child(world: World) -> None:
+    world.emit(5)
+    world.close("s")
+    world.add_shard("child", parent="s")
+
+
+def _child_with_progress(world: World) -> None:
+    _child(world)
+    world.handle(world.show(shard="child"), 5, shard="child")
+
+
+def _filtered(world: World) -> None:
+    world.handle(world.emit(5), 5)
+    world.show(name="REMOVE")
+
+
+def _shown_late(world: World) -> None:
+    """Written, not yet shown; shown and handled while the verifier lets the stream settle."""
+    world.write(5)
+    handled: list[dict[str, Any]] = []
 
     def show_and_handle(_now_ms: int) -> None:
-        if not world.stream.records["s"]:
-            world.handle(world.show(), 5)
+        if not handled:
+            handled.append(world.show())
+            world.handle(handled[0], 5)
 
     world.clock.on_sleep = show_and_handle
 
-    assert world.verdict().verdict is Judgement.EXACT
+
+_STREAMS: dict[str, tuple[Callable[[World], object], Judgement]] = {
+    "nobody handles the record": (lambda world: world.emit(5), BUSY),
+    "progress within the clock skew proves nothing": (_within_the_skew, BUSY),
+    "a closed parent has unread records": (_child, BUSY),
+    "a child with progress proves its parent": (_child_with_progress, EXACT),
+    "records that the filter keeps back are not waited for": (_filtered, EXACT),
+    "a record that is not shown yet is no drift": (_shown_late, EXACT),
+}
 
 
-def test_a_total_that_moved_meanwhile_is_busy_until_it_rests(world: World) -> None:
-    """Total and ledger of different moments are not compared."""
-    world.emit(5)
-    record = world.stream.records["s"][0]
-    world.clock.on_sleep = lambda _now_ms: world.handle(record, 5) if not _handled(world) else None
+@pytest.mark.parametrize(("scenario", "judgement"), _STREAMS.values(), ids=_STREAMS)
+def test_a_verdict_waits_for_the_stream(
+    world: World, scenario: Callable[[World], object], judgement: Judgement
+) -> None:
+    scenario(world)
 
-    assert world.verdict().verdict is Judgement.EXACT
-
-
-def _handled(world: World) -> bool:
-    return any(item["part"] == "total" for item in world.dynamo.items(COUNTERS))
-
-
-def test_a_total_that_never_rests_is_busy(world: World) -> None:
-    """Its version is another one each time it is read."""
-    world.handle(world.emit(5), 5)
-    reads = 0
-
-    @dataclass(frozen=True, slots=True)
-    class Restless(TotalsReader):
-        def item(self, counter: str) -> Item | None:
-            nonlocal reads
-            reads += 1
-            update = Update(COUNTERS, keys.total_key(counter), (Assign("version", 100 + reads),))
-            world.dynamo.update(update)
-            return TotalsReader.item(self, counter)
-
-    restless = Restless(world.dynamo, COUNTERS)
-    exact = ExactReader(world.dynamo, LEDGER)
-    verifier = Verifier(restless, exact, world.stream, world.clock)
-
-    verdict = next(verifier.verify([COUNTER]))
-
-    assert verdict.verdict is Judgement.BUSY
-    assert "changed during the comparison" in verdict.proof
+    assert world.verdict().verdict is judgement
 
 
 def test_a_stream_that_never_pauses_gets_a_verdict_all_the_same(world: World) -> None:
     """There is always a record not yet handled; progress passes the moment and its skew."""
     world.handle(world.emit(5), 5)
-
     pending = [world.emit(1, counter="other:x")]
 
     def traffic(_now_ms: int) -> None:
@@ -163,62 +192,17 @@ def test_a_stream_that_never_pauses_gets_a_verdict_all_the_same(world: World) ->
 
     world.clock.on_sleep = traffic
 
-    verdict = world.verdict()
-
-    assert verdict.verdict is Judgement.EXACT
+    assert world.verdict().verdict is EXACT
     assert sum(world.clock.slept_ms) < _SKEW_MS + 30_000
 
 
-def test_a_stalled_stream_is_called_busy_before_long(world: World) -> None:
+def test_a_stalled_stream_is_busy_before_long(world: World) -> None:
     """Nothing moves: waiting out the skew would prove nothing."""
     world.emit(5)
 
     world.verdict()
 
     assert sum(world.clock.slept_ms) < 3 * (world.verifier().patience_ms + 6_000)
-
-
-def test_progress_within_the_skew_proves_nothing(world: World) -> None:
-    """The stream's clock may be ahead of ours: a record may be older than it looks."""
-    world.write(5)
-    ahead = world.show(counter="other:x")
-    ahead["dynamodb"]["ApproximateCreationDateTime"] = datetime.fromtimestamp(
-        (NOW_MS + _SKEW_MS) / 1000, UTC
-    )
-    world.pass_over(ahead)
-    world.show()  # our entry's record, behind it
-
-    assert world.verdict().verdict is Judgement.BUSY
-
-
-def test_a_closed_parent_with_unread_records_is_busy(world: World) -> None:
-    """Its child shows nothing, and may not be read before it."""
-    world.emit(5)
-    world.close("s")
-    world.add_shard("child", parent="s")
-
-    assert world.verdict().verdict is Judgement.BUSY
-
-
-def test_a_parent_is_proven_by_a_child_with_progress(world: World) -> None:
-    """A child is read only when its parent has been handled to its end."""
-    world.emit(5)
-    world.close("s")
-    world.add_shard("child", parent="s")
-    child_record = world.show(shard="child")
-    world.handle(child_record, 5, shard="child")
-
-    verdict = world.verdict()
-
-    assert verdict.verdict is Judgement.EXACT
-
-
-def test_records_that_the_filter_keeps_back_are_not_waited_for(world: World) -> None:
-    """Compaction's deletions never reach the materializer."""
-    world.handle(world.emit(5), 5)
-    world.show(name="REMOVE")
-
-    assert world.verdict().verdict is Judgement.EXACT
 
 
 @pytest.mark.parametrize(
@@ -232,14 +216,16 @@ def test_records_that_the_filter_keeps_back_are_not_waited_for(world: World) -> 
     ],
 )
 def test_counts_is_the_mappings_filter(name: str, entry: str, *, passes: bool) -> None:
-    """INSERT and MODIFY of entries."""
     record = {"eventName": name, "dynamodb": {"Keys": {"entry": {"S": entry}}}}
 
     assert counts(record) is passes
 
 
+# ---- many counters ----
+
+
 def test_a_hundred_counters_share_one_proof(world: World) -> None:
-    """In their order, also where one of them drifts."""
+    """In their order, also where one of them drifts: that one waits for the stream to settle."""
     names = [f"a:{n}" for n in range(150)]
     for name in names:
         world.handle(world.emit(1, counter=name), 1)
@@ -248,11 +234,11 @@ def test_a_hundred_counters_share_one_proof(world: World) -> None:
     verdicts = list(world.verifier().verify(names))
 
     assert [v.counter for v in verdicts] == names
-    assert [v.counter for v in verdicts if v.verdict is not Judgement.EXACT] == ["a:7"]
+    assert [v.counter for v in verdicts if v.verdict is not EXACT] == ["a:7"]
+    assert sum(world.clock.slept_ms) >= world.verifier().settle_ms
 
 
 def test_a_bad_name_is_refused(world: World) -> None:
-    """By the grammar of counters."""
     with pytest.raises(BadCounterName):
         world.verdict("a#b")
 
@@ -262,10 +248,10 @@ def test_a_bad_name_is_refused(world: World) -> None:
     [("at", 10**30), ("at", -1), ("events", 10**37), ("delta", Decimal("1E-130"))],
     ids=str,
 )
-def test_an_entry_that_was_corrupt_by_hand_stops_no_other_counter(
+def test_an_entry_that_was_edited_stops_no_other_counter(
     world: World, attribute: str, value: object
 ) -> None:
-    """The service holds numbers that no entry carries; no verdict on the other hangs on them."""
+    """The service holds numbers that no entry carries."""
     for counter in ("a:corrupt", "a:sound"):
         world.handle(world.emit(10**37, counter=counter), 10**37)
     (item,) = (one for one in world.dynamo.items(LEDGER) if one["counter"] == "a:corrupt")
@@ -275,27 +261,28 @@ def test_an_entry_that_was_corrupt_by_hand_stops_no_other_counter(
 
     corrupt, sound = world.verifier().verify(["a:corrupt", "a:sound"])
 
-    assert corrupt.verdict in (Judgement.UNREADABLE, Judgement.DRIFT)
-    assert sound.verdict is Judgement.EXACT
+    assert corrupt.verdict in (UNREADABLE, DRIFT)
+    assert sound.verdict is EXACT
 
 
-@pytest.mark.parametrize("value", [Decimal("1E-130"), Decimal("1E+125"), 10**120], ids=str)
-def test_a_total_that_was_corrupt_by_hand_can_be_told(world: World, value: int | Decimal) -> None:
-    """Whatever number stands there: how far it is off is exact."""
-    world.handle(world.emit(10**37), 10**37)
-    world.dynamo.tables[COUNTERS][COUNTER, "total"]["total"] = amount.canonical(value)
-
-    verdict = world.verdict()
-
-    assert verdict.verdict is Judgement.DRIFT
-    assert verdict.drift == amount.add(value, -(10**37))
+_FINAL: dict[str, tuple[Callable[[World], object], list[str]]] = {
+    "exact": (lambda _: None, []),
+    "it drifts": (lambda world: world.write(7), ["drift", "repair"]),
+    "it is missing": (lambda world: world.dynamo.tables[COUNTERS].pop(_TOTAL), ["drift"]),
+    "its stream lags": (lambda world: world.emit(7), ["busy"]),
+}
 
 
-def test_a_long_decimal_does_not_drift(world: World) -> None:
-    """Not by a rounding of how far it is off either."""
-    long = Decimal("1234567890123456789.0123456789012345678")
-    world.handle(world.emit(long), long)
+@pytest.mark.parametrize(("change", "says"), _FINAL.values(), ids=_FINAL)
+def test_only_an_exact_total_is_final(
+    world: World, change: Callable[[World], object], says: list[str]
+) -> None:
+    """A counter is deleted only then."""
+    world.handle(world.emit(5), 5)
+    change(world)
 
-    verdict = world.verdict()
+    auditor = Auditor(world.verifier(), Namespaces(world.dynamo, LEDGER, "r", "r"), "r")
+    found = why_not_exact(auditor, COUNTER)
 
-    assert (verdict.verdict, verdict.drift) == (Judgement.EXACT, 0)
+    assert (found is None) == (not says)
+    assert all(word in (found or "") for word in says)

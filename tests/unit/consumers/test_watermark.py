@@ -18,7 +18,6 @@ _TIMES_MS = st.integers(0, 1 << 47)
 def test_watermarks_compare_like_their_sequence_numbers(
     left: int, right: int, left_ms: int, right_ms: int
 ) -> None:
-    """Whenever they were moved, up to 40 digits."""
     if left != right:
         ordered = watermark.encode(left, left_ms) < watermark.encode(right, right_ms)
         assert ordered == (left < right)
@@ -28,7 +27,6 @@ def test_watermarks_compare_like_their_sequence_numbers(
 def test_a_watermark_lies_below_a_floor_exactly_if_its_number_does(
     mark: int, first: int, moved_ms: int
 ) -> None:
-    """So one comparison of bytes decides whether a step may be applied."""
     assert (watermark.encode(mark, moved_ms) < watermark.floor(first)) == (mark < first)
 
 
@@ -39,7 +37,6 @@ def test_the_same_number_is_never_below_its_own_floor() -> None:
 
 @given(sequence=_SEQUENCES, moved_ms=_TIMES_MS)
 def test_a_watermark_holds_its_number(sequence: int, moved_ms: int) -> None:
-    """Read back from the item of a total."""
     item = {watermark.attribute("s"): watermark.encode(sequence, moved_ms)}
 
     assert watermark.sequence_in(item, "s") == sequence
@@ -57,7 +54,6 @@ def test_the_stored_form_never_changes() -> None:
 
 @given(shards=st.sets(st.text(max_size=40), min_size=2, max_size=20))
 def test_every_shard_has_an_attribute_of_its_own(shards: set[str]) -> None:
-    """Twelve characters and a letter: many fit into one write unit."""
     names = {watermark.attribute(shard) for shard in shards}
 
     assert len(names) == len(shards)
@@ -83,7 +79,6 @@ def test_a_watermark_is_stale_when_nothing_it_refuses_can_come_any_more() -> Non
 
 @pytest.mark.parametrize("shards", [1, 8, 20])
 def test_a_total_with_many_shards_stays_within_one_write_unit(shards: int) -> None:
-    """Names and values of 20 shards and a long counter name: below 1 KB."""
     size = sum(
         len(watermark.attribute(str(n))) + len(watermark.encode(n, NOW_MS)) for n in range(shards)
     )

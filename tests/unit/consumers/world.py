@@ -45,7 +45,6 @@ class Kept:
     records: list[tuple[Mapping[str, Any], str]] = field(default_factory=list)
 
     def put(self, record: Mapping[str, Any], reason: str, shard: str) -> None:
-        """Keep a record."""
         self.records.append((record, f"{reason} ({shard})"))
 
 
@@ -59,7 +58,6 @@ class MemoryStream(LedgerStream):
     records: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def shards(self) -> list[StreamShard]:
-        """All of them."""
         return list(self.known.values())
 
     def check_on(self) -> None:
@@ -72,7 +70,6 @@ class MemoryStream(LedgerStream):
         *,
         empty_pages: int = 5,  # noqa: ARG002 - here the end is known
     ) -> Iterator[dict[str, Any]]:
-        """Those behind a number."""
         for one in self.records[shard.id]:
             if sequence is None or int(one["dynamodb"]["SequenceNumber"]) > int(sequence):
                 yield one
@@ -89,12 +86,10 @@ class World:
     sequence: int = 100
 
     def add_shard(self, name: str, *, parent: str | None = None, closed: bool = False) -> None:
-        """A shard of the stream."""
         self.stream.known[name] = StreamShard(ShardName("label", name), parent, closed)
         self.stream.records[name] = []
 
     def close(self, name: str) -> None:
-        """No record will be added to it."""
         self.stream.known[name] = StreamShard(ShardName("label", name), None, closed=True)
 
     def emit(self, delta: Amount, *, counter: str = COUNTER, shard: str = "s") -> dict[str, Any]:
@@ -137,7 +132,6 @@ class World:
         return materializer.apply(events_of(records), ShardName("label", shard))
 
     def handle(self, record: dict[str, Any], delta: Amount, shard: str = "s") -> None:
-        """What the materializer does with a record."""
         counter = record["dynamodb"]["Keys"]["counter"]["S"]
         ones = (Add("events", 1), Add("entries", 1), Add("version", 1))
         key = keys.total_key(counter)
@@ -145,7 +139,6 @@ class World:
         self.pass_over(record, shard)
 
     def pass_over(self, record: dict[str, Any], shard: str = "s") -> None:
-        """Progress alone."""
         made_ms = int(record["dynamodb"]["ApproximateCreationDateTime"].timestamp() * 1000)
         sequence = record["dynamodb"]["SequenceNumber"]
         now_ms = self.clock.now_ms()
@@ -156,23 +149,20 @@ class World:
         self.dynamo.update(advance_of(COUNTERS, one))
 
     def verifier(self) -> Verifier:
-        """The product's, at our clock."""
         totals = TotalsReader(self.dynamo, COUNTERS)
         return Verifier(totals, ExactReader(self.dynamo, LEDGER), self.stream, self.clock)
 
     def verdict(self, counter: str = COUNTER) -> Verdict:
-        """Of one counter."""
         return next(self.verifier().verify([counter]))
 
     def repair(self, counter: str = COUNTER, *, dry_run: bool = False) -> Repair:
-        """Of one counter."""
         return next(Repairer(self.verifier(), dry_run).repair([counter]))
 
     def total(self, counter: str = COUNTER) -> Item:
         """The total's item; an empty one where there is none."""
         return self.dynamo.get(COUNTERS, keys.total_key(counter), consistent=True) or {}
 
-    def spoil(self, counter: str = COUNTER, **attributes: object) -> None:
+    def corrupt(self, counter: str = COUNTER, **attributes: object) -> None:
         """Edit a total by hand: no version tells of it."""
         self.dynamo.put(Put(COUNTERS, {**self.total(counter), **attributes}))
 

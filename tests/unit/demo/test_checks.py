@@ -40,7 +40,6 @@ DUE = [_alert("lines:a", 2), _alert("lines:a", 5)]
 
 
 def test_alerts_that_are_all_and_the_only_ones_due_are_good() -> None:
-    """Each update that passes the threshold upwards, and no other."""
     found = compare(DUE, UPDATES, ["lines:a"], fresh=True)
 
     assert found == AlertCheck(alerts=tuple(DUE))
@@ -48,7 +47,6 @@ def test_alerts_that_are_all_and_the_only_ones_due_are_good() -> None:
 
 
 def test_an_alert_that_is_missing_is_found() -> None:
-    """By the update that should have made it."""
     found = compare(DUE[:1], UPDATES, ["lines:a"], fresh=True)
 
     assert found.missing == (UPDATES[4],)
@@ -56,7 +54,6 @@ def test_an_alert_that_is_missing_is_found() -> None:
 
 
 def test_an_alert_that_was_not_due_is_found() -> None:
-    """Of an update above the threshold, or of another counter."""
     extra = [_alert("lines:a", 3), _alert("lines:b", 1)]
 
     found = compare(DUE + extra, UPDATES, ["lines:a"], fresh=True)
@@ -66,14 +63,12 @@ def test_an_alert_that_was_not_due_is_found() -> None:
 
 
 def test_a_long_file_that_never_alerted_is_found() -> None:
-    """On a stack that counted before, only one that was seen below the threshold."""
     assert compare(DUE, UPDATES, ["lines:a", "lines:c"], fresh=True).silent == ("lines:c",)
     assert compare(DUE, UPDATES, ["lines:a", "lines:c"], fresh=False).good
     assert compare([], UPDATES, ["lines:a"], fresh=False).silent == ("lines:a",)
 
 
 def test_a_stream_record_is_read_without_the_evaluator() -> None:
-    """The first update of a total goes from nothing; what is no file's lines is passed over."""
     key = {"counter": {"S": "lines:a"}, "part": {"S": "total"}}
     new = {**key, "total": {"N": "7"}, "version": {"N": "1"}}
     old = {**key, "total": {"N": "5"}, "version": {"N": "0"}}

@@ -23,32 +23,18 @@ def refusal(path: Path) -> CountledgerError:
     return caught.value
 
 
-def test_a_directory_that_is_no_repository_is_refused(tmp_path: Path) -> None:
-    """The error names the path and says what git said."""
-    error = refusal(tmp_path)
-
-    assert isinstance(error, GitUnusable)
-    assert str(tmp_path) in str(error)
-    assert "not a git repository" in str(error)
-
-
-def test_a_path_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    """A missing directory and a file are no repositories."""
+def test_what_is_no_repository_with_a_commit_is_refused_by_its_path(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
+    Repository(tmp_path / "empty")
 
-    assert isinstance(refusal(tmp_path / "missing"), GitUnusable)
-    assert isinstance(refusal(tmp_path / "file"), GitUnusable)
-
-
-def test_a_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
-    """There is nothing to count before the first commit."""
-    made = Repository(tmp_path / "empty")
-
-    assert isinstance(refusal(made.path), GitUnusable)
+    assert "not a git repository" in str(refusal(tmp_path))
+    for name in ("missing", "file", "empty"):
+        error = refusal(tmp_path / name)
+        assert isinstance(error, GitUnusable)
+        assert str(tmp_path / name) in str(error)
 
 
 def test_a_machine_without_git_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No git, no demo; and the error says what to install."""
     made = Repository(tmp_path / "made")
     made.commit()
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -60,7 +46,6 @@ def test_a_machine_without_git_is_told_so(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_partial_clone_says_how_to_get_the_rest(tmp_path: Path) -> None:
-    """Objects that are not here stop the count; nothing is fetched behind the user's back."""
     made = Repository(tmp_path / "made")
     made.commit({b"a": b"1\n"})
     made.commit({b"a": b"2\n3\n"})
@@ -78,7 +63,6 @@ def test_a_partial_clone_says_how_to_get_the_rest(tmp_path: Path) -> None:
 def test_the_view_is_gone_when_the_count_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is left behind, also when the reader stops in the middle."""
     made = Repository(tmp_path / "made")
     for _ in range(5):
         made.commit()

@@ -33,7 +33,6 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def test_odd_names_modes_and_authors_add_up_to_the_last_tree(tmp_path: Path) -> None:
-    """Everything odd at once, checked against git and against plain arithmetic."""
     made = make_odd_repository(tmp_path / "odd")
 
     sums = lines_of(made.path)
@@ -47,7 +46,6 @@ def test_odd_names_modes_and_authors_add_up_to_the_last_tree(tmp_path: Path) -> 
 
 
 def test_every_event_has_a_key_of_its_own_and_no_delta_is_zero(tmp_path: Path) -> None:
-    """Counter and key together name an event once, and every event says something."""
     steps = steps_of(make_odd_repository(tmp_path / "odd").path)
 
     assert len({(step.counter, step.key) for step in steps}) == len(steps)
@@ -56,7 +54,6 @@ def test_every_event_has_a_key_of_its_own_and_no_delta_is_zero(tmp_path: Path) -
 
 
 def test_events_come_oldest_first_under_the_keys_of_their_commits(repository: Repository) -> None:
-    """The order and the keys are those of the history."""
     first = repository.commit({b"a": b"1\n2\n"})
     second = repository.commit({b"a": b"1\n"})
 
@@ -102,7 +99,6 @@ def test_events_come_oldest_first_under_the_keys_of_their_commits(repository: Re
 def test_a_file_counts_what_it_holds_at_last(
     repository: Repository, stages: list[Content], lines: int
 ) -> None:
-    """Whatever a path has been, its deltas add up to the lines it has at HEAD."""
     for content in stages:
         repository.commit({b"path": content})
 
@@ -110,7 +106,6 @@ def test_a_file_counts_what_it_holds_at_last(
 
 
 def test_a_directory_may_take_the_place_of_a_file_and_back(repository: Repository) -> None:
-    """A path that becomes a directory is gone, and its files are new."""
     repository.commit({b"a": b"1\n"})
     repository.commit({b"a": None, b"a/b": b"1\n2\n"})
 
@@ -122,7 +117,6 @@ def test_a_directory_may_take_the_place_of_a_file_and_back(repository: Repositor
 
 
 def test_a_rename_moves_the_lines_to_the_new_path(repository: Repository) -> None:
-    """Renames are two changes, whatever the configuration says."""
     git(repository.path, "config", "diff.renames", "copies")
     repository.commit({b"old": b"1\n2\n3\n"})
     repository.commit({b"old": None, b"new": b"1\n2\n3\n"})
@@ -132,7 +126,6 @@ def test_a_rename_moves_the_lines_to_the_new_path(repository: Repository) -> Non
 
 
 def test_a_merge_counts_against_its_first_parent(repository: Repository) -> None:
-    """What a merge brings in is counted once, with the merge."""
     repository.commit({b"a": b"1\n"})
     side = repository.commit({b"b": b"1\n"}, branch="side", start="main")
     side = repository.commit({b"b": b"1\n2\n"}, branch="side")
@@ -147,7 +140,6 @@ def test_a_merge_counts_against_its_first_parent(repository: Repository) -> None
 
 
 def test_empty_commits_count_their_authors(repository: Repository) -> None:
-    """A commit that changes nothing still is one of its author's."""
     for _ in range(3):
         repository.commit()
 
@@ -171,14 +163,12 @@ def test_empty_commits_count_their_authors(repository: Repository) -> None:
 def test_an_author_is_counted_under_the_name_in_the_commit(
     repository: Repository, author: bytes, encoding: bytes, counter: str
 ) -> None:
-    """Both of git's commands give the same name, however odd."""
     repository.commit(author=author, encoding=encoding)
 
     assert {counter: 1} == sums_of(steps_of(repository.path)) == truth_of(repository.path)
 
 
 def test_random_histories_add_up(tmp_path: Path) -> None:
-    """Seeded random changes of kind, content and place never lose a line."""
     dice = random.Random(20_240_611)  # noqa: S311 - a test that can be run again
     bodies: list[Content] = [b"", b"a", b"a\n", b"a\nb\n\n", b"\0", b"a\n\0b", b"\n" * 30, None]
     bodies += [At(LINK, b"a"), At(SUBMODULE, b"3" * 40), At(EXECUTABLE, b"b\na\n")]

@@ -28,7 +28,6 @@ _NAMES = st.one_of(
 @example(b"\xed\xa0\x80")
 @example("é".encode() * 600)
 def test_every_name_becomes_a_valid_counter_name(name: bytes) -> None:
-    """Whatever bytes git has, the counter's name keeps the grammar."""
     counter = counter_name("lines", name)
 
     assert counter == check_counter(counter)
@@ -41,13 +40,11 @@ def test_every_name_becomes_a_valid_counter_name(name: bytes) -> None:
 @example(b"%FF", b"\xff")
 @example(b"a" * 600, b"a" * 601)
 def test_different_names_become_different_counters(one: bytes, other: bytes) -> None:
-    """The mapping is injective."""
     assert (counter_name("lines", one) == counter_name("lines", other)) == (one == other)
 
 
 @given(st.text(st.characters(exclude_categories=["C", "Zl", "Zp"], exclude_characters="%#")))
 def test_an_ordinary_name_reads_as_it_is(name: str) -> None:
-    """Text without reserved characters that fits is its own spelling."""
     if 0 < len(name.encode()) <= 500:
         assert counter_name("lines", name.encode()) == f"lines:{name}"
 
@@ -66,12 +63,10 @@ def test_an_ordinary_name_reads_as_it_is(name: str) -> None:
     ],
 )
 def test_the_documented_spellings_hold(name: bytes, counter: str) -> None:
-    """The examples of the documentation are what the code does."""
     assert counter == counter_name("lines", name)
 
 
 def test_a_long_name_keeps_its_beginning_and_never_half_a_character() -> None:
-    """Shortening cuts between characters and between `%XX`, and fills the space."""
     for name in ("é".encode() * 600, b"#" * 600, b"a" * 600):
         counter = counter_name("lines", name)
         kept = counter.removeprefix("lines:").partition("%~")[0]
@@ -81,5 +76,4 @@ def test_a_long_name_keeps_its_beginning_and_never_half_a_character() -> None:
 
 
 def test_the_odd_names_of_the_other_tests_are_all_different() -> None:
-    """The list that the history tests use loses nothing by the mapping."""
     assert len({counter_name("lines", name) for name in ODD_NAMES}) == len(ODD_NAMES)

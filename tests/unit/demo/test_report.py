@@ -60,7 +60,6 @@ ALERT = Alert(
 
 
 def test_a_run_is_good_only_if_nothing_at_all_is_wrong() -> None:
-    """A wrong total, a missing event, a retry that was counted, an alert: each is enough."""
     assert not problems(GOOD)
     assert not problems(GOOD | {"duplicates": 3})
     # Through Kinesis the totals decide.
@@ -77,7 +76,6 @@ def test_a_run_is_good_only_if_nothing_at_all_is_wrong() -> None:
 
 
 def test_the_summary_of_a_good_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """It has the rates, the cost, the alerts with their latencies, and the verdict."""
     print_summary(GOOD, [ALERT], own_engine=True)
 
     said = capsys.readouterr().out
@@ -88,7 +86,6 @@ def test_the_summary_of_a_good_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_alert_that_is_missing_makes_the_run_wrong(capsys: pytest.CaptureFixture[str]) -> None:
-    """And the summary says how many of each."""
     print_summary(GOOD | {"alerts_missing": 1, "alerts_silent": ["lines:b"]}, [], own_engine=True)
 
     said = capsys.readouterr().out
@@ -96,7 +93,6 @@ def test_an_alert_that_is_missing_makes_the_run_wrong(capsys: pytest.CaptureFixt
 
 
 def test_lag_is_the_age_of_the_oldest_event_that_is_missing() -> None:
-    """It grows while the materializer stands still; nothing missing is no lag."""
     lag = Lag()
     lag.sample(0, 0, 1.0)
     lag.sample(5, 5, 10.0)
@@ -110,7 +106,6 @@ def test_lag_is_the_age_of_the_oldest_event_that_is_missing() -> None:
 def test_by_default_the_own_checkout_is_counted_and_never_one_around_an_installation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only a checkout has both its history and the project's own file."""
     package = tmp_path / "lib" / "countledger"
     package.mkdir(parents=True)
     monkeypatch.setattr(countledger, "__file__", str(package / "__init__.py"))

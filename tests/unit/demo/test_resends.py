@@ -15,7 +15,6 @@ _STEPS = st.integers(0, 80).map(lambda count: [Event("c:x", 1, str(n)) for n in 
 def test_every_event_is_sent_once_in_order_and_every_so_many_th_again(
     steps: list[Event], every: int, delay: int
 ) -> None:
-    """First sendings are the history itself; second ones are each n-th of it."""
     sendings = list(with_resends(steps, every=every, delay=delay))
 
     assert steps == [event for event, again in sendings if not again]
@@ -26,7 +25,6 @@ def test_every_event_is_sent_once_in_order_and_every_so_many_th_again(
 def test_a_second_sending_comes_after_the_delay_or_at_the_end(
     steps: list[Event], every: int, delay: int
 ) -> None:
-    """So many first sendings lie between, unless the history ends before."""
     sendings = list(with_resends(steps, every=every, delay=delay))
 
     for place, (event, again) in enumerate(sendings):

@@ -26,7 +26,6 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def test_no_configuration_and_no_attribute_alters_a_count(repository: Repository) -> None:
-    """What a user set up for reading diffs does not reach the counts."""
     files = {b"a.txt": b"1\n2\n", b"b.bin": b"\0\n\n", b"caf\xe9": b"1\n"}
     attributes = b"*.txt -diff\n*.bin diff\n* textconv=shout\n* diff=shout\n*.txt binary\n"
     repository.commit({**files, b".gitattributes": attributes, b".mailmap": b"X <ann@example.org>"})
@@ -73,7 +72,6 @@ def test_no_configuration_and_no_attribute_alters_a_count(repository: Repository
 
 
 def test_replaced_objects_are_not_believed(repository: Repository) -> None:
-    """A replacement reference of the user's changes what git shows, and not what is counted."""
     one = repository.commit({b"a": b"1\n"})
     two = repository.commit({b"a": b"1\n2\n"})
     git(repository.path, "replace", two, one)
@@ -82,7 +80,6 @@ def test_replaced_objects_are_not_believed(repository: Repository) -> None:
 
 
 def test_a_sha256_repository_counts_alike(tmp_path: Path) -> None:
-    """The hash function of the objects makes no difference."""
     made = Repository(tmp_path / "long", "--object-format=sha256")
     oid = made.commit({b"a": b"1\n", b"m": At(SUBMODULE, b"1" * 64), b"b": b"\0"})
 
@@ -102,7 +99,6 @@ def test_a_bare_repository_counts_alike(tmp_path: Path) -> None:
 
 
 def test_a_subdirectory_stands_for_the_whole_repository(repository: Repository) -> None:
-    """The whole history counts, from wherever in it the command is run."""
     repository.commit({b"top": b"1\n", b"sub/file": b"1\n"})
     (repository.path / "sub").mkdir()
 
@@ -110,7 +106,6 @@ def test_a_subdirectory_stands_for_the_whole_repository(repository: Repository) 
 
 
 def test_a_detached_head_is_where_the_history_ends(repository: Repository) -> None:
-    """HEAD is what counts, not a branch."""
     first = repository.commit({b"a": b"1\n"})
     repository.commit({b"a": b"1\n2\n"})
     git(repository.path, "update-ref", "--no-deref", "HEAD", first)
@@ -125,7 +120,6 @@ def test_a_detached_head_is_where_the_history_ends(repository: Repository) -> No
 
 
 def test_a_linked_working_tree_has_a_head_of_its_own(repository: Repository) -> None:
-    """A `git worktree` finds its objects in the repository that it belongs to."""
     first = repository.commit({b"a": b"1\n"})
     repository.commit({b"a": b"1\n2\n"})
     linked = repository.path.parent / "linked"
@@ -135,7 +129,6 @@ def test_a_linked_working_tree_has_a_head_of_its_own(repository: Repository) -> 
 
 
 def test_objects_borrowed_from_another_repository_are_found(repository: Repository) -> None:
-    """A clone that shares objects instead of copying them can be counted."""
     repository.commit({b"a": b"1\n"})
     clone = repository.path.parent / "clone"
     git(repository.path, "clone", "--quiet", "--shared", ".", str(clone))
@@ -144,7 +137,6 @@ def test_objects_borrowed_from_another_repository_are_found(repository: Reposito
 
 
 def test_a_shallow_clone_counts_from_its_boundary(repository: Repository) -> None:
-    """The commit at the boundary counts as the first, with all its files."""
     repository.commit({b"a": b"1\n2\n", b"b": b"1\n"})
     repository.commit({b"a": b"1\n"})
     repository.commit({b"a": b"1\n2\n3\n"})

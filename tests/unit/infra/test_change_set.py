@@ -36,14 +36,12 @@ def test_what_loses_something_is_dangerous(
     effect: Effect,
     dangerous: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    """A possible replacement where data lie; anything unknown, too."""
     (found,) = changes_in([change])
 
     assert (found.effect, found.dangerous) == (effect, dangerous)
 
 
 def test_the_dangerous_ones_come_first_and_causes_once() -> None:
-    """A person reads the first lines."""
     details = [
         {"Target": {"Attribute": "Properties", "Name": "Environment"}},
         {"Target": {"Attribute": "Properties", "Name": "Environment"}},

@@ -26,7 +26,6 @@ def _dollars(load: Workload) -> dict[str, float]:
 
 
 def test_a_million_events_cost_what_their_units_cost() -> None:
-    """One unit each, 0.065 for totals, 2.06 to merge; 62.5 cents for a million units."""
     found = _dollars(Workload(events_per_day=_MILLION_A_MONTH))
 
     assert found["entries"] == pytest.approx(0.625)
@@ -38,8 +37,29 @@ def test_a_million_events_cost_what_their_units_cost() -> None:
     assert found["materializer"] == pytest.approx(0.0002 + 60 * 1769 / 1024 * 0.0000133334)
 
 
+def test_provisioned_capacity_costs_less_where_it_is_used() -> None:
+    """An hour of a unit is 3,600 units: at 29 % of average use it costs what units on demand do."""
+    on_demand = _dollars(Workload(events_per_day=1e6, reads_per_day=1e6))
+    even = _dollars(Workload(events_per_day=1e6, reads_per_day=1e6, average_use=0.2889))
+    half = _dollars(Workload(events_per_day=1e6, reads_per_day=1e6, average_use=0.5778))
+
+    for what in ("entries", "totals", "compaction", "reads of totals"):
+        assert even[what] == pytest.approx(on_demand[what], rel=0.001)
+        assert half[what] == pytest.approx(on_demand[what] / 2, rel=0.001)
+    assert even["materializer"] == on_demand["materializer"]
+
+
+def test_memory_costs_only_above_a_whole_processor() -> None:
+    whole, small, twice = (
+        _dollars(Workload(events_per_day=1e6, memory_mb=memory))["materializer"]
+        for memory in (1_769, 512, 3_538)
+    )
+
+    assert small == whole
+    assert 1.8 * whole < twice < 2 * whole  # a request costs what it does
+
+
 def test_every_region_writes_all_of_it_again() -> None:
-    """Entries, totals, deletions and storage; reads are what they are."""
     one = _dollars(Workload(events_per_day=1e6, reads_per_day=1e6))
     three = _dollars(Workload(events_per_day=1e6, reads_per_day=1e6, regions=3))
 
@@ -49,7 +69,6 @@ def test_every_region_writes_all_of_it_again() -> None:
 
 
 def test_without_compaction_entries_stay() -> None:
-    """A month's entries are stored at its end."""
     found = _dollars(Workload(events_per_day=_MILLION_A_MONTH, retire=None))
 
     assert found["compaction"] == 0
@@ -57,7 +76,6 @@ def test_without_compaction_entries_stay() -> None:
 
 
 def test_the_setting_that_saves_most_comes_first() -> None:
-    """Nine tenths by coalescing; one unit of each entry by single deletes; none twice."""
     load = Workload(events_per_day=_MILLION_A_MONTH)
     first, *others = savings(load)
 
@@ -84,7 +102,6 @@ def test_the_setting_that_saves_most_comes_first() -> None:
     ids=str,
 )
 def test_p8_what_cannot_be_is_refused(wrong: dict[str, float]) -> None:
-    """By name and value."""
     with pytest.raises(BadSetting, match="between"):
         Workload(**wrong)  # type: ignore[arg-type]
 
@@ -101,7 +118,6 @@ def _begun(**hours_ago: float) -> dict[str, int]:
 
 
 def test_the_pace_is_told_by_the_shards_that_the_stream_shows_whole() -> None:
-    """Side by side and one after the other; of one that is cut off nobody knows since when."""
     shards = [_progress("cut", 10**9), *(_progress(name, 600) for name in "abcd")]
 
     pace = pace_of(shards, _begun(cut=24, a=12, b=11.9, c=6, d=5.9), NOW_MS)
@@ -112,7 +128,6 @@ def test_the_pace_is_told_by_the_shards_that_the_stream_shows_whole() -> None:
 
 
 def test_a_young_stack_tells_its_pace_by_one_shard() -> None:
-    """And one that stopped long ago counts its silence."""
     pace = pace_of([_progress("a", 100)], _begun(a=2), NOW_MS)
 
     assert pace is not None
@@ -121,23 +136,15 @@ def test_a_young_stack_tells_its_pace_by_one_shard() -> None:
 
 @pytest.mark.parametrize("begun", [_begun(), _begun(a=0.5), _begun(a=23.5), _begun(b=5)], ids=str)
 def test_too_little_tells_no_pace(begun: dict[str, int]) -> None:
-    """No record, a short time, a shard that is cut off, one without progress."""
     assert pace_of([_progress("a", 100)], begun, NOW_MS) is None
     assert pace_of([], begun, NOW_MS) is None
 
 
 @pytest.mark.parametrize("way", list(Retire))
 def test_the_bill_is_that_of_the_page_on_performance(way: Retire) -> None:
-    """A million events by `record`, merged by each way; the page has no storage."""
     units = {Retire.DELETE: BY_DELETES, Retire.TRANSACTION: BY_TRANSACTIONS}[way]
     found = _dollars(Workload(events_per_day=_MILLION_A_MONTH, retire=way))
 
     assert sum(found.values()) - found["storage"] == pytest.approx(
         price_of("record", 1.0).compacted(units)
     )
-
-
-def test_retire_has_a_price_for_each_way() -> None:
-    """A new way to delete needs one."""
-    for way in Retire:
-        assert dollars(Workload(events_per_day=1.0, retire=way)) > 0

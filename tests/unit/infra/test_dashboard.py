@@ -57,7 +57,6 @@ def emitted_by(service: str) -> set[str]:
 
 @pytest.mark.parametrize("metric", OURS, ids=lambda one: f"{one[1]}-{one[3][18:]}")
 def test_our_metrics_are_emitted_where_the_dashboard_looks(metric: list[Any]) -> None:
-    """Under the function's own service name, which carries the stack's."""
     _, name, dimension, service, _ = metric
 
     assert dimension == "service"
@@ -66,7 +65,6 @@ def test_our_metrics_are_emitted_where_the_dashboard_looks(metric: list[Any]) ->
 
 @pytest.mark.parametrize("metric", THEIRS, ids=lambda one: f"{one[1]}-{one[3]}")
 def test_the_services_metrics_are_those_of_our_resources(metric: list[Any]) -> None:
-    """By a reference, so that a stack shows its own."""
     namespace, name, dimension, value, _ = metric
     names, wanted, kind = SERVICES[namespace]
     found = re.fullmatch(r"\$\{(\w+)(?:\.\w+)?\}", value)
@@ -98,7 +96,6 @@ def test_an_alarm_watches_what_there_is(name: str) -> None:
 
 
 def test_every_function_that_emits_is_on_the_dashboard() -> None:
-    """A new one is not forgotten."""
     services = {
         one["Properties"]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]["Fn::Sub"]
         for one in RESOURCES.values()
@@ -109,7 +106,6 @@ def test_every_function_that_emits_is_on_the_dashboard() -> None:
 
 
 def test_widgets_lie_side_by_side() -> None:
-    """In a grid of 24 columns, none over another."""
     taken: set[tuple[int, int]] = set()
     for one in WIDGETS:
         cells = {

@@ -22,7 +22,6 @@ VALUES = st.one_of(
 def test_a_value_comes_back_to_the_last_digit(
     value: int | Decimal, lower: int | Decimal | None, events: int | None
 ) -> None:
-    """No number passes through a float."""
     line = CounterLine(
         counter="a:b", kind=Kind.STRICT, value=value, method="occ", lower=lower, events=events
     )
@@ -35,7 +34,6 @@ def test_a_value_comes_back_to_the_last_digit(
 
 
 def test_a_namespace_comes_back() -> None:
-    """With all that cannot be changed later."""
     line = NamespaceLine(
         namespace="a", kind=Kind.LEDGER, spread=16, horizon_ms=60_000, description="ä"
     )
@@ -44,12 +42,10 @@ def test_a_namespace_comes_back() -> None:
 
 
 def test_a_line_by_hand_is_short() -> None:
-    """Name and value are enough."""
     assert parse_line('{"counter": "a:b", "value": 14}') == CounterLine(counter="a:b", value=14)
 
 
 def test_big_values_are_texts() -> None:
-    """Beyond what every reader of JSON takes exactly."""
     assert '"value": 9007199254740991' in encode_line(CounterLine(counter="a", value=2**53 - 1))
     assert '"value": "9007199254740992"' in encode_line(CounterLine(counter="a", value=2**53))
 
@@ -74,6 +70,5 @@ def test_big_values_are_texts() -> None:
     ids=lambda text: str(text)[:40],
 )
 def test_what_is_wrong_is_named(text: str, says: str) -> None:
-    """The field, its value and the rule."""
     with pytest.raises(BadPayload, match=says):
         parse_line(text)

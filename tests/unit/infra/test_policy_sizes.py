@@ -98,13 +98,11 @@ def of_type(kind: str) -> list[str]:
 
 @pytest.mark.parametrize("name", of_type("AWS::IAM::ManagedPolicy"))
 def test_a_managed_policy_fits(name: str) -> None:
-    """With every option taken, and the longest name that a stack may have."""
     assert size(RESOURCES[name]["Properties"]["PolicyDocument"]) <= MANAGED_MAX
 
 
 @pytest.mark.parametrize("name", of_type("AWS::IAM::Role"))
 def test_the_policies_of_a_role_fit(name: str) -> None:
-    """All of them together."""
     policies = RESOURCES[name]["Properties"]["Policies"]
 
     assert sum(size(one["PolicyDocument"]) for one in policies) <= INLINE_MAX

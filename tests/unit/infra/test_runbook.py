@@ -28,7 +28,6 @@ def test_every_alarm_has_its_page_and_every_page_its_alarm() -> None:
 
 
 def test_nobody_is_sent_to_a_page_that_is_not_there() -> None:
-    """From what `status` finds, and from within."""
     source = (ROOT / "infra/status/findings.py").read_text()
     sent = set(re.findall(r"#([a-z][a-z-]+)", source.replace("{_RUNBOOK}", "docs/runbook.md")))
 
@@ -39,7 +38,6 @@ def test_nobody_is_sent_to_a_page_that_is_not_there() -> None:
 
 @pytest.mark.parametrize("kind", ["Outputs", "Parameters"])
 def test_the_names_that_the_page_gives_are_there(kind: str) -> None:
-    """Outputs, parameters and alarms; a page must not send anybody to look for nothing."""
     named = set(re.findall(r"`([A-Z][a-z]\w+)`", PAGE))
     known = set(TEMPLATE["Outputs"]) | set(TEMPLATE["Parameters"]) | ALARMS
 
@@ -48,7 +46,6 @@ def test_the_names_that_the_page_gives_are_there(kind: str) -> None:
 
 
 def test_the_commands_that_the_page_gives_are_there() -> None:
-    """As the command line has them."""
     named = set(re.findall(r"`countledger (\w+)", PAGE))
 
     assert {"status", "repair", "verify"} <= named

@@ -24,14 +24,12 @@ def record(event_name: str, entry: str) -> dict[str, object]:
 def test_the_templates_filter_passes_new_and_changed_entries(
     event_name: str, entry: str, *, passes: bool
 ) -> None:
-    """INSERT and MODIFY of entries, and nothing else."""
     test = record_filter(mapping_settings().filter_patterns)
 
     assert test(record(event_name, entry)) is passes
 
 
 def test_a_record_without_the_key_is_held_back() -> None:
-    """What a pattern asks for must be there."""
     test = record_filter(mapping_settings().filter_patterns)
 
     assert not test({"eventName": "INSERT", "dynamodb": {"Keys": {}}})
@@ -39,7 +37,6 @@ def test_a_record_without_the_key_is_held_back() -> None:
 
 
 def test_no_pattern_passes_all_and_one_of_several_is_enough() -> None:
-    """As Lambda has it."""
     either = record_filter(('{"eventName": ["INSERT"]}', '{"eventName": ["REMOVE"]}'))
 
     assert record_filter(())({})

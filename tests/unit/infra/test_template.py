@@ -60,6 +60,16 @@ def statements() -> Iterator[tuple[str, dict[str, Any]]]:
                     yield name, plain
 
 
+def allowed_to(role: str) -> dict[str, Any]:
+    """What a role or a policy may do, with the resource of each action."""
+    return {
+        action: statement["Resource"]
+        for where, statement in statements()
+        if where == role
+        for action in listed(statement["Action"])
+    }
+
+
 def listed(value: Any) -> list[Any]:  # noqa: ANN401 - one or many, as IAM has it
     return value if isinstance(value, list) else [value]
 
@@ -73,25 +83,50 @@ def test_nothing_has_a_fixed_name() -> None:
 
 
 def test_data_outlive_the_stack() -> None:
-    """Both tables are retained, guarded, and can be restored to any second."""
     for name in ("Ledger", "Counters"):
         assert RESOURCES[name]["DeletionPolicy"] == "Retain"
         assert RESOURCES[name]["UpdateReplacePolicy"] == "Retain"
-    replica = resource("Ledger")["Replicas"][0]
-    for one in (replica, resource("Counters")):
+    for name in ("Ledger", "Counters"):
+        one = resource(name)["Replicas"][0]
         assert one["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
         assert one["DeletionProtectionEnabled"] == {"Fn::If": ["Protected", True, False]}
     assert TEMPLATE["Parameters"]["DeletionProtection"]["Default"] == "true"
 
 
-def test_the_ledger_is_a_global_table_of_one_replica() -> None:
+@pytest.mark.parametrize("table", ["Ledger", "Counters"])
+def test_each_table_is_a_global_table_of_one_replica(table: str) -> None:
     """A change of the type later would replace it."""
-    assert RESOURCES["Ledger"]["Type"] == "AWS::DynamoDB::GlobalTable"
-    assert [one["Region"] for one in resource("Ledger")["Replicas"]] == [{"Ref": "AWS::Region"}]
+    assert RESOURCES[table]["Type"] == "AWS::DynamoDB::GlobalTable"
+    assert [one["Region"] for one in resource(table)["Replicas"]] == [{"Ref": "AWS::Region"}]
+
+
+@pytest.mark.parametrize("table", ["Ledger", "Counters"])
+def test_provisioned_capacity_is_set_for_every_index(table: str) -> None:
+    """An index without it is refused, and one with less would throttle its table."""
+    properties = resource(table)
+    write = properties["WriteProvisionedThroughputSettings"]
+    assert write["Fn::If"][0] == "IsProvisioned"
+    for index in properties["GlobalSecondaryIndexes"]:
+        assert index["WriteProvisionedThroughputSettings"] == write
+    replica = properties["Replicas"][0]
+    reads = replica["GlobalSecondaryIndexes"]["Fn::If"][1]
+    names = [one["IndexName"] for one in properties["GlobalSecondaryIndexes"]]
+    assert [one["IndexName"] for one in reads] == names
+    for one in reads:
+        read = one["ReadProvisionedThroughputSettings"]
+        assert read == replica["ReadProvisionedThroughputSettings"]["Fn::If"][1]
+
+
+def test_the_pump_follows_the_parameters_of_the_stack() -> None:
+    """A batch on the laptop is as large as on AWS."""
+    own = {"MaterializerBatchSize": "10000", "BatchingWindowSeconds": "5"}
+    settings = mapping_settings(parameters=own)
+
+    assert (settings.batch_size, settings.batching_window_s) == (10_000, 5)
+    assert mapping_settings("EvaluatorMapping", own).batch_size == 1_000
 
 
 def test_no_policy_allows_an_action_on_everything() -> None:
-    """Least privilege: each statement names actions one by one, and its resources."""
     found = list(statements())
     assert len(found) > 15
     for where, statement in found:
@@ -103,15 +138,7 @@ def test_no_policy_allows_an_action_on_everything() -> None:
 
 
 def test_the_materializer_may_not_write_the_ledger() -> None:
-    """It reads the ledger's stream, and writes totals and the quarantine."""
-    actions = {
-        action
-        for where, statement in statements()
-        if where == "MaterializerRole"
-        for action in listed(statement["Action"])
-    }
-
-    assert actions == {
+    assert set(allowed_to("MaterializerRole")) == {
         "dynamodb:BatchGetItem",
         "dynamodb:DescribeStream",
         "dynamodb:GetItem",
@@ -130,41 +157,22 @@ def test_the_materializer_may_not_write_the_ledger() -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "partition"),
-    [("MaterializerRole", "quarantine#ledger"), ("IngestRole", "quarantine#kinesis")],
+    ("role", "statement", "partition"),
+    [
+        ("MaterializerRole", "KeepWhatIsQuarantined", "quarantine#ledger"),
+        ("IngestRole", "KeepWhatIsQuarantined", "quarantine#kinesis"),
+        ("MaterializerRole", "SeeTheProgressOfShards", "stream#*"),
+    ],
 )
-def test_who_sets_aside_puts_whole_items_into_one_partition_only(role: str, partition: str) -> None:
-    """The copies of its own source; no total can be overwritten by it."""
-    (found,) = (
-        statement
-        for where, statement in statements()
-        if where == role and statement["Sid"] == "KeepWhatIsQuarantined"
-    )
+def test_a_role_reaches_one_partition_only(role: str, statement: str, partition: str) -> None:
+    (found,) = (one for where, one in statements() if (where, one["Sid"]) == (role, statement))
 
     condition = found["Condition"]["ForAllValues:StringLike"]
     assert condition == {"dynamodb:LeadingKeys": [partition]}
 
 
-def test_the_materializer_lists_the_shards_and_nothing_else() -> None:
-    """What it may query, and read many of, is the progress of shards."""
-    (found,) = (
-        statement
-        for where, statement in statements()
-        if where == "MaterializerRole" and statement["Sid"] == "SeeTheProgressOfShards"
-    )
-
-    condition = found["Condition"]["ForAllValues:StringLike"]
-    assert condition == {"dynamodb:LeadingKeys": ["stream#*"]}
-
-
 def test_the_evaluator_may_not_touch_the_ledger_and_tells_nobody_else() -> None:
-    """It reads the totals' stream, keeps states, and tells one bus and the topics it is given."""
-    allowed = {
-        action: statement["Resource"]
-        for where, statement in statements()
-        if where == "EvaluatorRole"
-        for action in listed(statement["Action"])
-    }
+    allowed = allowed_to("EvaluatorRole")
 
     assert "Ledger" not in json.dumps(list(allowed.values()))
     assert "event-bus/${AlertBusName}" in allowed["events:PutEvents"]["Fn::Sub"]
@@ -172,22 +180,25 @@ def test_the_evaluator_may_not_touch_the_ledger_and_tells_nobody_else() -> None:
     assert not {"dynamodb:DeleteItem", "dynamodb:Scan"} & set(allowed)
 
 
-def test_the_evaluator_never_skips_a_batch_and_sees_totals_only() -> None:
-    """A skipped batch would be lost alerts."""
-    settings = mapping_settings("EvaluatorMapping")
+@pytest.mark.parametrize("name", ["MaterializerMapping", "EvaluatorMapping", "IngestMapping"])
+def test_a_mapping_never_skips_a_record(name: str) -> None:
+    """Exact totals, alerts and entries rest on these settings."""
+    settings = mapping_settings(name)
 
-    assert settings.retries == -1
-    assert settings.record_age_s == -1
+    assert (settings.retries, settings.record_age_s) == (-1, -1)
     assert settings.partial_failures
-    # Of a halved batch the second half may come first, and raise what was evaluated past the first.
-    assert not settings.bisect
     assert settings.starting_position == "TRIM_HORIZON"
-    (pattern,) = map(json.loads, settings.filter_patterns)
+    # Of a halved batch the second half may come first, and move watermarks and states past the
+    # first; the ingest has neither.
+    assert settings.bisect == (name == "IngestMapping")
+
+
+def test_the_evaluator_sees_totals_only() -> None:
+    (pattern,) = map(json.loads, mapping_settings("EvaluatorMapping").filter_patterns)
     assert pattern["dynamodb"]["Keys"]["part"]["S"] == [keys.TOTAL]
 
 
 def test_who_compacts_or_removes_deletes_entries_and_nobody_changes_them() -> None:
-    """Who emits adds, who reads reads, who operates sets up namespaces and schedules."""
     deletes = {"CompactorRole", "CompactPolicy", "DeletePolicy"}
     strict_table = {"Fn::GetAtt": ["Counters", "Arn"]}
     for where, statement in statements():
@@ -233,16 +244,18 @@ def test_who_feeds_its_own_queue_is_not_stopped_as_a_loop() -> None:
             assert (one["Properties"].get("RecursiveLoop") == "Allow") == (name in feeds), name
 
 
-def test_the_tampered_alarm_looks_where_the_compactor_writes() -> None:
-    """As that of the audit."""
-    (dimension,) = resource("TamperedAlarm")["Dimensions"]
-    variables = resource("Compactor")["Environment"]["Variables"]
+@pytest.mark.parametrize(
+    ("alarm", "function"), [("TamperedAlarm", "Compactor"), ("DriftAlarm", "Audit")]
+)
+def test_an_alarm_looks_where_its_function_writes(alarm: str, function: str) -> None:
+    """The dimension is the service: stages of one account have alarms of their own."""
+    (dimension,) = resource(alarm)["Dimensions"]
+    variables = resource(function)["Environment"]["Variables"]
     assert dimension == {"Name": "service", "Value": variables["POWERTOOLS_SERVICE_NAME"]}
-    assert resource("TamperedAlarm")["Namespace"] == variables["POWERTOOLS_METRICS_NAMESPACE"]
+    assert resource(alarm)["Namespace"] == variables["POWERTOOLS_METRICS_NAMESPACE"]
 
 
 def test_no_schedule_of_compaction_exists_until_a_user_makes_one() -> None:
-    """The template brings their group and their role, and nothing that runs."""
     schedules = [n for n, one in RESOURCES.items() if one["Type"] == "AWS::Scheduler::Schedule"]
 
     assert schedules == ["AuditTimer"]
@@ -250,7 +263,6 @@ def test_no_schedule_of_compaction_exists_until_a_user_makes_one() -> None:
 
 
 def test_the_functions_assume_what_the_settings_assume() -> None:
-    """A stack deployed with defaults and a process without settings know the same limits."""
     for parameter, setting in (
         ("ClockSkewMs", "clock_skew_ms"),
         ("ReplicationBoundMs", "replication_bound_ms"),
@@ -267,7 +279,6 @@ def test_a_function_that_compares_clocks_knows_how_far_they_may_differ(function:
 
 
 def test_the_audit_is_off_until_somebody_asks_for_it() -> None:
-    """Nothing of it is made without a schedule, and it repairs only where it is told to."""
     parts = [name for name in RESOURCES if name.startswith(("Audit", "Drift"))]
     assert len(parts) == 7
     assert {RESOURCES[name].get("Condition") for name in parts} == {"HasAudit"}
@@ -278,23 +289,11 @@ def test_the_audit_is_off_until_somebody_asks_for_it() -> None:
     assert "AuditRepairs" in role
 
 
-def test_the_drift_alarm_looks_where_the_audit_writes() -> None:
-    """The dimension is the service: stages of one account have alarms of their own."""
-    (dimension,) = resource("DriftAlarm")["Dimensions"]
-    variables = resource("Audit")["Environment"]["Variables"]
-    assert dimension == {"Name": "service", "Value": variables["POWERTOOLS_SERVICE_NAME"]}
-    assert resource("DriftAlarm")["Namespace"] == variables["POWERTOOLS_METRICS_NAMESPACE"]
-
-
 def test_who_changes_strict_counters_may_see_where_their_table_lies() -> None:
     """What works there is read from its description; nobody needs that of the ledger."""
-    may_describe = [
-        statement["Resource"]
-        for where, statement in statements()
-        if where == "StrictPolicy" and "dynamodb:DescribeTable" in listed(statement["Action"])
-    ]
+    described = allowed_to("StrictPolicy")["dynamodb:DescribeTable"]
 
-    assert may_describe == [{"Fn::GetAtt": ["Counters", "Arn"]}]
+    assert described == {"Fn::GetAtt": ["Counters", "Arn"]}
 
 
 def test_environments_hold_strings_only() -> None:
@@ -323,17 +322,10 @@ def test_a_function_may_run_for_as_long_as_its_deadline_says(
     assert 0 < margin_ms < time_ms
 
 
-def test_the_mapping_never_skips_and_knows_its_shard() -> None:
-    """Exact totals rest on these settings."""
+def test_the_mapping_of_the_materializer_knows_its_shard() -> None:
     settings = mapping_settings()
 
     assert settings.window_s == 900
-    assert settings.retries == -1
-    assert settings.record_age_s == -1
-    # Of a halved batch the second half may come first, and move the watermarks past the first.
-    assert not settings.bisect
-    assert settings.partial_failures
-    assert settings.starting_position == "TRIM_HORIZON"
     assert resource("MaterializerMapping")["ParallelizationFactor"] == 1
     # A batch of more than ten records demands a batching window.
     assert settings.batch_size > 10
@@ -341,7 +333,6 @@ def test_the_mapping_never_skips_and_knows_its_shard() -> None:
 
 
 def test_alarms_say_what_to_do_and_tell_the_topic() -> None:
-    """Each has a description that a person can act on, and the topic of the parameter."""
     alarms = [one for one in RESOURCES.values() if one["Type"] == "AWS::CloudWatch::Alarm"]
     assert len(alarms) >= 6
     for one in alarms:
@@ -351,7 +342,6 @@ def test_alarms_say_what_to_do_and_tell_the_topic() -> None:
 
 
 def test_everything_can_be_encrypted_with_the_customers_key() -> None:
-    """Tables, queues, logs and the functions' variables take the key of the parameter."""
     encrypted = {
         "AWS::DynamoDB::GlobalTable",
         "AWS::DynamoDB::Table",
@@ -369,28 +359,19 @@ def test_everything_can_be_encrypted_with_the_customers_key() -> None:
 
 def test_who_sends_may_use_the_customers_key_for_it() -> None:
     """A queue or stream under a key of one's own asks its senders for a data key as well."""
-    allowed: dict[str, set[str]] = {}
-    for where, statement in statements():
-        allowed.setdefault(where, set()).update(listed(statement["Action"]))
-    senders = {
-        where
-        for where, actions in allowed.items()
-        if actions & {"sqs:SendMessage", "kinesis:PutRecords"}
-    }
+    sending = {"sqs:SendMessage", "kinesis:PutRecords"}
+    senders = {name for name, _ in statements() if sending & set(allowed_to(name))}
 
     assert {"OperatePolicy", "KinesisPolicy", "EvaluatorRole"} <= senders
-    assert all("kms:GenerateDataKey" in allowed[where] for where in senders)
+    assert all("kms:GenerateDataKey" in allowed_to(name) for name in senders)
 
 
 def test_who_operates_may_empty_the_queue_of_failed_compactions() -> None:
-    """As the runbook says; what lies there is due still."""
-    emptied = [
-        (where, statement["Resource"])
-        for where, statement in statements()
-        if "sqs:PurgeQueue" in listed(statement["Action"])
-    ]
+    emptied = {n: allowed_to(n).get("sqs:PurgeQueue") for n in {name for name, _ in statements()}}
 
-    assert emptied == [("OperatePolicy", {"Fn::GetAtt": ["CompactionFailures", "Arn"]})]
+    assert {name: queue for name, queue in emptied.items() if queue} == {
+        "OperatePolicy": {"Fn::GetAtt": ["CompactionFailures", "Arn"]}
+    }
 
 
 def test_every_role_takes_the_boundary() -> None:
@@ -426,17 +407,10 @@ def test_cloudformation_takes_its_size() -> None:
 
 
 def test_table_schemas_are_what_create_table_takes() -> None:
-    """The schema is written once: tests on bare engines take it from here."""
     ledger, counters = table_schemas()["ledger"], table_schemas()["counters"]
 
-    assert [one["AttributeName"] for one in ledger.create_table["KeySchema"]] == [
-        "counter",
-        "entry",
-    ]
-    assert [one["AttributeName"] for one in counters.create_table["KeySchema"]] == [
-        "counter",
-        "part",
-    ]
+    for table, wanted in ((ledger, ["counter", "entry"]), (counters, ["counter", "part"])):
+        assert [one["AttributeName"] for one in table.create_table["KeySchema"]] == wanted
     assert ledger.create_table["GlobalSecondaryIndexes"][0]["IndexName"] == "namespaces"
     assert ledger.create_table["StreamSpecification"] == {
         "StreamEnabled": True,
@@ -446,7 +420,6 @@ def test_table_schemas_are_what_create_table_takes() -> None:
 
 
 def test_every_index_is_sparse() -> None:
-    """Each begins with an attribute that plain entries and totals do not carry."""
     for room, carried in (("ledger", {"counter", "entry"}), ("counters", {"counter", "part"})):
         for index in table_schemas()[room].create_table["GlobalSecondaryIndexes"]:
             hashed = index["KeySchema"][0]["AttributeName"]
@@ -454,13 +427,12 @@ def test_every_index_is_sparse() -> None:
 
 
 def test_rankings_read_the_indexes_that_there_are() -> None:
-    """Sorted by the total itself; memberships by counter."""
     schema = table_schemas()["counters"].create_table["GlobalSecondaryIndexes"]
     indexes = {
         one["IndexName"]: [key["AttributeName"] for key in one["KeySchema"]] for one in schema
     }
 
-    for board in (namespace_board("n"), group_board("g")):
+    for board in (namespace_board("n", 4), group_board("g")):
         assert indexes[board.index] == [board.attribute, "total"]
     assert indexes["members"] == ["member", "counter"]
 
@@ -509,7 +481,6 @@ def test_outputs_are_the_agreed_ones() -> None:
 
 
 def test_there_is_no_stream_until_somebody_asks_for_one() -> None:
-    """Nothing of the way through Kinesis is made, and nothing else may refer to it."""
     parts = [name for name in RESOURCES if name.startswith(("Ingest", "Kinesis"))]
     assert len(parts) == 14
     assert {RESOURCES[name].get("Condition") for name in parts} == {"HasIngest"}
@@ -523,16 +494,6 @@ def test_there_is_no_stream_until_somebody_asks_for_one() -> None:
             assert ("Ingest" in text) == (name in may), name
 
 
-def test_the_ingests_mapping_never_skips() -> None:
-    """What can never be written is quarantined by the function; all else comes again."""
-    settings = mapping_settings("IngestMapping")
-
-    assert (settings.retries, settings.record_age_s) == (-1, -1)
-    assert settings.bisect
-    assert settings.partial_failures
-    assert settings.starting_position == "TRIM_HORIZON"
-
-
 def test_what_expires_in_a_backlog_is_still_in_the_stream() -> None:
     """So that it is seen, and quarantined, before the stream forgets it."""
     hours = TEMPLATE["Parameters"]["IngestRetentionHours"]["Default"]
@@ -541,6 +502,5 @@ def test_what_expires_in_a_backlog_is_still_in_the_stream() -> None:
 
 
 def test_an_unknown_resource_is_refused() -> None:
-    """The reader guesses nothing."""
     with pytest.raises(TemplateUnsupported, match="Nothing"):
         resource("Nothing")

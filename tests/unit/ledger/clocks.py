@@ -13,7 +13,7 @@ NOW_MS = 1_900_000_000_000
 
 @dataclass(slots=True)
 class ManualClock:
-    """Time stands still, but for sleeps.
+    """Only sleeps move the time.
 
     Attributes:
         at_ms: the time.
@@ -26,11 +26,9 @@ class ManualClock:
     on_sleep: Callable[[int], None] | None = None
 
     def now_ms(self) -> int:
-        """The time."""
         return self.at_ms
 
     def sleep_ms(self, duration_ms: float) -> None:
-        """Move on."""
         self.slept_ms.append(duration_ms)
         self.at_ms += round(duration_ms)
         if self.on_sleep is not None:

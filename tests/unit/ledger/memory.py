@@ -1,44 +1,55 @@
 """Tables in memory with the client's own interface, and with faults that a test plans.
 
-Conditions and updates are evaluated here; the contract suite of the engines holds the real client
-to the same behaviour. Values pass through their stored form, so nothing is stored here that the
-service would refuse.
+The tables and transactions are those of the simulation; the contract suite of the engines holds
+the real client to the same behaviour.
 """
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never, cast
+from random import Random
+from threading import Lock
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from countledger.ledger.attributes import Item, Key, decode, encode
+from countledger.ledger.before_send import leave
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.errors import (
-    ConditionFailed,
-    Reason,
-    RequestRejected,
-    TokenMismatch,
-    TransactionCancelled,
+from countledger.ledger.errors import RequestRejected, Unclear
+from countledger.ledger.limits import (
+    BATCH_WRITE_ITEMS,
+    EXPRESSION_MAX_BYTES,
+    EXPRESSION_OPERATORS_MAX,
 )
-from countledger.ledger.limits import EXPRESSION_MAX_BYTES, EXPRESSION_OPERATORS_MAX
-from countledger.ledger.operations import Check, Delete, Page, Put, Query, Scan, Update, action
-from tests.simulation.judgement import changed, holds
-from tests.simulation.judgement import key_of as _key
+from countledger.ledger.operations import Page, Query, Update
+from tests.simulation.judgement import holds, key_of
+from tests.simulation.table import Table
+from tests.simulation.transactions import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from threading import Event
 
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
-    from countledger.ledger.expressions import Condition
-    from countledger.ledger.operations import Write
+    from countledger.ledger.operations import Delete, Put, Scan, Write
+    from tests.simulation.table import Key as ItemKey
 
-# Below so many clauses an expression cannot be too long.
+# An expression with fewer clauses cannot be too long.
 _FEW: Final = 50
-_SORT_KEYS: Final = ("entry", "part")
 _PLAIN: Final = cast("TableDescriptionTypeDef", {"TableStatus": "ACTIVE"})
+# Where a client that is `hesitant` says that its second page begins.
+_START: Final = {"counter": "", "entry": ""}
+WRITES: Final = ("put", "update", "delete", "put_batch", "transact")
+LOST: Final = Unclear("the answer was lost")
+
+# What happens around a call: its kind ("get", "query", "scan", "describe", or one of `WRITES`),
+# its argument (`Get`, a read, a write, items or writes), and what carries it out. A plan carries it
+# out once, twice, later or never, does something before and after it, and returns the answer or
+# raises what the caller gets.
+Plan: TypeAlias = "Callable[[str, Any, Callable[[], Any]], Any]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,46 +58,123 @@ class Fault:
 
     Attributes:
         error: what it raises.
-        applied: whether the call took effect before it was lost.
+        applied: whether the call took effect before its answer was lost.
     """
 
-    error: Exception
+    error: BaseException
     applied: bool = False
 
 
-# What happens around a request: its kind ("put", "update", "delete", "put_batch", "transact"), its
-# write or writes, and what carries it out. A plan carries it out once, twice, later or never, does
-# something before and after it, and returns the answer or raises what the caller gets.
-Plan: TypeAlias = "Callable[[str, Any, Callable[[], Any]], Any]"
+@dataclass(frozen=True, slots=True)
+class Get:
+    """The argument of a read of one item."""
+
+    table: str
+    key: Key
+    consistent: bool
 
 
-def _as_asked(_kind: str, _write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
-    return request()
+def at(
+    plan: Plan,
+    *kinds: str,
+    times: float = float("inf"),
+    where: Callable[[Any], bool] = lambda _: True,
+) -> Plan:
+    """A plan for the first calls of these kinds whose argument fits; all writes if none is named.
+
+    Args:
+        plan: what happens around such a call.
+        kinds: of calls.
+        times: for how many calls.
+        where: whether the argument fits.
+    """
+    left, lock = [times], Lock()
+
+    def planned(kind: str, what: Any, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        if kind not in (kinds or WRITES) or not where(what):
+            return request()
+        with lock:
+            left[0] -= 1
+            due = left[0] >= 0
+        return plan(kind, what, request) if due else request()
+
+    return planned
+
+
+def meanwhile(act: Callable[[], object], *kinds: str, times: float = 1, **which: Any) -> Plan:  # noqa: ANN401 - of `at`
+    """Something happens before the next such call leaves."""
+
+    def planned(_kind: str, _what: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        act()
+        return request()
+
+    return at(planned, *kinds, times=times, **which)
+
+
+def afterwards(act: Callable[[], object], *kinds: str, times: float = 1, **which: Any) -> Plan:  # noqa: ANN401 - of `at`
+    """Something happens after the next such call took effect, before its answer arrives."""
+
+    def planned(_kind: str, _what: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        answer = request()
+        act()
+        return answer
+
+    return at(planned, *kinds, times=times, **which)
+
+
+def _raise(error: BaseException) -> Any:  # noqa: ANN401 - never
+    raise error
+
+
+def refuses(error: BaseException, *kinds: str, times: float = 1, **which: Any) -> Plan:  # noqa: ANN401 - of `at`
+    """The next such call raises an error, and has no effect."""
+    return meanwhile(partial(_raise, error), *kinds, times=times, **which)
+
+
+def applied_then_lost(
+    *kinds: str,
+    error: BaseException = LOST,
+    times: float = 1,
+    **which: Any,  # noqa: ANN401 - of `at`
+) -> Plan:
+    """The next such call is applied, and its answer is lost."""
+    return afterwards(partial(_raise, error), *kinds, times=times, **which)
+
+
+def waits_for(gate: Event, *kinds: str, times: float = float("inf"), **which: Any) -> Plan:  # noqa: ANN401 - of `at`
+    """Such calls wait until somebody opens the gate."""
+
+    def wait() -> None:
+        assert gate.wait(20)
+
+    return meanwhile(wait, *kinds, times=times, **which)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryClient(DynamoClient):
-    """A client whose tables are dicts. It takes transactions, and knows their tokens for ever.
+    """A client to simulated tables of which no answer is late, unless a plan says so.
 
     Attributes:
         tables: table name -> key -> item.
-        faults: what the coming single writes meet, one each; None lets one through.
+        plans: what happens around each call, the first one outermost.
+        faults: what the coming single writes and batches meet, one each; None lets one through.
         transact_faults: the same of transactions.
-        plan: what happens around each write and transaction.
-        hesitant: whether a query begins with an empty page, although items follow.
+        hesitant: whether a read begins with an empty page, although items follow.
+        page_items: the most items of a page, or None for all.
         calls: the kind of every call, in order.
-        tokens: what was written under each token.
-        description: what it says of every table, or fails with.
+        tokens: what was written under each token; they are kept for ever.
+        description: of every table, or the error that a description fails with.
     """
 
     client: DynamoDBClient = field(default_factory=lambda: cast("DynamoDBClient", None))
-    tables: dict[str, dict[tuple[str, str], Item]] = field(default_factory=dict)
+    tables: dict[str, dict[ItemKey, Item]] = field(default_factory=dict)
+    plans: list[Plan] = field(default_factory=list)
     faults: list[Fault | None] = field(default_factory=list)
     transact_faults: list[Fault | None] = field(default_factory=list)
-    plan: Plan = _as_asked
     hesitant: bool = False
+    page_items: int | None = None
     calls: list[str] = field(default_factory=list)
-    tokens: dict[str, list[object]] = field(default_factory=dict)
+    tokens: dict[str, tuple[str, float]] = field(default_factory=dict)
     description: TableDescriptionTypeDef | Exception = field(default_factory=lambda: _PLAIN)
 
     def items(self, table: str) -> list[Item]:
@@ -95,88 +183,99 @@ class MemoryClient(DynamoClient):
         return [stored[key] for key in sorted(stored)]
 
     def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
-        """One item."""
-        self.calls.append("get")
-        self.meter.read([{"CapacityUnits": 1.0 if consistent else 0.5}])
-        found = self.tables.get(table, {}).get(_key(key))
-        return dict(found) if found else None
+        def request() -> Item | None:
+            self.meter.read([{"CapacityUnits": 1.0 if consistent else 0.5}])
+            found = self.tables.get(table, {}).get(key_of(key))
+            return dict(found) if found else None
 
-    def get_many(self, table: str, keys: Sequence[Key], *, consistent: bool = False) -> list[Item]:
-        """Those that exist."""
-        return [found for key in keys if (found := self.get(table, key, consistent=consistent))]
-
-    def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
-        """What matches, in pages."""
-        if self.hesitant:
-            yield []
-        self.calls.append(type(read).__name__.lower())
-        condition = read.condition if isinstance(read, Query) else read.where
-        found = [i for i in self.items(read.table) if condition is None or holds(condition, i)]
-        if isinstance(read, Scan):
-            found = [item for item in found if _is_in(item, read)]
-            found = [{name: item[name] for name in read.only or item} for item in found]
-        if isinstance(read, Query) and not read.forward:
-            found.reverse()
-        size = read.page_size or len(found) or 1
-        for start in range(0, len(found) or 1, size):
-            yield found[start : start + size]
-
-    def page(self, read: Query | Scan) -> Page:
-        """The first page behind `after`: so many items are read, and those that match come."""
-        if self.hesitant and isinstance(read, Query) and read.after is None:
-            return Page([], {"counter": "", "entry": ""})
-        self.calls.append(type(read).__name__.lower())
-        condition = read.condition if isinstance(read, Query) else read.where
-        after = _key(read.after) if read.after else ("", "")
-        left = [item for item in self.items(read.table) if _key(item) > after]
-        if isinstance(read, Query) and not read.forward:
-            # The service reads from the end of what the condition is about.
-            left = [item for item in reversed(left) if holds(read.condition, item)]
-        taken = left[: read.page_size or len(left)]
-        found = [item for item in taken if condition is None or holds(condition, item)]
-        if isinstance(read, Scan):
-            found = [item for item in found if _is_in(item, read)]
-        names = ("counter", next(name for name in _SORT_KEYS if name in taken[-1])) if taken else ()
-        last = {name: taken[-1][name] for name in names}
-        return Page([dict(item) for item in found], last if len(left) > len(taken) else None)
-
-    def put(self, write: Put) -> None:
-        """Write one item."""
-        self._request("put", write, partial(self._put, write), self.faults)
-
-    def update(self, write: Update) -> Item | None:
-        """Change one item."""
-        item: Item | None = self._request(
-            "update", write, partial(self._update, write), self.faults
-        )
+        item: Item | None = self._call("get", Get(table, key, consistent), request)
         return item
 
+    def get_many(self, table: str, keys: Sequence[Key], *, consistent: bool = False) -> list[Item]:
+        return [found for key in keys if (found := self.get(table, key, consistent=consistent))]
+
+    def transact_get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
+        return [self.get(table, key, consistent=True) for key in keys]
+
+    def page(self, read: Query | Scan) -> Page:
+        if self.hesitant and read.after is None:
+            return Page([], dict(_START))
+        page: Page = self._call(type(read).__name__.lower(), read, partial(self._page, read))
+        return page
+
+    def _page(self, read: Query | Scan) -> Page:
+        rows = sorted(self.tables.get(read.table, {}).items())
+        forward, where = True, None
+        if isinstance(read, Query):
+            rows = [row for row in rows if holds(read.condition, row[1])]
+            forward = read.forward
+        else:
+            rows = [row for row in rows if sum(row[0][0].encode()) % read.segments == read.segment]
+            where = read.where
+        if not forward:
+            rows.reverse()
+        if read.after and read.after != _START:
+            after = key_of(read.after)
+            rows = [(k, item) for k, item in rows if k != after and (k > after) == forward]
+        size = read.page_size or self.page_items or len(rows)
+        found = [item for _, item in rows[:size] if where is None or holds(where, item)]
+        only = () if isinstance(read, Query) else read.only
+        shown = [{name: item[name] for name in only or item if name in item} for item in found]
+        return Page(shown, _key_in(rows[size - 1][1]) if len(rows) > size else None)
+
+    def put(self, write: Put) -> None:
+        self._call("put", write, partial(self._table(write.table).write, write))
+
+    def update(self, write: Update) -> Item | None:
+        request = partial(self._table(write.table).write, write)
+        item: Item | None = self._call("update", write, request)
+        return dict(item) if item is not None and write.returning == "ALL_NEW" else None
+
     def delete(self, write: Delete) -> None:
-        """Remove one item."""
-        self._request("delete", write, partial(self._delete, write), self.faults)
+        self._call("delete", write, partial(self._table(write.table).write, write))
 
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
-        """Write several items without condition."""
-        stored = self.tables.setdefault(table, {})
-        written = {_key(item): _as_stored(item) for item in items}
-        self._request("put_batch", items, partial(stored.update, written), self.faults)
-        return []
+        def request() -> list[Item]:
+            written = {key_of(item): item for item in items}
+            if not 0 < len(items) == len(written) <= BATCH_WRITE_ITEMS:
+                raise RequestRejected(f"{len(items)} items with {len(written)} keys")
+            for key, item in written.items():
+                self._table(table).store(key, item)
+            return []
+
+        left: list[Item] = self._call("put_batch", items, request)
+        return left
 
     def transact(self, writes: Sequence[Write], token: str) -> bool:
         """All or nothing; two units for each write."""
-        request = partial(self._transact, writes, token)
-        return bool(self._request("transact", writes, request, self.transact_faults))
 
-    def _request(
-        self,
-        kind: str,
-        write: object,
-        request: Callable[[], Any],
-        faults: list[Fault | None],
-    ) -> Any:  # noqa: ANN401 - of the request
-        def carry_out() -> Any:  # noqa: ANN401
+        def request() -> bool:
+            tables = {write.table: self._table(write.table) for write in writes}
+            if token not in self.tokens:
+                self.meter.written([{"CapacityUnits": 2.0 * len(writes)}])
+            at_once: Any = SimpleNamespace(now_ms=0.0, random=_AtOnce())
+            return Transactions(tables, at_once, _known=self.tokens).begin(list(writes), token)[0]
+
+        return bool(self._call("transact", writes, request))
+
+    def describe(self, table: str) -> TableDescriptionTypeDef:
+        def request() -> TableDescriptionTypeDef:
+            if isinstance(self.description, Exception):
+                raise self.description
+            return {**self.description, "TableName": table}
+
+        description: TableDescriptionTypeDef = self._call("describe", table, request)
+        return description
+
+    def _table(self, name: str) -> Table:
+        return _Stored(name, "home", self.tables.setdefault(name, {}))
+
+    def _call(self, kind: str, what: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        def sent() -> Any:  # noqa: ANN401
+            leave()
             self.calls.append(kind)
-            fault = faults.pop(0) if faults else None
+            faults = self.transact_faults if kind == "transact" else self.faults
+            fault = faults.pop(0) if faults and kind in WRITES else None
             if fault and not fault.applied:
                 raise fault.error
             answer = request()
@@ -184,95 +283,44 @@ class MemoryClient(DynamoClient):
                 raise fault.error
             return answer
 
-        return self.plan(kind, write, carry_out)
+        for plan in reversed(self.plans):
+            sent = partial(plan, kind, what, sent)
+        return sent()
 
-    def _put(self, write: Put) -> None:
-        stored = self._evaluated(write.table, write.item, write.condition)
-        stored[_key(write.item)] = _as_stored(write.item)
 
-    def _update(self, write: Update) -> Item | None:
-        _refuse_long(write)
-        stored = self._evaluated(write.table, write.key, write.condition)
-        item = changed(stored.get(_key(write.key), dict(write.key)), write.clauses)
-        stored[_key(write.key)] = _as_stored(item)
-        return dict(stored[_key(write.key)]) if write.returning == "ALL_NEW" else None
+class _AtOnce(Random):
+    """Of what may happen at once or later, all happens at once."""
 
-    def _delete(self, write: Delete) -> None:
-        self._evaluated(write.table, write.key, write.condition).pop(_key(write.key), None)
+    def random(self) -> float:
+        return 0.0
 
-    def _transact(self, writes: Sequence[Write], token: str) -> bool:
-        actions: list[object] = [action(write) for write in writes]
-        if token in self.tokens:
-            if self.tokens[token] != actions:
-                raise TokenMismatch(token)
-            return False
-        self.meter.written([{"CapacityUnits": 2.0 * len(writes)}])
-        before = deepcopy(self.tables)
-        reasons = tuple(map(self._carried_out, writes))
-        if any(reason.condition_failed for reason in reasons):
-            self.tables.clear()
-            self.tables.update(before)
-            raise TransactionCancelled(reasons)
-        self.tokens[token] = actions
+
+class _Stored(Table):
+    """A table over a dict, which a test may change by hand."""
+
+    def after(self, write: Write) -> Item | None:
+        """As the service, refuse an expression of more than 4 KB or 300 operators."""
+        if isinstance(write, Update) and len(write.clauses) > _FEW:
+            _refuse_long(write.arguments())
+        return super().after(write)
+
+    def store(self, key: ItemKey, after: Item | None, *, local: bool = True) -> bool:  # noqa: ARG002
+        """In the form in which the service stores it."""
+        if after is None:
+            return self.items.pop(key, None) is not None
+        self.items[key] = decode(encode(after))
         return True
 
-    def _carried_out(self, write: Write) -> Reason:
-        try:
-            match write:
-                case Put():
-                    self._put(write)
-                case Update():
-                    self._update(write)
-                case Delete():
-                    self._delete(write)
-                case Check():
-                    self._evaluated(write.table, write.key, write.condition)
-                case _:
-                    assert_never(write)
-        except ConditionFailed as failed:
-            return Reason("ConditionalCheckFailed", failed.item)
-        return Reason("None")
 
-    def transact_get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
-        """Items as of one moment."""
-        return [self.get(table, key, consistent=True) for key in keys]
-
-    def describe(self, table: str) -> TableDescriptionTypeDef:
-        """What it was told to say of every table."""
-        self.calls.append("describe")
-        if isinstance(self.description, Exception):
-            raise self.description
-        return {**self.description, "TableName": table}
-
-    def _evaluated(
-        self, table: str, key: Mapping[str, Any], condition: Condition | None
-    ) -> dict[tuple[str, str], Item]:
-        stored = self.tables.setdefault(table, {})
-        there = stored.get(_key(key))
-        if condition is not None and not holds(condition, there or {}):
-            raise ConditionFailed(dict(there) if there else None)
-        return stored
-
-
-def _refuse_long(write: Update) -> None:
-    """As the service does: an expression has 4 KB and 300 operators at the most."""
-    if len(write.clauses) < _FEW:
-        return
-    arguments = write.arguments()
+def _refuse_long(arguments: dict[str, Any]) -> None:
     for name in ("UpdateExpression", "ConditionExpression"):
         text = arguments.get(name, "")
-        # Each comparison is one, and so is what joins two of them.
+        # Each comparison is an operator, and so is what joins two of them.
         operators = text.count(" = :") + text.count(" AND ") if name.startswith("C") else 0
         if len(text) > EXPRESSION_MAX_BYTES or operators > EXPRESSION_OPERATORS_MAX:
             raise RequestRejected(f"{name} of {len(text)} bytes and {operators} operators")
 
 
-def _is_in(item: Item, read: Scan) -> bool:
-    """Whether an item lies in the segment, behind the key where the scan begins."""
-    if sum(item["counter"].encode()) % read.segments != read.segment:
-        return False
-    return read.after is None or _key(item) > _key(read.after)
-
-
-def _as_stored(item: Item) -> Item:
-    return decode(encode(item))
+def _key_in(item: Item) -> Key:
+    names: Iterable[str] = ("counter", "entry" if "entry" in item else "part")
+    return {name: item[name] for name in names}

@@ -17,7 +17,6 @@ from countledger.ledger import attempts as driver
 from countledger.ledger.attempts import (
     Again,
     Attempts,
-    Backoff,
     Done,
     Exhausted,
     GiveUp,
@@ -31,6 +30,7 @@ from countledger.ledger.attempts import (
     run,
     run_async,
 )
+from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
     AccessDenied,
     ConditionFailed,
@@ -81,7 +81,7 @@ class Service:
         answers: the coming answers; errors are raised.
         clock: moved by every request.
         takes_ms: how long each request takes.
-        frozen_ms: for how long the process stands still before its request leaves, at each.
+        frozen_ms: for how long the process is suspended before its request leaves, at each.
         steps: all steps so far.
         sent: operations that left.
         left_ms: when they did.
@@ -96,7 +96,6 @@ class Service:
     left_ms: list[int] = field(default_factory=list)
 
     def __call__(self, step: Step) -> Answer:
-        """The next answer."""
         self.steps.append(step)
         if isinstance(step, Pause):
             self.clock.sleep_ms(step.wait_ms)
@@ -121,7 +120,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Ended:
-    """What the protocol of these tests gave up with."""
+    """What the protocol of these tests ended with."""
 
     exhausted: Exhausted[int]
 
@@ -139,7 +138,6 @@ def protocol(attempts: Attempts, operation: Any = WRITE) -> Steps[Any]:  # noqa:
 
 
 def attempts_of(service: Service, number: int, until_ms: int | None = None) -> Attempts:
-    """So many attempts."""
     return Attempts(service.clock, Random(3), Backoff(number), until_ms)  # noqa: S311 - jitter
 
 
@@ -163,16 +161,14 @@ def both_ways(make: Any) -> tuple[Any, Service]:  # noqa: ANN401 - a maker of st
     return ends[0][0], service
 
 
-def test_every_course_of_answers() -> None:
+def test_every_sequence_of_answers() -> None:
     """Attempts end with the first final answer; until then each waits, and doubts add up."""
     for names in product(ANSWERS, repeat=3):
         for attempts in (1, 2, 3):
-            check_course(names, attempts)
+            check_answers(names, attempts)
 
 
-def check_course(names: tuple[str, ...], attempts: int) -> None:
-    """One of them."""
-
+def check_answers(names: tuple[str, ...], attempts: int) -> None:
     def make() -> tuple[Any, Service]:
         service = Service([ANSWERS[name][0] for name in names])
         return protocol(attempts_of(service, attempts)), service
@@ -197,8 +193,7 @@ def check_course(names: tuple[str, ...], attempts: int) -> None:
 
 @pytest.mark.parametrize("doubt", [False, True])
 @pytest.mark.parametrize("frozen_at", [0, 1, 2])
-def test_a_process_that_stood_still_sends_nothing_more(frozen_at: int, *, doubt: bool) -> None:
-    """Whether it stands still before an attempt, or between that check and the request itself."""
+def test_a_process_that_was_suspended_sends_nothing_more(frozen_at: int, *, doubt: bool) -> None:
     error = Unclear("no answer") if doubt else Throttled("busy")
 
     def leaving() -> tuple[Any, Service]:
@@ -220,7 +215,6 @@ def test_a_process_that_stood_still_sends_nothing_more(frozen_at: int, *, doubt:
 
 
 def test_a_request_may_leave_at_its_deadline() -> None:
-    """And not a millisecond later."""
     for now_ms, sent in ((DEADLINE_MS, 1), (DEADLINE_MS + 1, 0)):
         service = Service(["done"], ManualClock(now_ms))
         run(protocol(attempts_of(service, 1, DEADLINE_MS)), service)
@@ -261,7 +255,6 @@ def test_no_answer_to_a_read_leaves_no_doubt() -> None:
 
 
 def test_a_follow_up_neither_waits_nor_counts() -> None:
-    """And what it finds may settle the doubt."""
     service = Service([Unclear("no answer"), "not applied", Throttled("busy"), "done"])
     seen: list[tuple[str, bool]] = []
 
@@ -287,7 +280,6 @@ def test_a_follow_up_neither_waits_nor_counts() -> None:
 
 
 def test_attempts_are_shared_by_the_requests_of_a_call() -> None:
-    """The second place has what the first one left, and knows of its doubt."""
     service = Service([Unclear("no answer"), "done", Throttled("busy"), Throttled("busy")])
     attempts = attempts_of(service, 3)
 
@@ -296,8 +288,7 @@ def test_attempts_are_shared_by_the_requests_of_a_call() -> None:
     assert (end.exhausted.attempts, end.exhausted.maybe_applied) == (3, True)
 
 
-def test_giving_up_asks_nothing_more() -> None:
-    """The error is the one that the table gave."""
+def test_an_end_without_answer_sends_nothing_more() -> None:
     service = Service(["odd"])
     error = CorruptItem("odd")
     steps: Steps[Any] = attempt(
@@ -326,7 +317,7 @@ def test_an_answer_without_a_row_is_a_bug_of_the_table() -> None:
 def test_thread_and_event_loop_agree(
     names: list[str], attempts: int, frozen_ms: list[int], takes_ms: int, until_ms: int | None
 ) -> None:
-    """Whatever the answers, and wherever the process stands still; and nothing leaves too late."""
+    """Whatever the answers, and where the process is suspended; and nothing leaves too late."""
 
     def make() -> tuple[Any, Service]:
         answers = [ANSWERS[name][0] for name in names]
@@ -339,7 +330,6 @@ def test_thread_and_event_loop_agree(
 
 
 def test_the_performer_asks_the_client_of_each_kind() -> None:
-    """Writes go through the client that never sends twice by itself, reads through the other."""
     tables: dict[str, Any] = {}
     writes, reads = MemoryClient(tables=tables), MemoryClient(tables=tables)
     clock = ManualClock()

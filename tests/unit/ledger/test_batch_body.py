@@ -95,7 +95,6 @@ def test_who_changes_a_batch_before_is_heeded(ours: Any) -> None:  # noqa: ANN40
 
 
 def test_the_callers_own_batch_stays_as_it_is(ours: Any) -> None:  # noqa: ANN401
-    """A batch may be sent again by whoever holds it."""
     batch: dict[str, Any] = {"t": [{"PutRequest": {"Item": {"a": {"N": "1"}}}}]}
 
     def refuse(**_: object) -> None:
@@ -111,7 +110,6 @@ def test_the_callers_own_batch_stays_as_it_is(ours: Any) -> None:  # noqa: ANN40
 
 @given(st.one_of(st.text(), st.integers(-(10**40), 10**40), st.booleans()))
 def test_texts_and_integers_are_spelled_as_boto3_does(value: object) -> None:
-    """And refused where it refuses them."""
     serialize = TypeSerializer().serialize
     try:
         expected: object = serialize(value)

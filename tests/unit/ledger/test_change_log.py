@@ -1,4 +1,4 @@
-"""The change log: newest first, whatever the spread and whoever made the ids."""
+"""The change log: newest first, whatever the spread and the ids."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countledger.ledger import keys
-from countledger.ledger.change_log import newest_first
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import BadSetting
+from countledger.ledger.exact import newest_first
 from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
+from countledger.ledger.operations import Put
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import MemoryClient
 
@@ -33,8 +34,8 @@ def _entry(number: int, at_ms: int, kind: str, counter: str = COUNTER) -> Entry:
 def _dynamo(entries: list[Entry], spread: int) -> MemoryClient:
     dynamo = MemoryClient()
     items = [encode_entry(entry, spread) for entry in entries]
-    dynamo.put_batch(TABLE, [{n: v for n, v in i.items() if v is not None} for i in items])
-    dynamo.put_batch(TABLE, [{**keys.head_key(COUNTER), "generation": 1}])
+    for item in [*items, {**keys.head_key(COUNTER), "generation": 1}]:
+        dynamo.put(Put(TABLE, item))
     return dynamo
 
 
@@ -62,7 +63,6 @@ def test_entries_come_newest_first(
 
 @pytest.mark.parametrize("spread", [1, 16, 256])
 def test_each_prefix_is_asked_twice_at_most(spread: int) -> None:
-    """Once for ids with a time, once for those of bare keys."""
     dynamo = _dynamo([_entry(n, NOW_MS + n, "made") for n in range(50)], spread)
 
     list(newest_first(dynamo, TABLE, COUNTER, spread, 5))
@@ -72,6 +72,6 @@ def test_each_prefix_is_asked_twice_at_most(spread: int) -> None:
 
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_below_one_is_refused(limit: int) -> None:
-    """It asks for no entries; the message says what to give."""
+    """The message says what to give."""
     with pytest.raises(BadSetting, match=r"limit .* is not a number of entries"):
         newest_first(_dynamo([], 1), TABLE, COUNTER, 1, limit)

@@ -25,7 +25,6 @@ def _proxies(endpoint_url: str | None) -> object:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1234", "http://localhost:1", "http://[::1]:9"])
 def test_loopback_is_not_asked_through_a_proxy(url: str) -> None:
-    """The proxy of the user's network has no way to this machine."""
     assert _proxies(url) == {}
 
 
@@ -33,14 +32,13 @@ def test_loopback_is_not_asked_through_a_proxy(url: str) -> None:
 def test_loopback_is_seen_in_the_environment(
     variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the endpoint is not given but set."""
     monkeypatch.setenv(variable, "http://127.0.0.1:1234")
 
     assert _proxies(None) == {}
 
 
 def test_every_sender_of_a_buffer_keeps_its_connection() -> None:
-    """One beyond them would shake hands anew for each request, and botocore warn of each."""
+    """One beyond them would connect again for each request, and botocore warn of each."""
     session = boto3.Session("a", "b", region_name="eu-west-1")
     config: Any = Connection(Settings(), session).dynamo("none").client.meta.config
 
@@ -48,7 +46,6 @@ def test_every_sender_of_a_buffer_keeps_its_connection() -> None:
 
 
 def test_other_endpoints_keep_the_users_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None leaves the choice to the environment."""
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
 
     assert _proxies("https://dynamodb.example") is None

@@ -1,4 +1,4 @@
-"""The due index under every interleaving of those who keep it."""
+"""The due index under every interleaving of its writers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.ledger import keys
@@ -36,43 +36,50 @@ RULE: Final = DueRule(min_entries=3, age_ms=HOUR_MS)
 
 
 class World:
-    """A total, and those who write it, each one step at a time."""
+    """A total and its writers, each one step at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, entries: int = 0) -> None:
         self.dynamo = MemoryClient()
         self.now_ms = NOW_MS
         self.head = 0
         self.entries = 0
+        if entries:
+            list(self.materialize(entries))
 
+    @property
     def due_state(self) -> DueState:
-        """Where the counter stands."""
         item = self.dynamo.get(TABLE, keys.total_key(COUNTER))
         return due_state_of(item) if item else DueState(COUNTER, 0)
 
     def materialize(self, count: int) -> Iterator[None]:
-        """Take entries in, then put the counter into the index."""
+        """Count entries, then put the counter into the index."""
         clauses = (Add("entries", count), Add("version", 1))
         self.entries += count
         update = Update(TABLE, keys.total_key(COUNTER), clauses, returning="ALL_NEW")
         item = self.dynamo.update(update)
         yield
-        mark = mark_of(TABLE, due_state_of(item or {}), RULE, self.now_ms)
-        self._write(mark)
+        self.write(mark_of(TABLE, due_state_of(item or {}), RULE, self.now_ms))
 
     def compact(self, *, blindly: bool = False) -> Iterator[None]:
         """Compact all but a few, then note it, until it is noted."""
         self.head = max(self.head, self.entries - 1)
         while True:
             yield
-            compacted, seen = self.head, self.due_state()
+            compacted, seen = self.head, self.due_state
             yield
             note = reschedule_of(TABLE, seen, compacted, RULE, self.now_ms)
             if blindly and note is not None:
                 note = Update(note.table, note.key, note.clauses)
-            if self._write(note):
+            if self.write(note):
                 return
 
-    def _write(self, update: Update | None) -> bool:
+    def note(self, compacted: int) -> Update:
+        """What a run writes that has just read the total."""
+        note = reschedule_of(TABLE, self.due_state, compacted, RULE, self.now_ms)
+        assert note is not None
+        return note
+
+    def write(self, update: Update | None) -> bool:
         try:
             if update is not None:
                 self.dynamo.update(update)
@@ -83,9 +90,7 @@ class World:
 
 def _run(seed: int, *, blindly: bool = False) -> World:
     random = Random(seed)  # noqa: S311 - a test's choices
-    world = World()
-    for _ in world.materialize(1):
-        pass
+    world = World(1)
     running: list[Iterator[None]] = []
     for _ in range(30):
         if random.random() < 0.3 or not running:
@@ -96,94 +101,60 @@ def _run(seed: int, *, blindly: bool = False) -> World:
             running.remove(one)
         world.now_ms += random.randint(0, 1_000)
     for one in running:
-        for _ in one:
-            pass
+        list(one)
     return world
 
 
 def _lost(world: World) -> bool:
-    """Whether enough entries wait and nobody would ever look."""
-    due_state = world.due_state()
-    return due_state.waiting >= RULE.min_entries and due_state.due_at_ms is None
+    """Whether enough entries wait and no run would ever look."""
+    return world.due_state.waiting >= RULE.min_entries and world.due_state.due_at_ms is None
 
 
 def test_no_interleaving_loses_a_counter_that_is_worth_a_run() -> None:
-    """Marks and removals that meet: in the end whoever has enough waiting is in the index."""
     for seed in range(500):
         world = _run(seed)
 
         assert not _lost(world), f"_run({seed})"
-        assert world.due_state().compacted <= world.head
+        assert world.due_state.compacted <= world.head
 
 
 def test_a_removal_without_its_condition_loses_counters() -> None:
-    """The test can fail: a removal that meets a new entry forgets it."""
     assert any(_lost(_run(seed, blindly=True)) for seed in range(500))
 
 
 def test_a_removal_that_meets_a_new_entry_is_refused() -> None:
-    """The one interleaving that matters, spelled out."""
-    world = World()
-    for _ in world.materialize(3):
-        pass
-    seen = world.due_state()
-    note = reschedule_of(TABLE, seen, 3, RULE, world.now_ms)
-    assert note is not None
+    world = World(3)
+    note = world.note(3)
+    list(world.materialize(3))
 
-    for _ in world.materialize(3):
-        pass
-    with pytest.raises(ConditionFailed):
-        world.dynamo.update(note)
-
-    again = reschedule_of(TABLE, world.due_state(), 3, RULE, world.now_ms)
-    assert again is not None
-    world.dynamo.update(again)
-    assert world.due_state() == DueState(COUNTER, 6, 3, world.now_ms + HOUR_MS)
+    assert not world.write(note)
+    assert world.write(world.note(3))
+    assert world.due_state == DueState(COUNTER, 6, 3, world.now_ms + HOUR_MS)
 
 
-def test_a_run_that_left_too_little_takes_the_counter_out() -> None:
-    """Its next entries bring it back."""
-    world = World()
-    for _ in world.materialize(5):
-        pass
-    note = reschedule_of(TABLE, world.due_state(), 3, RULE, world.now_ms)
-    assert note is not None
-    world.dynamo.update(note)
-    item = world.dynamo.get(TABLE, keys.total_key(COUNTER))
-    assert item is not None
-    assert "due_at" not in item
-    assert "due_bucket" not in item
+def test_a_run_that_left_too_little_removes_the_counter_until_its_next_entries() -> None:
+    world = World(5)
+
+    assert world.write(world.note(3))
+    item = world.dynamo.get(TABLE, keys.total_key(COUNTER)) or {}
+    assert not {"due_at", "due_bucket"} & item.keys()
     assert item["compacted"] == 3
 
-    for _ in world.materialize(1):
-        pass
-
-    assert world.due_state().due_at_ms == world.now_ms + HOUR_MS
+    list(world.materialize(1))
+    assert world.due_state.due_at_ms == world.now_ms + HOUR_MS
 
 
-def test_a_slower_run_takes_nothing_back() -> None:
-    """Two compactors note one after the other: the later head stays."""
-    world = World()
-    for _ in world.materialize(10):
-        pass
-    slow = reschedule_of(TABLE, world.due_state(), 4, RULE, world.now_ms)
-    fast = reschedule_of(TABLE, world.due_state(), 10, RULE, world.now_ms)
-    assert slow is not None
-    assert fast is not None
-    world.dynamo.update(fast)
+def test_a_slower_run_reverts_nothing() -> None:
+    world = World(10)
+    slow, fast = world.note(4), world.note(10)
 
-    with pytest.raises(ConditionFailed):
-        world.dynamo.update(slow)
-
-    late = reschedule_of(TABLE, world.due_state(), 4, RULE, world.now_ms)
-    assert late is not None
-    with pytest.raises(ConditionFailed):
-        world.dynamo.update(late)
-    assert world.due_state().compacted == 10
+    assert world.write(fast)
+    assert not world.write(slow)
+    assert not world.write(world.note(4))
+    assert world.due_state.compacted == 10
 
 
 @given(waiting=st.integers(3, 10**9), age_ms=st.integers(1, 10**11))
-@settings(max_examples=100)
 def test_a_busy_counter_is_due_again_sooner_never_later_than_its_age(
     waiting: int, age_ms: int
 ) -> None:
@@ -198,22 +169,27 @@ def test_a_busy_counter_is_due_again_sooner_never_later_than_its_age(
     assert abs((due - NOW_MS) * waiting - 3 * age_ms) <= waiting
 
 
-def test_what_is_noted_already_is_not_written_again() -> None:
-    """A second run over a counter at rest costs no write."""
-    assert reschedule_of(TABLE, DueState(COUNTER, 4, 4), 4, RULE, NOW_MS) is None
-    assert reschedule_of(TABLE, DueState(COUNTER, 4, 4), 4, None, NOW_MS) is None
+@pytest.mark.parametrize(
+    ("seen", "compacted", "rule", "written"),
+    [
+        (DueState(COUNTER, 4, 4), 4, RULE, None),
+        (DueState(COUNTER, 4, 4), 4, None, None),
+        # The schedule was deleted since: the counter leaves the index.
+        (DueState(COUNTER, 9, 0, NOW_MS), 0, None, {"due_at", "due_bucket"}),
+        # The total is of a counter that uses the name of a deleted one: its entries would wait.
+        (DueState(COUNTER, 3, due_at_ms=5), 4, RULE, None),
+    ],
+    ids=["noted already", "noted, without a schedule", "without a schedule", "of another counter"],
+)
+def test_a_run_writes_only_what_changes(
+    seen: DueState, compacted: int, rule: DueRule | None, written: set[str] | None
+) -> None:
+    note = reschedule_of(TABLE, seen, compacted, rule, NOW_MS)
 
-
-def test_without_a_schedule_a_counter_leaves_the_index() -> None:
-    """It was deleted since: nobody asks for its counters any more."""
-    note = reschedule_of(TABLE, DueState(COUNTER, 9, 0, NOW_MS), 0, None, NOW_MS)
-
-    assert note is not None
-    assert {clause.name for clause in note.clauses} == {"due_at", "due_bucket"}
+    assert (note and {clause.name for clause in note.clauses}) == written
 
 
 def test_counters_spread_over_the_buckets_of_their_namespace() -> None:
-    """All sixteen are used, and only those."""
     used = {bucket_of(f"likes:{number}") for number in range(500)}
 
     assert used == set(buckets_of("likes"))
@@ -221,15 +197,6 @@ def test_counters_spread_over_the_buckets_of_their_namespace() -> None:
     assert bucket_of("plain").startswith("default#")
 
 
-def test_a_standing_that_was_corrupt_by_hand_is_refused() -> None:
-    """Nothing is decided on what is no number."""
+def test_a_corrupt_due_state_is_refused() -> None:
     with pytest.raises(CorruptItem, match="compacted"):
         due_state_of({"counter": COUNTER, "part": "total", "entries": 3, "compacted": "x"})
-
-
-def test_more_compacted_than_counted_is_not_noted() -> None:
-    """The total is of the counter that uses the name of a removed one: its entries would wait."""
-    seen = DueState("n:c", entries=3, due_at_ms=5)
-
-    assert reschedule_of("t", seen, 4, DueRule(2, 1_000), 10) is None
-    assert reschedule_of("t", seen, 3, DueRule(2, 1_000), 10) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from decimal import Decimal
 from typing import Any
 
@@ -43,7 +44,6 @@ def _stored(entry: Entry, spread: int) -> Item:
 
 @given(_ENTRIES, st.sampled_from([1, 16, 256]))
 def test_an_entry_is_stored_and_read_as_it_is(entry: Entry, spread: int) -> None:
-    """Through the service's own form, exactly."""
     assert decode_entry(_stored(entry, spread)) == entry
 
 
@@ -80,7 +80,6 @@ def test_a_plain_entry_stores_nothing_that_goes_without_saying() -> None:
 def test_an_item_that_is_no_entry_is_called_so(
     name: str, value: object, error: type[CorruptItem]
 ) -> None:
-    """The message names the item."""
     item = {n: v for n, v in {**_stored(_entry(), 1), name: value}.items() if v is not None}
 
     with pytest.raises(error, match="a:b") as corrupt:
@@ -89,35 +88,30 @@ def test_an_item_that_is_no_entry_is_called_so(
     assert type(corrupt.value) is error
 
 
-def _check(age_ms: int, **changed: Any) -> None:  # noqa: ANN401 - of any attribute
-    check_age(
-        _entry(at_ms=NOW_MS - age_ms, **changed),
-        now_ms=NOW_MS,
-        horizon_ms=HORIZON_DEFAULT_MS,
-        clock_skew_ms=CLOCK_SKEW_DEFAULT_MS,
-    )
+_TOO_OLD = HORIZON_DEFAULT_MS + 1
 
 
 @pytest.mark.parametrize(
-    "age_ms", [0, 1, -1, HORIZON_DEFAULT_MS, HORIZON_DEFAULT_MS - 1, -CLOCK_SKEW_DEFAULT_MS]
+    ("age_ms", "key", "error", "says"),
+    [
+        (0, None, None, ""),
+        (HORIZON_DEFAULT_MS, None, None, ""),
+        (_TOO_OLD, "k", KeyExpired, r"'k'.*'a:b' was made .*horizon of 24 h.*change log"),
+        (_TOO_OLD, None, KeyExpired, f"entry {id_of_key('k')} of"),
+        (-CLOCK_SKEW_DEFAULT_MS, None, None, ""),
+        (-CLOCK_SKEW_DEFAULT_MS - 1, None, ClockSkew, "dated 60001 ms ahead; clocks may differ by"),
+    ],
 )
-def test_an_entry_may_be_written_up_to_the_horizon_and_the_skew(age_ms: int) -> None:
-    """Both bounds are within."""
-    _check(age_ms)
-
-
-def test_an_entry_beyond_the_horizon_may_not_be_written() -> None:
-    """A millisecond is enough; the message tells how to find out whether it counted."""
-    with pytest.raises(KeyExpired, match=r"'k'.*'a:b' was made .*horizon of 24 h.*change log"):
-        _check(HORIZON_DEFAULT_MS + 1, key="k")
-    with pytest.raises(KeyExpired, match=f"entry {id_of_key('k')} of"):
-        _check(HORIZON_DEFAULT_MS + 1)
-
-
-def test_an_entry_dated_beyond_the_skew_may_not_be_written() -> None:
-    """A millisecond is enough."""
-    with pytest.raises(ClockSkew, match=r"dated 60001 ms ahead; clocks may differ by 1 min"):
-        _check(-CLOCK_SKEW_DEFAULT_MS - 1)
+def test_an_entry_is_written_within_horizon_and_skew(
+    age_ms: int, key: str | None, error: type[Exception] | None, says: str
+) -> None:
+    with pytest.raises(error, match=says) if error else nullcontext():
+        check_age(
+            _entry(at_ms=NOW_MS - age_ms, key=key),
+            now_ms=NOW_MS,
+            horizon_ms=HORIZON_DEFAULT_MS,
+            clock_skew_ms=CLOCK_SKEW_DEFAULT_MS,
+        )
 
 
 def test_moments_of_an_entry_are_in_utc() -> None:
@@ -144,7 +138,6 @@ _HEAD = {
 
 
 def test_a_head_is_read_as_it_is_stored() -> None:
-    """Also one that never covered a time, and none at all."""
     assert decode_head(dict(_HEAD)) == Head(
         generation=3,
         run="run-1",
@@ -176,7 +169,6 @@ def test_an_item_that_is_no_head_is_called_so(name: str, value: object) -> None:
 
 
 def test_a_total_is_read_as_it_is_stored() -> None:
-    """Watermarks beside it are not its readers' business."""
     item = {"counter": "a:b", "part": "total", "total": 5, "events": 2, "entries": 1, "version": 3}
 
     assert decode_total({**item, "updated_at": NOW_MS, "wx": b"1"}) == Total(

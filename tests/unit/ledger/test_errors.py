@@ -25,7 +25,7 @@ from countledger.ledger.errors import (
     Unacknowledged,
     Unnumbered,
 )
-from countledger.producers.buffer.errors import Failure, NotRecorded
+from countledger.producers.buffer.buffering import Failure, NotRecorded
 from tests.unit.alerts.test_message import ALERT
 
 ENTRY = Entry(
@@ -59,7 +59,7 @@ def every_class() -> list[type[CountledgerError]]:
 
 
 def facts(error: object) -> object:
-    """What is told of an error, and of the errors within it."""
+    """The facts of an error, and of the errors within it."""
     if isinstance(error, CountledgerError):
         values = {name: facts(value) for name, value in vars(error).items()}
         return type(error), str(error), values

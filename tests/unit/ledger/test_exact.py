@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import tracemalloc
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countledger.ledger import keys
+from countledger.ledger import amount, keys
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import BadCounterName, CorruptItem, ServiceFailed
 from countledger.ledger.exact import ExactAccumulator, ExactReader, moved_too_far
-from countledger.ledger.head import Covered, Head, decode_head
+from countledger.ledger.head import NO_HEAD, Covered, Head, decode_head
 from countledger.ledger.ids import id_of_key
-from countledger.ledger.operations import Put, Query, Scan
+from countledger.ledger.operations import Put
+from tests.simulation.judgement import key_of
 from tests.unit.ledger.clocks import NOW_MS
-from tests.unit.ledger.memory import MemoryClient
+from tests.unit.ledger.memory import Get, MemoryClient, at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
+    from decimal import Decimal
 
-    from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.operations import Query
 
 TABLE = "ledger"
 COUNTER = "a:b"
 
 
 def _head(text: str) -> Head:
-    """Generation, run and incarnation."""
     generation, run, incarnation = text.split() if text else ("0", "", "")
     return Head(generation=int(generation), run=run, incarnation=incarnation)
 
@@ -50,79 +53,74 @@ def _head(text: str) -> Head:
         ("3 r a", "4 q b", True),
     ],
 )
-def test_a_read_stands_if_one_generation_at_most_was_published(
+def test_a_read_is_valid_if_one_generation_at_most_was_published(
     first: str, second: str, *, far: bool
 ) -> None:
     """Between two, entries may have been covered and deleted unseen; and in a deletion all are."""
     assert moved_too_far(_head(first), _head(second)) is far
 
 
-@given(
-    seen=st.dictionaries(st.integers(0, 9).map(str), st.integers(-9, 9), max_size=10),
-    first=st.sets(st.integers(0, 9).map(str)),
-    second=st.sets(st.integers(0, 9).map(str)),
-)
-def test_the_sum_is_the_second_head_and_what_neither_covers(
-    seen: dict[str, int], first: set[str], second: set[str]
-) -> None:
-    """As a loop over all entries says it."""
-    heads = [
-        Head(generation=g, covers=dict.fromkeys(c, Covered(0)))
-        for g, c in ((1, first), (2, second))
-    ]
-    read = ExactAccumulator(heads[0])
-    for key, delta in seen.items():
-        read.note(key, Entry(counter=COUNTER, id=key, delta=delta, at_ms=1, origin="r", events=2))
+_AMOUNTS = st.one_of(
+    st.integers(-(10**37), 10**37),
+    st.decimals(allow_nan=False, allow_infinity=False, places=18, min_value=-(10**19)),
+).filter(lambda value: value != 0 and amount.fits(value))
+_ENTRIES = st.lists(st.tuples(_AMOUNTS, st.integers(1, 9), st.sampled_from(["", "1", "2", "12"])))
 
-    read.leave_out(heads[1])
 
-    kept = [d for k, d in seen.items() if k not in first and k not in second]
-    assert (read.sum, read.events, read.entries) == (sum(kept), 2 * len(kept), len(kept))
-    assert read.read == len(seen)
+def _entry(delta: int | Decimal, events: int = 1, at_ms: int = 7) -> Entry:
+    value = amount.canonical(delta)
+    return Entry(counter=COUNTER, id="i", delta=value, at_ms=at_ms, origin="here", events=events)
+
+
+@given(_ENTRIES)
+def test_what_a_head_covers_is_left_out(drawn: list[tuple[int | Decimal, int, str]]) -> None:
+    entries = {f"e#{n}": _entry(delta, events) for n, (delta, events, _) in enumerate(drawn)}
+    covered = {
+        number: {
+            key: Covered(entry.delta)
+            for (key, entry), (_, _, heads) in zip(entries.items(), drawn, strict=True)
+            if number in heads
+        }
+        for number in ("1", "2")
+    }
+    seen = ExactAccumulator(Head(generation=1, covers=covered["1"]))
+    for key, entry in entries.items():
+        seen.note(key, entry)
+
+    seen.leave_out(Head(generation=2, covers=covered["2"]))
+
+    left = [e for k, e in entries.items() if k not in covered["1"] and k not in covered["2"]]
+    assert seen.sum == amount.total_of(entry.delta for entry in left)
+    assert (seen.events, seen.entries) == (sum(entry.events for entry in left), len(left))
+    assert seen.read == len(entries)
+
+
+def test_under_a_bare_key_only_the_entry_of_that_time_is_left_out() -> None:
+    for at_ms, left in ((7, 0), (8, 1)):
+        seen = ExactAccumulator(NO_HEAD)
+        seen.note("e#k", _entry(5, at_ms=at_ms))
+
+        seen.leave_out(Head(generation=1, covers={"e#k": Covered(5, at_ms=7)}))
+
+        assert seen.entries == left
+
+
+def test_an_entry_takes_less_than_a_hundred_bytes() -> None:
+    seen, count = ExactAccumulator(NO_HEAD), 20_000
+    entry = _entry(5)
+    tracemalloc.start()
+    for number in range(count):
+        seen.note(f"e#01a3185c-5007-7000-8000-{number:012x}", entry)
+    kept_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert kept_bytes < 100 * count
 
 
 def _entry_item(number: int, delta: int, events: int = 1) -> Item:
-    entry = Entry(
-        counter=COUNTER,
-        id=id_of_key(str(number)),
-        delta=delta,
-        at_ms=NOW_MS,
-        origin="r",
-        events=events,
-    )
+    entry = replace(_entry(delta, events, NOW_MS), id=id_of_key(str(number)))
     item = encode_entry(entry, 1)
     return {name: value for name, value in item.items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class BusyClient(MemoryClient):
-    """A client behind which somebody works between any two calls and any two items."""
-
-    work: list[Callable[[], None]] = field(default_factory=list)
-
-    def _step(self) -> None:
-        if self.work:
-            self.work.pop(0)()
-
-    def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
-        """One item; strongly consistent, or the five steps prove nothing."""
-        assert consistent
-        self._step()
-        return MemoryClient.get(self, table, key, consistent=consistent)
-
-    def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
-        """No snapshot: item after item, as it is when its turn comes."""
-        assert isinstance(read, Query)
-        assert read.consistent
-        self.calls.append("query")
-        reached = ""
-        while True:
-            self._step()
-            left = [i for i in self.items(TABLE) if reached < i["entry"] < "f"]
-            if not left:
-                return
-            reached = left[0]["entry"]
-            yield [left[0]]
 
 
 @dataclass(slots=True)
@@ -133,7 +131,6 @@ class Compactor:
     take: int = 2
 
     def head(self) -> Head:
-        """As it stands."""
         return decode_head(self.dynamo.tables[TABLE].get((COUNTER, keys.HEAD)))
 
     def publish(self) -> None:
@@ -161,36 +158,43 @@ class Compactor:
                 return
 
 
+def _busy(deltas: Sequence[int], steps: Sequence[str], take: int = 2) -> MemoryClient:
+    """A compactor takes one of the steps before each request; a page has one item."""
+    items = [_entry_item(number, delta) for number, delta in enumerate(deltas)]
+    dynamo = MemoryClient(tables={TABLE: {key_of(item): item for item in items}}, page_items=1)
+    compactor, left = Compactor(dynamo, take), list(steps)
+
+    def step(_kind: str, read: Get | Query, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        assert read.consistent, "an eventual read proves nothing"
+        for verb in left.pop(0).split() if left else []:
+            getattr(compactor, verb)()
+        return request()
+
+    dynamo.plans.append(at(step, "get", "query"))
+    return dynamo
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     deltas=st.lists(st.integers(-9, 9).filter(bool), max_size=6),
-    steps=st.lists(st.sampled_from(["publish", "retire", "rest"]), max_size=30),
+    steps=st.lists(st.sampled_from(["publish", "retire", ""]), max_size=30),
 )
 def test_the_sum_is_exact_whatever_a_compactor_does_meanwhile(
     deltas: list[int], steps: list[str]
 ) -> None:
-    """Between any two calls and any two items."""
-    dynamo = BusyClient()
-    dynamo.put_batch(TABLE, [_entry_item(n, d) for n, d in enumerate(deltas)])
-    compactor = Compactor(dynamo)
-    verbs = {"publish": compactor.publish, "retire": compactor.retire, "rest": lambda: None}
-    dynamo.work.extend(verbs[step] for step in steps)
-
-    found = ExactReader(dynamo, TABLE).read(COUNTER)
+    found = ExactReader(_busy(deltas, steps), TABLE).read(COUNTER)
 
     assert (found.sum, found.events, found.entries) == (sum(deltas), len(deltas), len(deltas))
 
 
-def _switched_off(dynamo: BusyClient, rule: str) -> int:
+def _switched_off(dynamo: MemoryClient, rule: str) -> int:
     """The read with one rule left out."""
     reader = ExactReader(dynamo, TABLE)
     first = reader._head(dynamo, COUNTER)
     if rule == "covers of the first head":
         first = Head(generation=first.generation)
     seen = reader._entries(dynamo, COUNTER, first)
-    second = reader._head(dynamo, COUNTER)
-    if rule == "second head":
-        second = first
+    second = first if rule == "second head" else reader._head(dynamo, COUNTER)
     seen.leave_out(second)
     return int(second.sum) + int(seen.sum)
 
@@ -198,45 +202,26 @@ def _switched_off(dynamo: BusyClient, rule: str) -> int:
 @pytest.mark.parametrize(
     ("rule", "steps"),
     [
-        ("second head", ["rest", "publish", "retire"]),
-        ("covers of the first head", ["publish", "rest", "rest", "retire", "retire", "publish"]),
-        (
-            "generation check",
-            ["rest", "publish", "retire", "retire", "publish", "retire", "retire"],
-        ),
+        ("second head", ["", "publish", "retire"]),
+        ("covers of the first head", ["publish", "", "", "retire", "retire", "publish"]),
+        ("generation check", ["", "publish", "retire", "retire", "publish", "retire", "retire"]),
     ],
 )
 def test_without_one_of_its_rules_the_sum_goes_wrong(rule: str, steps: list[str]) -> None:
-    """Each is needed: the same steps, read by the whole rule, are exact."""
-    results = []
-    for whole in (True, False):
-        dynamo = BusyClient()
-        dynamo.put_batch(TABLE, [_entry_item(n, 10**n) for n in range(5)])
-        compactor = Compactor(dynamo)
-        verbs = {"publish": compactor.publish, "retire": compactor.retire, "rest": lambda: None}
-        dynamo.work.extend(verbs[step] for step in steps)
-        read = (
-            ExactReader(dynamo, TABLE).read(COUNTER).sum if whole else _switched_off(dynamo, rule)
-        )
-        results.append(read == 11111)
+    deltas = [10**n for n in range(5)]
 
-    assert results == [True, False]
+    assert ExactReader(_busy(deltas, steps), TABLE).read(COUNTER).sum == 11111
+    assert _switched_off(_busy(deltas, steps), rule) != 11111
 
 
-def test_a_read_that_is_overtaken_starts_over_and_gives_up_in_the_end() -> None:
-    """Twenty times: then somebody publishes without end."""
-    dynamo = BusyClient()
-    dynamo.put_batch(TABLE, [_entry_item(1, 5)])
-    compactor = Compactor(dynamo, take=0)
-    for _ in range(200):
-        dynamo.work.extend([lambda: None, compactor.publish, compactor.publish])
+def test_a_read_that_is_overtaken_starts_over_twenty_times() -> None:
+    dynamo = _busy([5], ["", "publish publish"] * 200, take=0)
 
     with pytest.raises(ServiceFailed, match="overtook 20 exact reads"):
         ExactReader(dynamo, TABLE).read(COUNTER)
 
 
 def test_a_sum_says_what_it_cost_and_counts_events() -> None:
-    """Two heads, and the pages of the query."""
     dynamo = MemoryClient()
     dynamo.put_batch(TABLE, [_entry_item(1, 5, events=3), _entry_item(2, -1)])
 
@@ -247,16 +232,20 @@ def test_a_sum_says_what_it_cost_and_counts_events() -> None:
     assert dynamo.meter.read_units == found.read_units
 
 
-def test_what_cannot_be_read_is_never_left_out_of_a_sum() -> None:
-    """A malformed entry, a malformed head, a bad name."""
+@pytest.mark.parametrize(
+    ("item", "counter", "error"),
+    [
+        ({**_entry_item(1, 5), "delta": "5"}, COUNTER, CorruptItem),
+        ({**keys.head_key("a:c"), "generation": 1}, "a:c", CorruptItem),
+        (_entry_item(1, 5), "a#b", BadCounterName),
+    ],
+    ids=["malformed entry", "malformed head", "bad name"],
+)
+def test_what_cannot_be_read_is_never_left_out_of_a_sum(
+    item: Item, counter: str, error: type[Exception]
+) -> None:
     dynamo = MemoryClient()
-    dynamo.put_batch(TABLE, [{**_entry_item(1, 5), "delta": "5"}])
-    reader = ExactReader(dynamo, TABLE)
+    dynamo.put(Put(TABLE, item))
 
-    with pytest.raises(CorruptItem):
-        reader.read(COUNTER)
-    dynamo.put(Put(TABLE, {**keys.head_key("a:c"), "generation": 1}))
-    with pytest.raises(CorruptItem):
-        reader.read("a:c")
-    with pytest.raises(BadCounterName):
-        reader.read("a#b")
+    with pytest.raises(error):
+        ExactReader(dynamo, TABLE).read(counter)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
-import pytest
+from tests.unit.ledger.processes import FORKS, printed
 
 # While another thread holds each lock of a module, the process forks; the child uses what it
 # guards, in good time.
@@ -48,19 +45,9 @@ for lock, use in (
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
-@pytest.mark.parametrize("fork", ["os", "libc"])
+@FORKS
 def test_what_another_thread_holds_is_open_in_a_fork(fork: str) -> None:
-    """Servers fork their workers while a buffer's threads make clients and count units."""
-    done = subprocess.run(
-        [sys.executable, "-c", FORKING, fork],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-
-    assert (done.stdout.split(), done.returncode) == (["0", "0"], 0), done.stderr
+    assert printed(FORKING, fork) == ["0", "0"]
 
 
 # Each process has its own value, and what a process inherits is not closed there.
@@ -106,19 +93,10 @@ os._exit(0)
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
-@pytest.mark.parametrize("fork", ["os", "libc"])
+@FORKS
 def test_each_process_makes_its_own_and_closes_nothing(fork: str) -> None:
     """Whether or not Python hears of the fork; a property that was being made is made there."""
-    done = subprocess.run(
-        [sys.executable, "-c", INHERITING, fork],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-
-    assert done.stdout.split() == ["True", "True", "0", "True"], done.stderr
+    assert printed(INHERITING, fork) == ["True", "True", "0", "True"]
 
 
 # The first uses of a value in a fork, by several threads at once.
@@ -146,14 +124,9 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 def test_threads_that_come_first_at_once_have_one_value() -> None:
     """A second lock would let two threads in; a second buffer's events would be lost."""
-    done = subprocess.run(
-        [sys.executable, "-c", AT_ONCE], capture_output=True, text=True, check=False, timeout=60
-    )
-
-    assert (done.stdout.split(), done.returncode) == (["1", "True"], 0), done.stderr
+    assert printed(AT_ONCE) == ["1", "True"]
 
 
 # A client that a fork has inherited, as an event loop's has where the child goes on with the loop.
@@ -187,16 +160,6 @@ call()
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
-@pytest.mark.parametrize("fork", ["os", "libc"])
+@FORKS
 def test_no_request_leaves_through_a_client_of_the_parents(fork: str) -> None:
-    """The last look at a request knows the process that its client belongs to."""
-    done = subprocess.run(
-        [sys.executable, "-c", INHERITED, fork],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-
-    assert done.stdout.splitlines() == ["SetupError before", "Unreachable"], done.stderr
+    assert printed(INHERITED, fork) == ["SetupError", "before", "Unreachable"]

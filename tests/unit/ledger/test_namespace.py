@@ -47,7 +47,6 @@ def _namespaces(dynamo: MemoryClient, region: str = HOME) -> Namespaces:
     ],
 )
 def test_a_namespace_is_stored_and_read_as_it_is(arguments: dict[str, Any]) -> None:
-    """Every setting of it."""
     namespace = Namespace("likes", **arguments)
     dynamo = MemoryClient()
     item = {name: v for name, v in encode_namespace(namespace).items() if v is not None}
@@ -79,13 +78,11 @@ def test_a_namespace_is_stored_and_read_as_it_is(arguments: dict[str, Any]) -> N
     ],
 )
 def test_any_other_namespace_never_comes_into_being(arguments: dict[str, Any], reason: str) -> None:
-    """The message names the value and the rule."""
     with pytest.raises(BadSetting, match=reason):
         Namespace(**{"name": "likes", **arguments})
 
 
 def test_a_namespace_is_made_with_defaults_at_its_first_use() -> None:
-    """And read once per process."""
     dynamo = MemoryClient()
     namespaces = _namespaces(dynamo)
 
@@ -97,8 +94,7 @@ def test_a_namespace_is_made_with_defaults_at_its_first_use() -> None:
     assert _namespaces(dynamo).get("likes") == first
 
 
-def test_whoever_comes_first_decides() -> None:
-    """Another process made it between our look and our write."""
+def test_the_first_creation_decides() -> None:
     dynamo = MemoryClient()
     dynamo.faults.append(Fault(ConditionFailed(encode_namespace(Namespace("likes", spread=16)))))
     slow = _namespaces(dynamo)
@@ -107,28 +103,19 @@ def test_whoever_comes_first_decides() -> None:
     assert slow.get("likes").spread == 16
 
 
-def test_making_a_namespace_again_is_no_error() -> None:
-    """With the same fixed settings; the description is not one of them."""
-    namespaces = _namespaces(MemoryClient())
-    namespaces.create("likes", spread=16, description="first")
-
-    assert namespaces.create("likes", spread=16).description == "first"
-
-
 @pytest.mark.parametrize(
     "other", [{"spread": 256}, {"kind": Kind.STRICT}, {"horizon_ms": HORIZON_DEFAULT_MS + 1}]
 )
 def test_what_is_fixed_cannot_be_changed(other: dict[str, Any]) -> None:
-    """The message tells what is there and what was asked for."""
     namespaces = _namespaces(MemoryClient())
-    namespaces.create("likes", spread=16)
+    namespaces.create("likes", spread=16, description="first")
 
+    assert namespaces.create("likes", spread=16).description == "first"
     with pytest.raises(NamespaceConflict, match=r"spread 16, horizon 24 h.*the call gives kind"):
         namespaces.create("likes", **{"spread": 16, **other})
 
 
 def test_namespaces_are_made_in_the_home_region_alone() -> None:
-    """A producer elsewhere that cannot see one refuses."""
     dynamo = MemoryClient()
     elsewhere = _namespaces(dynamo, "us-east-1")
 
@@ -157,7 +144,6 @@ def test_a_namespace_nobody_made_is_unknown() -> None:
 
 
 def test_counters_of_another_kind_are_refused() -> None:
-    """The message names both kinds."""
     namespaces = _namespaces(MemoryClient())
     namespaces.create("stock", kind=Kind.STRICT)
 
@@ -166,7 +152,6 @@ def test_counters_of_another_kind_are_refused() -> None:
 
 
 def test_namespaces_are_listed_and_described() -> None:
-    """A description is all that changes."""
     dynamo = MemoryClient()
     namespaces = _namespaces(dynamo)
     for name in ("b", "a"):
@@ -195,7 +180,6 @@ def test_namespaces_are_listed_and_described() -> None:
 def test_stored_settings_that_cannot_be_are_called_so(
     changed: dict[str, object], error: type[CorruptItem]
 ) -> None:
-    """Edited by hand, or written by a later release."""
     item = {**encode_namespace(Namespace("likes")), **changed}
 
     with pytest.raises(error, match="likes"):

@@ -1,4 +1,4 @@
-"""QuarantineStore of what is in quarantine: once each, told of, and handled by a person."""
+"""QuarantineStore of what is in quarantine: once each, published, and handled by a person."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from countledger.ledger.message_queue import MessageQueue
 
 COUNTERS = "counters"
+ANNS = QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS)
 
 
 def record_at(
@@ -73,7 +74,6 @@ class MemoryNotices(QuarantineNotices):
     bodies: list[str] = field(default_factory=list)
 
     def delete_handled(self, is_handled: Callable[[str], bool]) -> int:
-        """Take out what is handled."""
         left = [body for body in self.bodies if not all(map(is_handled, quarantine_ids_in(body)))]
         gone = len(self.bodies) - len(left)
         self.bodies[:] = left
@@ -82,7 +82,7 @@ class MemoryNotices(QuarantineNotices):
 
 @dataclass(slots=True)
 class World:
-    """A service over memory, whose redrive answers as it is told."""
+    """A service over memory, whose redrive gives a planned answer."""
 
     dynamo: MemoryClient = field(default_factory=MemoryClient)
     clock: ManualClock = field(default_factory=ManualClock)
@@ -94,17 +94,14 @@ class World:
 
     @property
     def store(self) -> QuarantineStore:
-        """Of the table."""
         return QuarantineStore(self.dynamo, COUNTERS, self.clock)
 
     @property
     def service(self) -> QuarantineService:
-        """The product's."""
         redrives = dict.fromkeys(QuarantineSource, self.redrive)
         return QuarantineService(self.store, redrives, lambda: self.notices, self.clock)
 
     def redrive(self, record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
-        """RedriveAnswer."""
         self.redriven.append(f"{record.id} {even_if_counted}")
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -121,12 +118,10 @@ class World:
 
 @pytest.fixture
 def world() -> World:
-    """Nothing in it."""
     return World()
 
 
 def test_a_copy_comes_back_as_it_was_kept() -> None:
-    """All of it, from an item far below the bound of the service."""
     record = replace(
         record_at(), content=b"\xff" * CONTENT_MAX_BYTES, cut_from_bytes=400_000, reason="é" * 9_000
     )
@@ -137,42 +132,20 @@ def test_a_copy_comes_back_as_it_was_kept() -> None:
     assert len(str(encode(item)["reason"])) + len(item["content"]) < ITEM_MAX_BYTES - 50_000
 
 
-def test_a_record_delivered_again_meets_its_own_copy(world: World) -> None:
-    """It is told of once, also while it waits for a person, and after one has handled it."""
+@pytest.mark.parametrize("published", [True, False])
+def test_a_record_delivered_again_meets_its_own_copy(world: World, *, published: bool) -> None:
     record = record_at()
 
     assert world.store.keep(record)
     assert world.store.keep(record)  # a crash before its message was sent
-    world.store.mark_published(record)
-    assert not world.store.keep(replace(record, kept_at_ms=NOW_MS + 5))
-    world.store.handle(record, QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS))
+    if published:
+        world.store.mark_published(record)
+        assert not world.store.keep(replace(record, kept_at_ms=NOW_MS + 5))
+    world.store.handle(record, ANNS)
     assert not world.store.keep(record)
 
     (item,) = world.dynamo.items(COUNTERS)
     assert item["kept_at"] == NOW_MS
-
-
-def test_what_a_person_has_handled_rings_no_alarm_though_its_message_was_never_sent(
-    world: World,
-) -> None:
-    """The record is delivered again after a crash; by then somebody has found and handled it."""
-    record = record_at()
-    assert world.store.keep(record)
-    world.store.handle(record, QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS))
-
-    assert not world.store.keep(record)
-
-
-def test_whoever_handles_a_copy_first_is_the_one_that_is_noted(world: World) -> None:
-    """The second hears of the first, and overwrites nothing."""
-    record = record_at()
-    world.store.keep(record)
-    world.store.handle(record, QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS))
-
-    second = world.store.handle(record, QuarantineHandling(HandledHow.DISCARDED, "bob", NOW_MS + 1))
-
-    assert second.handled == QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS)
-    assert world.store.find(record.id) == second
 
 
 @pytest.mark.parametrize("applied", [False, True])
@@ -180,9 +153,9 @@ def test_whoever_handles_a_copy_first_is_the_one_that_is_noted(world: World) -> 
 def test_what_is_not_surely_kept_is_delivered_again(
     world: World,
     error: ServiceFailed,
-    applied: bool,  # noqa: FBT001 - a case
+    *,
+    applied: bool,
 ) -> None:
-    """And its message is owed until one was sent."""
     record = record_at()
     world.dynamo.faults.append(Fault(error, applied=applied))
 
@@ -194,7 +167,7 @@ def test_what_is_not_surely_kept_is_delivered_again(
 
 
 @pytest.mark.parametrize("error", [RequestRejected("r"), AccessDenied("a")])
-def test_what_the_table_refuses_for_good_is_told_of_all_the_same(
+def test_what_the_table_refuses_for_good_is_published_all_the_same(
     world: World, error: Exception
 ) -> None:
     """Its stream goes on; the queue alone has it."""
@@ -206,7 +179,6 @@ def test_what_the_table_refuses_for_good_is_told_of_all_the_same(
 
 
 def test_a_mark_that_fails_holds_nothing_up(world: World) -> None:
-    """The next delivery sends one message more."""
     world.store.keep(record_at())
     world.dynamo.faults.append(Fault(Unclear("u")))
 
@@ -222,7 +194,7 @@ def test_what_waits_is_listed_newest_first_over_all_sources(world: World) -> Non
         for number, source in enumerate([*QuarantineSource, *QuarantineSource, *QuarantineSource])
     ]
     world.keep(*made)
-    world.store.handle(made[4], QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS))
+    world.store.handle(made[4], ANNS)
     world.dynamo.calls.clear()
 
     listed = [record.at_ms - NOW_MS for record in world.service.list()]
@@ -253,7 +225,7 @@ def test_what_is_resolved_is_handled_and_its_message_goes(world: World) -> None:
     "answer", [RedriveAnswer(resolved=False, detail="no"), Throttled("no"), RequestRejected("no")]
 )
 def test_what_is_not_resolved_stays(world: World, answer: RedriveAnswer | Exception) -> None:
-    """With what stands in its way; the next one is tried as well."""
+    """With the reason; the next one is tried as well."""
     ids = world.keep(record_at(), record_at(NOW_MS + 1))
     world.answer = answer
 
@@ -277,7 +249,8 @@ def test_what_concerns_every_copy_ends_the_run(world: World) -> None:
 @pytest.mark.parametrize("applied", [False, True])
 def test_a_crash_before_it_is_noted_lets_it_be_done_again(
     world: World,
-    applied: bool,  # noqa: FBT001 - a case
+    *,
+    applied: bool,
 ) -> None:
     """Whether or not the note was written; the second one ends its alarm."""
     ids = world.keep(record_at())
@@ -294,15 +267,16 @@ def test_a_crash_before_it_is_noted_lets_it_be_done_again(
     assert world.notices.bodies == []
 
 
-def test_two_who_handle_one_are_told_who_was_first(world: World) -> None:
-    """The first one's name stays."""
+def test_of_two_who_handle_one_the_first_is_kept(world: World) -> None:
     record = record_at()
     world.keep(record)
-    world.store.handle(record, QuarantineHandling(HandledHow.RESENT, "ann", NOW_MS))
+    anns = QuarantineHandling(HandledHow.RESENT, "ann", NOW_MS)
+    world.store.handle(record, anns)
 
     late = world.store.handle(record, QuarantineHandling(HandledHow.DISCARDED, "bob", NOW_MS + 1))
 
-    assert late.handled == QuarantineHandling(HandledHow.RESENT, "ann", NOW_MS)
+    assert late.handled == anns
+    assert world.store.find(record.id) == late
     (outcome,) = world.service.discard([record.id], by="bob")
     assert outcome.detail == "resent by ann"
 
@@ -311,7 +285,6 @@ def test_two_who_handle_one_are_told_who_was_first(world: World) -> None:
     "quarantine_id", ["", "x", "ledger-1-a", "other-1700000000000-0123456789abcdef", 5]
 )
 def test_what_no_copy_is_called_is_refused(world: World, quarantine_id: object) -> None:
-    """Before anything is read."""
     with pytest.raises(NotQuarantined, match="quarantine list"):
         world.service.show(cast("str", quarantine_id))
     assert world.dynamo.calls == []
@@ -322,19 +295,17 @@ def test_a_copy_that_is_gone_is_not_marked(world: World) -> None:
     with pytest.raises(NotQuarantined):
         world.service.show(record_at().id)
     with pytest.raises(NotQuarantined):
-        world.store.handle(record_at(), QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS))
+        world.store.handle(record_at(), ANNS)
     assert world.dynamo.items(COUNTERS) == []
 
 
 @pytest.mark.parametrize("by", ["", "x" * 257, "a\nb"])
 def test_nobody_handles_anything_without_a_name(world: World, by: str) -> None:
-    """It is what is kept of them."""
     with pytest.raises(BadSetting):
         world.service.discard(world.keep(record_at()), by=by)
 
 
 def test_bad_choices_are_refused(world: World) -> None:
-    """A source that is none, no number."""
     with pytest.raises(BadSetting, match="ledger, counters, kinesis"):
         world.service.list("elsewhere")
     with pytest.raises(BadSetting, match="limit 0"):
@@ -342,7 +313,6 @@ def test_bad_choices_are_refused(world: World) -> None:
 
 
 def test_an_item_corrupt_by_hand_is_named(world: World) -> None:
-    """Not passed over."""
     world.dynamo.put(Put(COUNTERS, {**encode_quarantined(record_at()), "content": "text"}))
 
     with pytest.raises(CorruptItem, match="content"):
@@ -362,6 +332,5 @@ def test_an_item_corrupt_by_hand_is_named(world: World) -> None:
         ("no JSON", []),
     ],
 )
-def test_a_message_that_names_no_copy_for_a_part_is_left_alone(body: str, named: list[str]) -> None:
-    """It may be the only place where that is."""
+def test_a_message_that_names_no_copy_for_a_part_is_skipped(body: str, named: list[str]) -> None:
     assert quarantine_ids_in(body) == named

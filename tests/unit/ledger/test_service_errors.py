@@ -85,7 +85,6 @@ def _translate(error: Exception) -> CountledgerError:
     ],
 )
 def test_every_code_has_its_class(code: str, status: int, kind: type[CountledgerError]) -> None:
-    """The service's own reason is in the message, on one line."""
     error = _translate(_answer(code, status))
 
     assert type(error) is kind
@@ -93,19 +92,27 @@ def test_every_code_has_its_class(code: str, status: int, kind: type[Countledger
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "kind"),
     [
-        "Number overflow. Attempting to store a number with magnitude larger than supported range",
-        "Attempting to store more than 38 significant digits in a Number",
+        ("Number overflow. Attempting to store a number with magnitude larger", SumOverflow),
+        ("Attempting to store more than 38 significant digits in a Number", SumOverflow),
+        # Taken for an invalid item, it would send every record into the quarantine.
+        ("The provided key element does not match the schema", TableNotFound),
+        ("One or more parameter values were invalid", RequestRejected),
     ],
 )
-def test_a_sum_that_overflows_is_no_failure_of_aws(message: str) -> None:
-    """It has a class and an exit code of its own, and is handled as any request that is invalid."""
-    error = _translate(_answer("ValidationException", 400, message))
+def test_a_validation_error_is_classified_by_its_message(
+    message: str, kind: type[CountledgerError]
+) -> None:
+    assert type(_translate(_answer("ValidationException", 400, message))) is kind
 
-    assert type(error) is SumOverflow
-    assert isinstance(error, RequestRejected)
-    assert error.exit_code == 5
+
+def test_the_exit_code_says_who_has_to_act() -> None:
+    """2 the caller or the operator, 3 the service, 5 a sum that is too long."""
+    assert {kind.exit_code for kind in (BadSetting, SetupError, NoCredentials)} == {2}
+    assert {kind.exit_code for kind in (ServiceFailed, Throttled, Unclear, RequestRejected)} == {3}
+    assert issubclass(SumOverflow, RequestRejected)
+    assert SumOverflow.exit_code == 5
 
 
 @pytest.mark.parametrize(
@@ -148,12 +155,10 @@ def test_a_sum_that_overflows_is_no_failure_of_aws(message: str) -> None:
 def test_every_exception_of_the_sdk_has_its_class(
     error: Exception, kind: type[CountledgerError]
 ) -> None:
-    """An expired sign-in is the commonest of all."""
     assert type(_translate(error)) is kind
 
 
 def test_an_error_of_the_caller_proves_nothing() -> None:
-    """An event that is recorded while another refused connection is handled may be stored."""
     try:
         raise _REFUSED
     except NewConnectionError:
@@ -186,14 +191,12 @@ def _fail_after_leaving(error: Exception) -> None:
         (ValueError("Invalid endpoint: localhost"), "http://127.0.0.1"),
     ],
 )
-def test_what_a_person_can_mend_comes_with_advice(error: Exception, advice: str) -> None:
-    """Behind the reason."""
+def test_what_a_person_can_correct_comes_with_advice(error: Exception, advice: str) -> None:
     assert advice in str(_translate(error)).rpartition(";")[2]
 
 
 @pytest.mark.parametrize("error", [ValueError("another"), KeyError("x"), TypeError("y")])
 def test_what_is_not_the_sdks_goes_through_as_it_is(error: Exception) -> None:
-    """A bug of ours stays visible."""
     with pytest.raises(type(error)), translated("x"):
         raise error
 
@@ -206,23 +209,19 @@ def test_what_is_not_the_sdks_goes_through_as_it_is(error: Exception) -> None:
     ],
 )
 def test_an_answer_without_metadata_is_understood(response: Any) -> None:  # noqa: ANN401
-    """Some engines and tools leave it out."""
     assert type(_translate(sdk.ClientError(response, "PutItem"))) is Throttled
 
 
-def test_the_exit_code_tells_whose_turn_it_is() -> None:
-    """2 the caller's or the operator's, 3 the service's."""
-    assert {kind.exit_code for kind in (BadSetting, SetupError, NoCredentials)} == {2}
-    assert {kind.exit_code for kind in (ServiceFailed, Throttled, Unclear, RequestRejected)} == {3}
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Signature expired: 20261122T100000Z is now earlier than 20261122T114500Z",
+        "Signature not yet current: 20261122T120000Z is still later than 20261122T114500Z",
+    ],
+)
+def test_a_wrong_clock_is_named(message: str) -> None:
+    """The credentials are right."""
+    error = _translate(_answer("InvalidSignatureException", 400, message))
 
-
-def test_a_table_of_another_schema_is_a_matter_of_set_up() -> None:
-    """Taken for an invalid item, it would send every record into the quarantine."""
-    error = _translate(
-        _answer(
-            "ValidationException",
-            message="The provided key element does not match the schema",
-        )
-    )
-
-    assert isinstance(error, TableNotFound)
+    assert isinstance(error, NoCredentials)
+    assert str(error).endswith("; set the clock of this machine")

@@ -31,6 +31,7 @@ _FIELDS = {
     "COUNTLEDGER_INGEST_EXPIRED_QUEUE_URL": "https://expired",
     "COUNTLEDGER_CLOCK_SKEW_MS": "5000",
     "COUNTLEDGER_REPLICATION_BOUND_MS": "7000",
+    "COUNTLEDGER_TRANSPORT": "boto3",
 }
 
 
@@ -42,17 +43,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
 
 
-def test_without_any_the_stack_has_its_name_and_tells_the_rest() -> None:
-    """Nothing has to be set."""
-    settings = Settings.from_environment()
-
-    assert settings.stack_name == "countledger"
-    assert settings.clock_skew_ms == CLOCK_SKEW_DEFAULT_MS
-    assert settings.ledger_table is None
-
-
 def test_every_setting_has_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its name in capitals behind a prefix."""
     for name, value in _FIELDS.items():
         monkeypatch.setenv(name, value)
 
@@ -61,23 +52,17 @@ def test_every_setting_has_its_variable(monkeypatch: pytest.MonkeyPatch) -> None
     assert {f"COUNTLEDGER_{n.upper()}": str(v) for n, v in asdict(found).items()} == _FIELDS
 
 
-def test_what_is_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None is not given."""
-    monkeypatch.setenv("COUNTLEDGER_STACK_NAME", "from-environment")
-
-    assert Settings.from_environment(stack_name="given").stack_name == "given"
-    assert Settings.from_environment(stack_name=None).stack_name == "from-environment"
-
-
-def test_a_named_stack_ignores_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stack of this machine is asked for its names whatever another one's are."""
+def test_a_named_stack_ignores_the_environment_and_what_is_given_wins_over_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert Settings.from_environment() == Settings.of_stack("countledger")
     for name, value in _FIELDS.items():
         monkeypatch.setenv(name, value)
 
+    assert Settings.from_environment(stack_name="given").stack_name == "given"
+    assert Settings.from_environment(stack_name=None).stack_name == "stage-2"
     found = Settings.of_stack("mine")
-
-    assert found.stack_name == "mine"
-    assert found.ledger_table is None
+    assert (found.stack_name, found.ledger_table) == ("mine", None)
     assert found.clock_skew_ms == CLOCK_SKEW_DEFAULT_MS
 
 
@@ -96,7 +81,6 @@ def test_a_named_stack_ignores_the_environment(monkeypatch: pytest.MonkeyPatch) 
 def test_a_bad_value_names_its_variable(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the value, on one line."""
     monkeypatch.setenv(name, value)
 
     with pytest.raises(BadSetting) as refused:
@@ -106,31 +90,19 @@ def test_a_bad_value_names_its_variable(
     assert "\n" not in str(refused.value)
 
 
-def test_no_region_is_a_matter_of_settings() -> None:
-    """Said when it is needed, with the ways to give one."""
-    connection = Connection.open(Settings())
-
-    with pytest.raises(BadSetting, match="set AWS_REGION, give --region"):
-        _ = connection.region
-
-
 def test_the_region_is_the_callers_then_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """AWS_REGION, which boto3 itself does not read."""
+    with pytest.raises(BadSetting, match="set AWS_REGION, give --region"):
+        _ = Connection.open(Settings()).region
+    with pytest.raises(BadSetting, match="nobody"):
+        Connection.open(Settings(), profile="nobody")
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
 
     assert Connection.open(Settings()).region == "eu-west-1"
     assert Connection.open(Settings(), region="us-east-1").region == "us-east-1"
 
 
-def test_a_profile_that_does_not_exist_is_named() -> None:
-    """Before any call."""
-    with pytest.raises(BadSetting, match="nobody"):
-        Connection.open(Settings(), profile="nobody")
-
-
 @pytest.mark.parametrize("url", ["localhost", "http://", "http://[::1", "ftp//x"])
 def test_a_malformed_endpoint_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given, or from the environment."""
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     with pytest.raises(BadSetting, match="endpoint"):
         Connection.open(Settings(), endpoint_url=url).dynamo("none")
@@ -141,7 +113,6 @@ def test_a_malformed_endpoint_is_named(url: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_setting_that_is_given_needs_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stack is asked only for what is missing."""
     monkeypatch.setenv("COUNTLEDGER_LEDGER_TABLE", "mine")
 
     assert Connection.open().setting("ledger_table") == "mine"

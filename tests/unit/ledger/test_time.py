@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.ledger.attempts import Backoff
-from countledger.ledger.clock import SystemClock, show_duration, to_datetime, to_ms
+from countledger.ledger.clock import Backoff, SystemClock, show_duration, to_datetime, to_ms
 from countledger.ledger.errors import BadTime
 from countledger.ledger.meter import Meter
 from tests.unit.ledger.clocks import ManualClock
@@ -26,7 +25,6 @@ from tests.unit.ledger.clocks import ManualClock
 def test_waits_are_bounded_and_drawn_from_zero(
     attempts: int, base_ms: float, cap_ms: float, seed: int
 ) -> None:
-    """One fewer than attempts, each below its ceiling."""
     waits = list(Backoff(attempts, base_ms, cap_ms).waits_ms(Random(seed)))  # noqa: S311 - jitter
 
     assert len(waits) == attempts - 1
@@ -35,7 +33,6 @@ def test_waits_are_bounded_and_drawn_from_zero(
 
 
 def test_each_try_but_the_first_comes_behind_its_wait() -> None:
-    """And one that is the last needs none of the waits that are left."""
     clock, backoff = ManualClock(), Backoff(attempts=4)
     waits = list(backoff.waits_ms(Random(7)))  # noqa: S311 - jitter
 
@@ -68,13 +65,11 @@ def test_the_longest_wait_is_a_matter_of_seconds() -> None:
 
 @given(st.integers(-62_000_000_000_000, 253_000_000_000_000))
 def test_milliseconds_and_moments_are_the_same(at_ms: int) -> None:
-    """Over the years 1 to 9999."""
     assert to_ms(to_datetime(at_ms)) == at_ms
     assert to_datetime(at_ms).tzinfo is UTC
 
 
 def test_a_moment_is_the_same_in_every_zone() -> None:
-    """And what is below the millisecond is cut, before 1970 as well."""
     moment = datetime(2030, 1, 31, 12, tzinfo=UTC)
 
     assert to_ms(moment) == to_ms(moment.astimezone(timezone(timedelta(hours=-11))))
@@ -92,14 +87,12 @@ def test_a_moment_is_the_same_in_every_zone() -> None:
     ],
 )
 def test_what_is_no_moment_is_refused(moment: object, reason: str) -> None:
-    """A naive time says nothing."""
     with pytest.raises(BadTime, match=reason):
         to_ms(moment)
 
 
 @pytest.mark.parametrize("at_ms", [10**15, -(10**15), 10**400])
 def test_no_calendar_holds_every_number(at_ms: int) -> None:
-    """The message is short."""
     with pytest.raises(BadTime, match="outside the years 1 to 9999") as refused:
         to_datetime(at_ms)
 
@@ -120,28 +113,17 @@ def test_no_calendar_holds_every_number(at_ms: int) -> None:
         (604_800_000, "7 d"),
         (816_944_400_000, "9455 d 9 h"),
         (-3_600_000, "-1 h"),
-    ],
-)
-def test_a_short_or_even_duration_is_shown_exactly(duration_ms: int, text: str) -> None:
-    """In the largest unit that it is a small whole number of, or in two next to each other."""
-    assert show_duration(duration_ms) == text
-
-
-@pytest.mark.parametrize(
-    ("duration_ms", "text"),
-    [
+        # A long odd duration is rounded and says so: an age in milliseconds says nothing.
         (100_001, "about 1 min 40 s"),
         (540_001, "about 9 min"),
         (3_599_999, "about 60 min"),
         (11_523_456, "about 3 h 12 min"),
         (86_400_001, "about 1 d"),
-        (816_944_399_999, "about 9455 d 9 h"),
         (816_945_567_891, "about 9455 d 9 h"),
         (-816_945_567_891, "about -9455 d 9 h"),
     ],
 )
-def test_a_long_odd_duration_is_rounded_and_says_so(duration_ms: int, text: str) -> None:
-    """An age in milliseconds that nobody can read tells nothing."""
+def test_a_duration_is_shown_in_two_units_at_most(duration_ms: int, text: str) -> None:
     assert show_duration(duration_ms) == text
 
 
@@ -171,7 +153,6 @@ def test_the_machines_clock_counts_milliseconds() -> None:
 
 
 def test_a_meter_counts_for_its_parent_too() -> None:
-    """From any number of threads."""
     process = Meter()
     calls = [Meter(parent=process) for _ in range(4)]
 

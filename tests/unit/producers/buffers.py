@@ -1,23 +1,69 @@
-"""Buffered producers over tables in memory."""
+"""Buffered producers over tables in memory, with threads or on an event loop."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from threading import Event
+from typing import TYPE_CHECKING, Any, Self, cast
 
+from countledger.ledger.namespace import Namespaces
+from countledger.producers.asynchronous.producer import AsyncBufferedProducer
+from countledger.producers.asynchronous.sender import AsyncSender
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.spool import Spool
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.producers.senders import REGION, sender_on
+from tests.unit.ledger.memory import MemoryClient, waits_for
+from tests.unit.producers.senders import REGION, TABLE, sender_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
-    from countledger.producers.buffer.errors import Failure
-    from tests.unit.ledger.memory import MemoryClient
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.operations import Put
+    from countledger.producers.asynchronous.sender import AsyncDynamoClient
+    from countledger.producers.buffer.buffering import Failure
 
 # Longer than any test: what is sent is sent for another reason than its age.
 PATIENT_MS = 30_000
+LEDGER = "in memory"
+
+
+def _open() -> Event:
+    event = Event()
+    event.set()
+    return event
+
+
+@dataclass(frozen=True, slots=True)
+class GatedClient(MemoryClient):
+    """Tables in memory, also for event loops, whose writes wait at a gate.
+
+    Attributes:
+        gate: open unless a test clears it.
+    """
+
+    gate: Event = field(default_factory=_open)
+
+    def __post_init__(self) -> None:
+        self.plans.append(waits_for(self.gate))
+
+    async def put_async(self, write: Put) -> None:
+        await self._pass()
+        self.put(write)
+
+    async def put_batch_async(self, table: str, items: Sequence[Item]) -> list[Item]:
+        await self._pass()
+        return self.put_batch(table, items)
+
+    async def _pass(self) -> None:
+        await asyncio.sleep(0)
+        while not self.gate.is_set():  # noqa: ASYNC110 - threads wait for it, too
+            await asyncio.sleep(0.001)
 
 
 def producer_on(
@@ -26,7 +72,7 @@ def producer_on(
     *,
     clock: ManualClock | None = None,
     on_failure: Callable[[Failure], object] | None = None,
-    ledger: str = "in memory",
+    ledger: str = LEDGER,
 ) -> BufferedProducer:
     """A producer at the home region; its waits between attempts are none."""
     buffering = buffering or Buffering(linger_ms=PATIENT_MS)
@@ -38,3 +84,78 @@ def producer_on(
     return BufferedProducer(
         buffering, make_delivery, EntryMaker(REGION, clock), ledger=ledger, on_failure=on_failure
     )
+
+
+def loop_producer_on(
+    dynamo: MemoryClient,
+    buffering: Buffering | None = None,
+    *,
+    clock: ManualClock | None = None,
+    on_failure: Callable[[Failure], object] | None = None,
+) -> AsyncBufferedProducer:
+    """The same on an event loop."""
+    buffering = buffering or Buffering(linger_ms=PATIENT_MS)
+    clock = clock or ManualClock()
+
+    @asynccontextmanager
+    async def open_sender() -> AsyncIterator[AsyncSender]:
+        namespaces = Namespaces(MemoryClient(tables=dynamo.tables), TABLE, REGION, REGION)
+        yield AsyncSender(cast("AsyncDynamoClient", dynamo), TABLE, namespaces, clock)
+
+    def open_spool() -> Spool | None:
+        return None if buffering.spool is None else Spool.open(buffering.spool, ledger=LEDGER)
+
+    return AsyncBufferedProducer(
+        buffering,
+        open_sender,
+        EntryMaker(REGION, clock),
+        open_spool=open_spool,
+        on_failure=on_failure,
+    )
+
+
+@dataclass(slots=True)
+class Awaited:
+    """A buffered producer of either form, each method of which is awaited."""
+
+    producer: BufferedProducer | AsyncBufferedProducer
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of the producer
+        found = getattr(self.producer, name)
+        if not callable(found):
+            return found
+
+        async def call(*given: object, **named: object) -> Any:  # noqa: ANN401
+            if isinstance(self.producer, AsyncBufferedProducer):
+                return await found(*given, **named)
+            return await asyncio.to_thread(found, *given, **named)
+
+        return call
+
+    async def result(self, pending: Any) -> Any:  # noqa: ANN401 - of either form
+        """The receipt, or the error raised."""
+        if isinstance(self.producer, AsyncBufferedProducer):
+            return await pending
+        return await asyncio.to_thread(pending.result, 20)
+
+    async def __aenter__(self) -> Self:
+        if isinstance(self.producer, AsyncBufferedProducer):
+            await self.producer.__aenter__()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            await self.close()
+
+
+FORMS: dict[str, Callable[..., Any]] = {"threads": producer_on, "loop": loop_producer_on}
+
+
+def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test in an event loop of its own, for at most half a minute."""
+
+    @wraps(test)
+    def run(*given: object, **named: object) -> None:
+        asyncio.run(asyncio.wait_for(test(*given, **named), 30))
+
+    return run

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
-import pytest
+from tests.unit.ledger.processes import FORKS, printed
 
 FORKING = """
 import asyncio, ctypes, os, signal, sys
 from countledger.producers.buffer.buffering import Buffering
-from countledger.producers.buffer.errors import ProducerClosed
-from tests.unit.producers.test_asynchronous import LoopClient, producer_on
+from countledger.producers.buffer.buffering import ProducerClosed
+from tests.unit.producers.buffers import GatedClient, loop_producer_on
 
-class Loud(LoopClient):
-    async def put_batch_async(self, table, items):
-        os.write(1, f"{os.getpid() == parent}:{len(items)} ".encode())
-        return await super().put_batch_async(table, items)
+parent, dynamo = os.getpid(), GatedClient()
 
-parent = os.getpid()
+def note(kind, items, request):
+    os.write(1, f"{os.getpid() == parent}:{len(items)} ".encode())
+    return request()
+
+dynamo.plans.append(note)
 
 async def main():
     fork = os.fork if sys.argv[1] == "os" else ctypes.PyDLL(None).fork
-    async with producer_on(Loud(), Buffering(linger_ms=200)) as producer:
+    async with loop_producer_on(dynamo, Buffering(linger_ms=200)) as producer:
         waits = await producer.add("a:waits", 1)
         begun = [await producer.add("a:begun", 1) for _ in range(25)]
         child = fork()
@@ -45,16 +43,8 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
-@pytest.mark.parametrize("fork", ["os", "libc"])
+@FORKS
 def test_a_child_that_goes_on_with_its_parents_loop_sends_nothing(fork: str) -> None:
-    """Neither what is on its way nor what waits, and nobody there waits for it."""
-    done = subprocess.run(
-        [sys.executable, "-c", FORKING, fork],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    words = printed(FORKING, fork)
 
-    assert done.stdout.split() == ["refused:2", "0", "True:25", "True:1"], done.stderr
+    assert words == ["refused:2", "0", "True:25", "True:1"]

@@ -53,13 +53,11 @@ def filled(count: int, *, now_ms: float = 0, key: str | None = None) -> SendQueu
 
 
 def test_a_full_batch_goes_at_once() -> None:
-    """The twenty-fifth entry waits for nobody."""
     assert filled(24).take(0) is None
     assert len(cast("EntryBatch", filled(25).take(0)).pendings) == 25
 
 
-def test_what_lies_long_enough_goes_alone() -> None:
-    """Its age makes it due, to the millisecond, and the buffer says when."""
+def test_what_waited_long_enough_goes_alone() -> None:
     buffer = filled(1)
 
     assert buffer.due_in_ms(40) == LINGER_MS - 40
@@ -75,22 +73,7 @@ def test_a_keyed_entry_goes_at_once_and_alone() -> None:
     assert len(batch.pendings) == 1
 
 
-def test_entries_of_one_key_go_in_turn() -> None:
-    """The second is sent only once the first came to its end."""
-    buffer = filled(0)
-    for _ in range(2):
-        pending = pending_of("a:b", key="k")
-        buffer.reserve(1, pending.size)
-        buffer.put(pending, 0)
-
-    first = cast("EntryBatch", buffer.take(0))
-    assert buffer.take(0) is None
-    buffer.finish(first, slow_down=False)
-    assert buffer.take(0) is not None
-
-
 def test_make_due_makes_all_due_and_knows_when_it_is_done() -> None:
-    """What comes behind the mark does not count."""
     buffer = filled(3)
     mark = buffer.make_due()
     batch = cast("EntryBatch", buffer.take(0))
@@ -104,7 +87,7 @@ def test_make_due_makes_all_due_and_knows_when_it_is_done() -> None:
     assert buffer.take(0) is None
 
 
-def test_room_is_bounded_by_number_and_size_and_one_large_entry_always_fits() -> None:
+def test_headroom_is_bounded_by_number_and_size_and_one_large_entry_always_fits() -> None:
     """Else it could never be sent."""
     buffer = SendQueue(Buffering(max_entries=25, max_bytes=1_048_576))
 
@@ -116,7 +99,6 @@ def test_room_is_bounded_by_number_and_size_and_one_large_entry_always_fits() ->
 
 
 def test_throttling_halves_what_is_on_its_way_and_success_raises_it_again() -> None:
-    """Down to one at a time, and up to the senders there are."""
     buffer = SendQueue(buffering(senders=8))
     limits = []
     for slow_down in [True] * 4 + [False] * 60:
@@ -143,7 +125,6 @@ def test_no_more_is_on_its_way_than_may_be() -> None:
 
 @pytest.mark.parametrize("events", [49, 50, 51])
 def test_a_window_closes_when_it_is_full(events: int) -> None:
-    """One entry for each counter, with the sum and the number of its events."""
     buffer = SendQueue(buffering(window_events=50))
     add_all(buffer, ["a:b"] * events)
     batch = buffer.take(0)
@@ -186,7 +167,6 @@ def add_all(buffer: SendQueue, counters: list[str]) -> None:
 
 
 def test_a_sum_that_can_grow_no_further_goes_and_another_is_opened() -> None:
-    """A coalesced entry keeps to the limit of any entry."""
     buffer = SendQueue(buffering())
     largest = 10**20 - 1
     buffer.open(PendingEntry(NOBODY, "a:b", largest, None), 0)
@@ -272,7 +252,7 @@ class Life(RuleBasedStateMachine):
         assert len(keys) == len(set(keys))
 
     def teardown(self) -> None:
-        """In the end all of it is sent, and room for all is there again."""
+        """In the end all of it is sent, and headroom for all is there again."""
         mark = self.buffer.make_due()
         for _ in range(500):
             self.take()

@@ -33,13 +33,12 @@ if TYPE_CHECKING:
     ids=str,
 )
 def test_what_cannot_work_is_refused_by_its_name(setting: dict[str, Any]) -> None:
-    """With the value and the rule."""
     with pytest.raises(BadSetting, match=next(iter(setting))):
         Buffering(**setting)
 
 
 def test_who_coalesces_waits_longer_for_company() -> None:
-    """Unless told otherwise."""
+    """Unless it is set."""
     assert Buffering().lingers_ms == 100
     assert Buffering(coalesce=True).lingers_ms == 1_000
     assert Buffering(coalesce=True, linger_ms=0).lingers_ms == 0

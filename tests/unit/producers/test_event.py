@@ -72,12 +72,10 @@ def test_what_is_no_event_never_comes_into_being(
     "note", [{}, {"a": ""}, {"a": "x" * 1023}, {"é": "é" * 511}, {str(n): "" for n in range(300)}]
 )
 def test_a_note_holds_up_to_1024_bytes(note: dict[str, str]) -> None:
-    """Names and texts together."""
     assert Event("a", 1, note=note).note == note
 
 
 def test_a_note_is_the_events_own() -> None:
-    """What the caller does with his dict later changes no retry."""
     note = {"by": "me"}
     event = Event("a", 1, note=note)
     note["by"] = "you"
@@ -106,7 +104,6 @@ def test_the_identity_of_a_timed_key_is_the_pair() -> None:
 
 
 def test_occurred_at_and_note_are_no_part_of_the_identity() -> None:
-    """A retry that tells them differently is the same change."""
     for key in ("k", IdempotencyKey("k", _AT)):
         plain = Event("a", 1, key)
         told = Event("a", 1, key, occurred_at=_AT - timedelta(days=400), note={"by": "me"})
@@ -114,7 +111,6 @@ def test_occurred_at_and_note_are_no_part_of_the_identity() -> None:
 
 
 def test_an_event_without_key_is_a_new_change_every_time() -> None:
-    """Nothing says that it was meant to be the same."""
     event = Event("a", 1)
 
     assert _id_of(event) != _id_of(event)
@@ -136,7 +132,6 @@ def test_an_entry_says_when_it_was_made() -> None:
 
 
 def test_an_id_is_made_for_the_time_of_its_entry() -> None:
-    """By the maker that was handed in."""
     made: list[int] = []
 
     def maker(at_ms: int) -> str:
@@ -150,7 +145,6 @@ def test_an_id_is_made_for_the_time_of_its_entry() -> None:
 
 @pytest.mark.parametrize("stored", [5, Decimal(5), Decimal("5.0")])
 def test_the_same_delta_is_a_duplicate(stored: object) -> None:
-    """However it was spelled."""
     entry = make_entry(Event("a", 5, "k"), now_ms=NOW_MS, origin="r", new_id=new_id)
 
     assert judge_existing(entry, {"delta": stored}) == Receipt("a", entry.id, Status.DUPLICATE)
@@ -160,7 +154,6 @@ def test_the_same_delta_is_a_duplicate(stored: object) -> None:
     ("stored", "shown"), [(7, "7"), (-5, "-5"), (Decimal("1E-7"), "0.0000001"), (None, "None")]
 )
 def test_another_delta_is_a_reused_key(stored: object, shown: str) -> None:
-    """The message names the key, the counter and both deltas."""
     entry = make_entry(Event("a:b", 5, "k"), now_ms=NOW_MS, origin="r", new_id=new_id)
 
     with pytest.raises(IdempotencyKeyReused) as reused:
@@ -171,7 +164,6 @@ def test_another_delta_is_a_reused_key(stored: object, shown: str) -> None:
 
 
 def test_an_entry_without_key_that_meets_another_is_named_by_its_id() -> None:
-    """`resend` of an entry that somebody edited."""
     entry = make_entry(Event("a:b", 5), now_ms=NOW_MS, origin="r", new_id=new_id)
 
     with pytest.raises(IdempotencyKeyReused, match=f"entry {entry.id} of counter 'a:b'"):

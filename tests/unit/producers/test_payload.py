@@ -31,8 +31,18 @@ def _line(**fields: Any) -> str:  # noqa: ANN401 - JSON
     return json.dumps({"counter": "a:b", "delta": 1, **fields})
 
 
+@pytest.mark.parametrize("events", [1, 412, 10**9])
+def test_a_line_says_how_many_events_its_delta_sums(events: int) -> None:
+    assert parse_event_line(_line(events=events)) == Event("a:b", 1, events=events)
+
+
+@pytest.mark.parametrize("events", [0, -1, 10**9 + 1, True, "3", 1.5, None])
+def test_a_number_of_events_that_cannot_be_is_refused(events: object) -> None:
+    with pytest.raises(BadPayload, match="events: "):
+        parse_event_line(_line(events=events))
+
+
 def test_a_line_holds_all_that_an_event_has() -> None:
-    """And nothing but counter and delta has to be there."""
     line = _line(
         key="k",
         at="2030-01-31T12:00:00Z",
@@ -93,7 +103,6 @@ def test_a_line_is_an_event_or_bad_input(counter: str, key: str, note: dict[str,
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists, max_leaves=5))
 def test_no_value_of_json_is_more_than_bad_input(value: object) -> None:
-    """In the place of each field, and in the place of the line."""
     for field in ("counter", "delta", "key", "at", "occurred_at", "note"):
         assert "\n" not in str(_parsed(_line(**{"key": "k", field: value})))
     assert isinstance(_parsed(json.dumps(value)), BadPayload)
@@ -151,7 +160,6 @@ def test_no_value_of_json_is_more_than_bad_input(value: object) -> None:
 def test_a_bad_line_says_what_is_wrong_with_what(
     line: str | bytes, kind: type[BadInput], reason: str
 ) -> None:
-    """The field, its value and the rule, in one short line."""
     with pytest.raises(BadInput, match=reason) as refused:
         parse_event_line(line)
 
@@ -195,7 +203,6 @@ def test_a_time_is_iso_8601_with_an_offset_or_milliseconds(text: object, moment:
     ],
 )
 def test_any_other_time_is_refused(value: object, reason: str) -> None:
-    """One short line."""
     with pytest.raises(BadTime, match=reason) as refused:
         parse_time(value)
 

@@ -6,14 +6,13 @@ import ctypes
 import multiprocessing.util
 import os
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.producers.buffer.errors import ProducerClosed
+from countledger.producers.buffer.buffering import ProducerClosed
 from tests.unit.ledger.memory import MemoryClient
+from tests.unit.ledger.processes import printed
 from tests.unit.producers.buffers import producer_on
 from tests.unit.producers.senders import TABLE, entries_in
 
@@ -33,7 +32,6 @@ FORKS = pytest.mark.parametrize("fork", [os.fork, without_hooks])
 
 @FORKS
 def test_a_fork_begins_with_nothing_in_hand(fork: Callable[[], int]) -> None:
-    """Its own events are its own, its parent's entries are its parent's, and no id comes twice."""
     dynamo = MemoryClient()
     producer = producer_on(dynamo)
     before = producer.add("a:parent", 1)
@@ -70,21 +68,20 @@ def test_a_fork_begins_with_nothing_in_hand(fork: Callable[[], int]) -> None:
 ENDING = """
 import ctypes, os, signal, sys
 from pathlib import Path
-from tests.unit.ledger.memory import MemoryClient
+from tests.unit.ledger.memory import MemoryClient, at
 from tests.unit.producers.buffers import PATIENT_MS, producer_on
 from countledger.producers.buffer.buffering import Buffering
 
-class Loud(MemoryClient):
-    def put_batch(self, table, items):
-        os.write(1, f"{os.getpid() == parent}:{len(items)} ".encode())
-        return super().put_batch(table, items)
+def note(kind, items, request):
+    os.write(1, f"{os.getpid() == parent}:{len(items)} ".encode())
+    return request()
 
-parent = os.getpid()
-producer = producer_on(Loud())
+parent, dynamo = os.getpid(), MemoryClient(plans=[at(note)])
+producer = producer_on(dynamo)
 producer.add("a:parent", 1)
-closed = producer_on(Loud())
+closed = producer_on(dynamo)
 closed.close()
-spooled = producer_on(Loud(), Buffering(linger_ms=PATIENT_MS, spool=Path(sys.argv[2])))
+spooled = producer_on(dynamo, Buffering(linger_ms=PATIENT_MS, spool=Path(sys.argv[2])))
 spooled.add("a:spooled", 1)
 fork = os.fork if sys.argv[1] == "os" else ctypes.PyDLL(None).fork
 child = fork()
@@ -107,17 +104,10 @@ os.write(1, f"{code} {Path(sys.argv[2] + '-wal').exists()} ".encode())
 @pytest.mark.parametrize("fork", ["os", "libc"])
 @pytest.mark.parametrize("used", ["used", "unused"])
 def test_a_fork_that_ends_sends_its_own_events_only(tmp_path: Path, fork: str, used: str) -> None:
-    """What is closed stays closed there, and the spool is left to the parent."""
-    done = subprocess.run(
-        [sys.executable, "-c", ENDING, fork, str(tmp_path / "spool"), used],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
+    words = printed(ENDING, fork, str(tmp_path / "spool"), used)
     childs = ["False:2"] if used == "used" else []
 
-    assert done.stdout.split() == [
+    assert words == [
         "ProducerClosed",
         "SpoolRefused",
         *childs,
@@ -125,7 +115,7 @@ def test_a_fork_that_ends_sends_its_own_events_only(tmp_path: Path, fork: str, u
         "True",
         "True:1",
         "True:1",
-    ], done.stderr
+    ]
 
 
 def test_a_process_that_ends_sends_what_it_has_in_hand() -> None:
@@ -140,19 +130,10 @@ def test_a_process_that_ends_sends_what_it_has_in_hand() -> None:
         "sys.modules.pop('multiprocessing.util', None)\n"
         "[producer_on(dynamo).add('a:b', 1) for _ in range(3)]\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-    assert (done.stdout.strip(), done.stderr) == ("3", "")
+    assert printed(code) == ["3"]
 
 
 def test_a_fork_is_silent_where_nothing_of_multiprocessing_is_loaded() -> None:
-    """An error in a hook of a fork is printed, and raised nowhere."""
     code = (
         "import os, sys\n"
         "from tests.unit.ledger.memory import MemoryClient\n"
@@ -164,28 +145,24 @@ def test_a_fork_is_silent_where_nothing_of_multiprocessing_is_loaded() -> None:
         "    os._exit(0)\n"
         "os.waitpid(child, 0)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
-    )
-
-    assert done.stderr == ""
+    assert printed(code) == []
 
 
 WORKER = """
 import multiprocessing, sys
-from tests.unit.ledger.memory import MemoryClient
+from tests.unit.ledger.memory import MemoryClient, at
 from tests.unit.producers.buffers import producer_on
 
-class Loud(MemoryClient):
-    def put_batch(self, table, items):
-        print(len(items), flush=True)
-        return super().put_batch(table, items)
+def note(kind, items, request):
+    print(len(items), flush=True)
+    return request()
 
-inherited = producer_on(Loud())
+dynamo = MemoryClient(plans=[at(note)])
+inherited = producer_on(dynamo)
 
 def work():
     inherited.add("a:b", 1)
-    producer_on(Loud()).add_many([inherited_event] * 2)
+    producer_on(dynamo).add_many([inherited_event] * 2)
 
 from countledger import Event
 inherited_event = Event("a:b", 1)
@@ -197,15 +174,10 @@ worker.join()
 
 def test_a_worker_of_multiprocessing_that_ends_sends_what_it_has_in_hand() -> None:
     """It ends without `atexit`; both the producer that it made and the one that it inherited."""
-    done = subprocess.run(
-        [sys.executable, "-c", WORKER], check=True, capture_output=True, text=True, timeout=60
-    )
-
-    assert sorted(done.stdout.split()) == ["1", "2"]
+    assert sorted(printed(WORKER)) == ["1", "2"]
 
 
 def test_producers_that_are_closed_leave_nothing_behind() -> None:
-    """A process may make one for each piece of its work."""
     registry = multiprocessing.util._finalizer_registry  # type: ignore[attr-defined]
     producer_on(MemoryClient()).close()
     before = len(registry)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 from decimal import Decimal
@@ -18,34 +16,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countledger.ledger.entry import Entry
-from countledger.ledger.errors import KeyExpired, NoCredentials, Throttled, Unclear
+from countledger.ledger.errors import KeyExpired, NoCredentials, Throttled
 from countledger.ledger.limits import DAY_MS
 from countledger.producers.buffer import processes as buffer_processes
-from countledger.producers.buffer.buffering import Buffering
-from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
-from countledger.producers.buffer.errors import (
+from countledger.producers.buffer.buffering import (
     BufferFull,
+    Buffering,
     NotRecorded,
     SpoolRefused,
     StillBuffered,
 )
+from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.outcomes import PendingEntry
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.spool_rows import decode_row, encode_row
 from countledger.producers.event import Event
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient
+from tests.unit.ledger.memory import Fault, MemoryClient, waits_for
+from tests.unit.ledger.processes import printed
 from tests.unit.producers.buffers import PATIENT_MS, producer_on
-from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
+from tests.unit.producers.senders import REGION, entries_in, sender_on
 from tests.unit.producers.test_buffer import NOBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from countledger.ledger.attributes import Item
-    from countledger.producers.buffer.errors import Failure
+    from countledger.producers.buffer.buffering import Failure
 
 LEDGER = "in memory"
 
@@ -64,6 +62,23 @@ def crash(producer: BufferedProducer) -> None:
     producer._buffer.queue.limit = 0
     spool.connection.close()
     buffer_processes.closed(producer)
+
+
+def handed_back(producer: BufferedProducer) -> Entry:
+    """The one entry that is not recorded."""
+    with pytest.raises(NotRecorded) as raised:
+        producer.flush()
+    ((entry, _),) = raised.value.failures
+    assert entry is not None
+    return entry
+
+
+def kept_in(folder: Path) -> list[object]:
+    """The rows of a spool that no process has open."""
+    spool = Spool.open(folder / "spool", ledger=LEDGER)
+    kept: list[object] = list(spool.kept())
+    spool.close()
+    return kept
 
 
 @settings(max_examples=50, deadline=None)
@@ -94,97 +109,30 @@ def test_an_entry_comes_out_as_it_went_in(
         note=note,
         occurred_at_ms=None if key else 5,
     )
-    row = decode_row(1, encode_row(PendingEntry(NOBODY, "a:b", delta, entry)))
+    row = decode_row(1, encode_row("a:b", delta, entry))
 
     assert row.entry == entry
     assert type(row.entry.delta) is type(delta)
 
 
-@pytest.mark.parametrize("coalesce", [False, True])
-def test_what_is_acknowledged_leaves_the_spool(tmp_path: Path, coalesce: bool) -> None:  # noqa: FBT001
-    """A process that ends well leaves nothing to send."""
-    dynamo = MemoryClient()
-    with producer_on(dynamo, spooling(tmp_path, coalesce=coalesce)) as producer:
-        for n in range(60):
-            producer.add("a:b", 1, key=f"k{n}" if n % 7 == 0 else None)
-
-    with_it = Spool.open(tmp_path / "spool", ledger=LEDGER)
-    assert (with_it.kept(), with_it.refused()) == ([], [])
-    with_it.close()
-
-
-@pytest.mark.parametrize("coalesce", [False, True])
-def test_what_a_crash_leaves_is_sent_at_the_next_start(tmp_path: Path, coalesce: bool) -> None:  # noqa: FBT001
-    """Everything that `add` took, each once, whatever the next process is told to do."""
-    dynamo = MemoryClient()
-    doomed = producer_on(dynamo, spooling(tmp_path, coalesce=coalesce))
-    doomed._buffer.queue.limit = 0
-    for n in range(40):
-        doomed.add("a:b", 1, key=f"k{n}" if n % 7 == 0 else None)
-    crash(doomed)
-
-    with producer_on(dynamo, spooling(tmp_path, coalesce=not coalesce)) as next_one:
-        assert next_one.statistics.waiting > 0
-    items = [item for item in dynamo.items(TABLE) if item["entry"].startswith("e#")]
-
-    assert sum(item["delta"] for item in items) == 40
-    assert sum(item.get("events", 1) for item in items) == 40
-
-
-@pytest.mark.parametrize("coalesce", [False, True])
-@pytest.mark.parametrize("applied", [False, True])
-def test_what_was_sent_without_an_answer_is_sent_again_under_its_id(
-    tmp_path: Path,
-    applied: bool,  # noqa: FBT001
-    coalesce: bool,  # noqa: FBT001
-) -> None:
-    """Whether the lost attempt was applied or not, it counts once."""
-    faults: list[Fault | None] = [Fault(Unclear("lost"), applied=applied)] * 2
-    dynamo = MemoryClient(faults=faults)
-    doomed = producer_on(dynamo, spooling(tmp_path, coalesce=coalesce))
-    pending, *_ = [doomed.add("a:b", 1) for _ in range(3)]
-    with pytest.raises(NotRecorded):
-        doomed.flush()
-    assert pending.entry is not None
-    crash(doomed)
-
-    with producer_on(dynamo, spooling(tmp_path)):
-        pass
-    items = [item for item in dynamo.items(TABLE) if item["entry"].startswith("e#")]
-
-    assert sum(item["delta"] for item in items) == 3
-    assert len(items) == (1 if coalesce else 3)
-    assert pending.entry.id in {item["entry"].removeprefix("e#") for item in items}
-
-
 def test_an_entry_that_is_sent_again_and_arrives_leaves_the_spool(tmp_path: Path) -> None:
-    """Its row is the one of its first attempt."""
     dynamo = MemoryClient(faults=[Fault(Throttled("slow down"))] * 2)
     producer = producer_on(dynamo, spooling(tmp_path))
     producer.add("a:b", 1)
-    with pytest.raises(NotRecorded) as raised:
-        producer.flush()
-    ((entry, _),) = raised.value.failures
-    assert entry is not None
+    entry = handed_back(producer)
     producer.resend(entry)
     producer.close()
 
-    spool = Spool.open(tmp_path / "spool", ledger=LEDGER)
-    assert spool.kept() == []
-    spool.close()
+    assert kept_in(tmp_path) == []
     assert entries_in(dynamo) == [1]
 
 
-def test_an_entry_that_finds_no_room_keeps_its_row(tmp_path: Path) -> None:
-    """It is sent again a little later, and leaves the spool all the same."""
+def test_an_entry_that_finds_no_headroom_keeps_its_row(tmp_path: Path) -> None:
     dynamo = MemoryClient(faults=[Fault(NoCredentials("expired"))])
     buffering = replace(spooling(tmp_path), max_entries=25, when_full="error")
     producer = producer_on(dynamo, buffering)
     producer.add("a:b", 1)
-    with pytest.raises(NotRecorded) as raised:
-        producer.flush()
-    ((entry, _),) = raised.value.failures
-    assert entry is not None
+    entry = handed_back(producer)
     producer._buffer.queue.limit = 0
     producer.add_many([Event("a:b", 1)] * 25)
     with pytest.raises(BufferFull):
@@ -194,14 +142,11 @@ def test_an_entry_that_finds_no_room_keeps_its_row(tmp_path: Path) -> None:
     producer.resend(entry)
     producer.close()
 
-    spool = Spool.open(tmp_path / "spool", ledger=LEDGER)
-    assert spool.kept() == []
-    spool.close()
+    assert kept_in(tmp_path) == []
     assert entries_in(dynamo) == [1] * 26
 
 
 def test_what_no_sender_could_be_made_for_counts_once(tmp_path: Path) -> None:
-    """Coalesced events come back as an entry, and stay in the spool as that entry alone."""
     dynamo, clock = MemoryClient(), ManualClock()
     failures = [NoCredentials("none")]
 
@@ -214,10 +159,7 @@ def test_what_no_sender_could_be_made_for_counts_once(tmp_path: Path) -> None:
     maker = EntryMaker(REGION, clock)
     producer = BufferedProducer(buffering, make_delivery, maker, ledger=LEDGER)
     producer.add_many([Event("a:b", 1)] * 3)
-    with pytest.raises(NotRecorded) as raised:
-        producer.flush()
-    ((entry, _),) = raised.value.failures
-    assert entry is not None
+    entry = handed_back(producer)
     producer.resend(entry)
     producer.close()
     with producer_on(dynamo, buffering, clock=clock):
@@ -227,7 +169,6 @@ def test_what_no_sender_could_be_made_for_counts_once(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_called_a_full_disk(tmp_path: Path) -> None:
-    """And what is spooled next, once there is room, is kept."""
     spool = Spool.open(tmp_path / "spool", ledger=LEDGER)
     entry = EntryMaker(REGION).of_event(Event("a:b", 1, note={"n": "x" * 1_000}))
     spool.connection.execute("PRAGMA max_page_count = 20")
@@ -258,7 +199,6 @@ def test_an_interrupted_commit_is_undone_and_the_next_one_passes(tmp_path: Path)
 
 
 def test_what_expired_is_reported_and_put_aside(tmp_path: Path) -> None:
-    """It is never sent, and never dropped without a word."""
     dynamo, clock = MemoryClient(), ManualClock()
     doomed = producer_on(dynamo, spooling(tmp_path), clock=clock)
     doomed._buffer.queue.limit = 0
@@ -312,15 +252,8 @@ except Exception as error:
 def test_a_sender_that_outlives_its_spool_says_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What it sent stays in the spool, is sent again under its id, and counts once."""
     gate, done = threading.Event(), threading.Event()
-
-    class Gated(MemoryClient):
-        def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
-            assert gate.wait(20)
-            return super().put_batch(table, items)
-
-    dynamo, buffering = Gated(), spooling(tmp_path)
+    dynamo, buffering = MemoryClient(plans=[waits_for(gate)]), spooling(tmp_path)
     told: list[Failure] = []
     producer = producer_on(dynamo, buffering, on_failure=told.append)
     pending = producer.add("a:b", 1)
@@ -374,19 +307,15 @@ def test_a_close_reports_no_entry_that_the_spool_does_not_know(tmp_path: Path) -
 
 
 def test_a_spool_is_one_processs(tmp_path: Path) -> None:
-    """Another one is refused for as long as it is open."""
     path = tmp_path / "spool"
     with producer_on(MemoryClient(), spooling(tmp_path)):
-        done = subprocess.run(
-            [sys.executable, "-c", OPENING, str(path)], check=True, capture_output=True, text=True
-        )
+        words = printed(OPENING, str(path))
 
-    assert done.stdout.startswith("SpoolRefused")
-    assert "is in use" in done.stdout
+    assert words[0] == "SpoolRefused"
+    assert "is in use" in " ".join(words)
 
 
 def test_a_fork_leaves_its_parents_spool_alone(tmp_path: Path) -> None:
-    """It may not add to it, and its end does not take the file away from under its parent."""
     dynamo = MemoryClient()
     producer = producer_on(dynamo, spooling(tmp_path))
     producer._buffer.queue.limit = 0
@@ -429,14 +358,7 @@ print(os.path.exists(sys.argv[1] + "-wal"))
 
 def test_the_end_of_a_fork_leaves_the_log_where_it_is(tmp_path: Path) -> None:
     """Python closes what is open as it ends; SQLite would remove the log with what is in it."""
-    done = subprocess.run(
-        [sys.executable, "-c", FORKING, str(tmp_path / "spool")],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-
-    assert done.stdout.strip() == "True"
+    assert printed(FORKING, str(tmp_path / "spool")) == ["True"]
 
 
 def test_a_spool_belongs_to_one_ledger(tmp_path: Path) -> None:
@@ -450,7 +372,6 @@ def test_a_spool_belongs_to_one_ledger(tmp_path: Path) -> None:
 
 
 def test_what_is_no_spool_is_refused_and_not_touched(tmp_path: Path) -> None:
-    """A text, another program's database, a later release's spool, a folder that is not there."""
     text = tmp_path / "text"
     text.write_text("hello " * 1_000)
     other = tmp_path / "other"
@@ -475,7 +396,6 @@ def test_what_is_no_spool_is_refused_and_not_touched(tmp_path: Path) -> None:
 
 
 def test_a_spool_that_was_tampered_with_says_so(tmp_path: Path) -> None:
-    """A row that is no entry is not skipped."""
     path = tmp_path / "spool"
     Spool.open(path, ledger=LEDGER).close()
     with sqlite3.connect(path) as database:
@@ -487,7 +407,6 @@ def test_a_spool_that_was_tampered_with_says_so(tmp_path: Path) -> None:
 
 
 def test_many_events_are_spooled_by_one_commit(tmp_path: Path) -> None:
-    """What makes `add_many` cheap."""
     producer = producer_on(MemoryClient(), spooling(tmp_path))
     assert producer._spool is not None
     commits: list[str] = []

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countledger.ledger.errors import NoCredentials, Throttled, Unclear
-from countledger.producers.buffer.errors import NotRecorded
+from countledger.producers.buffer.buffering import NotRecorded
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.buffers import producer_on
 from tests.unit.producers.senders import TABLE
@@ -48,7 +48,6 @@ def kill(producer: BufferedProducer) -> None:
 def test_p1_whatever_happens_each_event_counts_once(
     steps: list[str], coalescing: list[bool]
 ) -> None:
-    """Lost answers, crashes and restarts in any order, coalescing or not from life to life."""
     dynamo = MemoryClient()
     with tempfile.TemporaryDirectory() as folder:
         path, lives, added = Path(folder), iter(coalescing), 0

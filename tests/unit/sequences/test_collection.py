@@ -14,15 +14,10 @@ from countledger.ledger.operations import Put
 from countledger.producers.sequences.appending import Appending, Numbered, PendingAppend
 from countledger.producers.sequences.collection import DIGITS_MAX, Collection
 from countledger.producers.sequences.sequence import check_number, check_size
-from countledger.producers.strict.context import MethodContext
-from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import MemoryClient
+from tests.unit.ledger.memory import MemoryClient, meanwhile
+from tests.unit.strict.contexts import context_on
 
 PLACE: dict[str, Any] = {"table": "posts", "partition": ("counter", "p-1"), "sort": "part"}
-
-
-def _means(dynamo: MemoryClient) -> MethodContext:
-    return MethodContext(dynamo, dynamo, "counters", clock=ManualClock())
 
 
 @given(st.integers(1, DIGITS_MAX), st.text(max_size=8), st.data())
@@ -47,7 +42,6 @@ def test_a_key_that_is_no_number_is_refused(written: object) -> None:
 
 
 def test_a_sort_key_with_a_fraction_is_refused() -> None:
-    """There is no next number behind it."""
     with pytest.raises(BadSequence, match="is none"):
         Collection(**PLACE).number_of({"part": Decimal("1.5")})
 
@@ -75,19 +69,18 @@ def test_a_sort_key_with_a_fraction_is_refused() -> None:
     ids=str,
 )
 def test_what_is_no_collection_is_refused(wrong: dict[str, Any]) -> None:
-    """Before anything is read."""
     with pytest.raises((BadSequence, BadItem)):
         Collection(**{**PLACE, **wrong})
 
 
 def test_a_full_collection_says_so() -> None:
-    """Behind its last digit there is no room, and order would end."""
+    """After its last digit the order would end."""
     collection = Collection(**PLACE, prefix="c#", digits=1)
     dynamo = MemoryClient()
     dynamo.put(Put("posts", {"counter": "p-1", "part": "c#9"}))
 
     with pytest.raises(SequenceExhausted, match="last number is 9"):
-        Appending.begin(_means(dynamo), PendingAppend(collection, {}, "tag")).carry_out()
+        Appending.begin(context_on(dynamo), PendingAppend(collection, {}, "tag")).carry_out()
 
 
 def test_other_items_of_the_partition_do_not_count() -> None:
@@ -98,7 +91,9 @@ def test_other_items_of_the_partition_do_not_count() -> None:
         dynamo.put(Put("posts", {"counter": "p-1", "part": other}))
 
     told = [
-        Appending.begin(_means(dynamo), PendingAppend(collection, {"n": n}, f"tag {n}")).carry_out()
+        Appending.begin(
+            context_on(dynamo), PendingAppend(collection, {"n": n}, f"tag {n}")
+        ).carry_out()
         for n in range(3)
     ]
 
@@ -111,17 +106,9 @@ def test_a_number_that_another_writer_takes_meanwhile_keeps_its_item() -> None:
     collection = Collection(**PLACE, prefix="c#", digits=3)
 
     def append(tag: str) -> Numbered:
-        return Appending.begin(_means(dynamo), PendingAppend(collection, {}, tag)).carry_out()
+        return Appending.begin(context_on(dynamo), PendingAppend(collection, {}, tag)).carry_out()
 
-    others = [lambda: append("other")]
-
-    class Overtaken(MemoryClient):
-        def put(self, write: Put) -> None:
-            while others:
-                others.pop()()
-            super().put(write)
-
-    dynamo = Overtaken()
+    dynamo = MemoryClient(plans=[meanwhile(lambda: append("other"))])
 
     assert append("mine").number == 2
     assert [item[collection.tag] for item in dynamo.items("posts")] == ["other", "mine"]
@@ -129,7 +116,6 @@ def test_a_number_that_another_writer_takes_meanwhile_keeps_its_item() -> None:
 
 @pytest.mark.parametrize("size", [0, -1, 1_000_001, 1.0, "5", None, True, 10**400])
 def test_a_block_has_a_size(size: object) -> None:
-    """A whole number, to a million."""
     with pytest.raises(BadInput, match="not a whole number from 1 to 1,000,000"):
         check_size(size)
 

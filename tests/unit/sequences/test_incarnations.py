@@ -2,146 +2,103 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger.ledger.errors import ConditionFailed, Unclear
+from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.sequences.sequences import Sequences
-from countledger.producers.strict.context import MethodContext
-from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import MemoryClient
+from tests.unit.ledger.memory import LOST, MemoryClient, at
+from tests.unit.strict.contexts import context_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Delete, Update
-
 NAME = "q:orders"
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatingClient(MemoryClient):
-    """A client whose SDK repeats a deletion, as after a lost answer; and holds an update back.
-
-    Attributes:
-        between: what happens between the two requests of the next deletion.
-        held: updates that were sent and land later; their answers are lost.
-        hold: how many of the next updates are held back.
-    """
-
-    between: list[Callable[[], object]] = field(default_factory=list)
-    held: list[Update] = field(default_factory=list)
-    hold: list[None] = field(default_factory=list)
-
-    def delete(self, write: Delete) -> None:
-        """Remove one item, perhaps twice."""
-        MemoryClient.delete(self, write)
-        if self.between:
-            self.between.pop()()
-            MemoryClient.delete(self, write)
-
-    def update(self, write: Update) -> Item | None:
-        """Change one item, or keep the request back."""
-        if self.hold:
-            self.hold.pop()
-            self.held.append(write)
-            raise Unclear("the answer was lost")
-        return MemoryClient.update(self, write)
-
-    def land(self) -> bool:
-        """The request that was held back arrives; whether its condition held."""
-        try:
-            MemoryClient.update(self, self.held.pop())
-        except ConditionFailed:
-            return False
-        return True
+@pytest.fixture
+def dynamo() -> MemoryClient:
+    return MemoryClient()
 
 
 @pytest.fixture
-def dynamo() -> RepeatingClient:
-    """One table."""
-    return RepeatingClient()
-
-
-@pytest.fixture
-def sequences(dynamo: RepeatingClient) -> Sequences:
-    """A process."""
-    return _sequences(dynamo)
-
-
-def _sequences(dynamo: RepeatingClient) -> Sequences:
-    numbers = iter(range(10**6))
-    random = Random(1)  # noqa: S311 - jitter
-    context = MethodContext(
-        dynamo, dynamo, "counters", ManualClock(), random, lambda _ms: f"id-{next(numbers)}"
-    )
+def sequences(dynamo: MemoryClient) -> Sequences:
     namespaces = Namespaces(dynamo, "ledger", "eu", "eu")
     namespaces.create("q", kind=Kind.SEQUENCE)
-    return Sequences(context, namespaces, "eu", "eu")
+    return Sequences(context_on(dynamo), namespaces, "eu", "eu")
 
 
-@pytest.mark.parametrize("how", ["draw", "expected", "create"])
-def test_a_deletion_that_is_repeated_leaves_the_next_sequence_alone(
-    dynamo: RepeatingClient, sequences: Sequences, how: str
+@pytest.mark.parametrize("how", ["draw", "draw_expected", "create"])
+def test_a_deletion_that_is_repeated_leaves_the_next_sequence_as_it_is(
+    dynamo: MemoryClient, sequences: Sequences, how: str
 ) -> None:
     """Its numbers would be given out a second time."""
     sequences.draw(NAME)
+    begin = {"first": 7} if how == "create" else {}
 
-    def begin() -> None:
-        if how == "create":
-            sequences.create(NAME, first=7)
-        elif how == "expected":
-            sequences.draw_expected(NAME)
-        else:
-            sequences.draw(NAME)
+    def repeated(_kind: str, _write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        request()
+        getattr(sequences, how)(NAME, **begin)
+        return request()
 
-    dynamo.between.append(begin)
+    dynamo.plans.append(at(repeated, "delete", times=1))
     sequences.delete(NAME)
 
     assert sequences.draw(NAME) == (7 if how == "create" else 2)
 
 
+@pytest.fixture
+def held(dynamo: MemoryClient) -> list[Callable[[], Any]]:
+    """The request of the next update but one: it is held back, and its answer is lost."""
+    requests: list[Callable[[], Any]] = []
+
+    def hold(_kind: str, _write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        requests.append(request)
+        raise LOST
+
+    def skip(_kind: str, _write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        dynamo.plans[:] = [at(hold, "update", times=1)]
+        return request()
+
+    dynamo.plans.append(at(skip, "update", times=1))
+    return requests
+
+
 def test_a_late_draw_by_expectation_leaves_no_gap_in_the_next_sequence(
-    dynamo: RepeatingClient, sequences: Sequences
+    held: list[Callable[[], Any]], sequences: Sequences
 ) -> None:
-    """The number that it expects is reached again."""
     sequences.draw_block(NAME, 5)
-    dynamo.hold.append(None)
     assert sequences.draw_expected(NAME) == 6
     sequences.delete(NAME)
     sequences.draw_block(NAME, 5)
 
-    assert not dynamo.land()
+    with pytest.raises(ConditionFailed):
+        held.pop()()
     assert sequences.draw(NAME) == 6
 
 
-def test_a_draw_by_expectation_that_lands_before_its_retry_leaves_no_gap() -> None:
+def test_a_draw_by_expectation_that_lands_before_its_retry_leaves_no_gap(
+    held: list[Callable[[], Any]], sequences: Sequences, dynamo: MemoryClient
+) -> None:
     """The retry carries the same tag, so it finds its own number."""
 
-    class LateClient(RepeatingClient):
-        def update(self, write: Update) -> Item | None:
-            if self.held:
-                assert self.land()
-            return RepeatingClient.update(self, write)
+    def lands(_kind: str, _write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        if held:
+            held.pop()()
+        return request()
 
-    dynamo = LateClient()
-    sequences = _sequences(dynamo)
     sequences.draw_block(NAME, 5)
-    dynamo.hold.append(None)
+    dynamo.plans.insert(0, at(lands, "update"))
 
     assert [sequences.draw_expected(NAME) for _ in range(2)] == [6, 7]
+    assert not held
 
 
-def test_a_sequence_keeps_its_incarnation_while_it_lives(
-    dynamo: RepeatingClient, sequences: Sequences
+def test_a_sequence_keeps_its_incarnation_while_it_exists(
+    dynamo: MemoryClient, sequences: Sequences
 ) -> None:
-    """However it is drawn from; the next one has another."""
-
     def stored() -> object:
         (item,) = (one for one in dynamo.items("counters") if one["counter"] == NAME)
         return item["incarnation"]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 
 import pytest
 
 from countledger.ledger.errors import Throttled
-from countledger.producers.sequences import lease as lease_module
-from countledger.producers.sequences.lease import Lease
+from countledger.producers.sequences import drawing
+from countledger.producers.sequences.drawing import Lease
+from tests.unit.ledger.processes import printed
 
 FORKED = """
 import os, sys
-from countledger.producers.sequences.lease import Lease
+from countledger.producers.sequences.drawing import Lease
 
 blocks = iter([range(1, 100), range(101, 200)])
 lease = Lease(lambda: next(blocks))
@@ -30,7 +29,6 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_a_block_is_taken_when_the_last_is_empty() -> None:
-    """And not before anybody draws."""
     taken = []
 
     def take() -> range:
@@ -43,8 +41,7 @@ def test_a_block_is_taken_when_the_last_is_empty() -> None:
     assert len(taken) == 3
 
 
-def test_a_block_that_cannot_be_taken_is_asked_for_again() -> None:
-    """The draw fails, and the next one tries."""
+def test_a_block_that_cannot_be_taken_is_requested_again() -> None:
     failures = [Throttled("busy")]
 
     def take() -> range:
@@ -58,20 +55,14 @@ def test_a_block_that_cannot_be_taken_is_asked_for_again() -> None:
     assert lease.draw() == 7
 
 
-@pytest.mark.skipif(not hasattr(sys.modules["os"], "fork"), reason="there are no forks here")
 def test_a_forked_child_takes_a_block_of_its_own() -> None:
     """Two processes with one block would give every number twice."""
-    done = subprocess.run(
-        [sys.executable, "-c", FORKED], capture_output=True, text=True, check=False, timeout=30
-    )
-
-    assert (done.stdout.strip(), done.returncode) == ("101", 0), done.stderr
+    assert printed(FORKED) == ["101"]
 
 
 def test_threads_that_draw_first_in_a_child_share_one_block(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One of them does not throw away the block that the other one has taken meanwhile."""
     taken: list[int] = []
 
     def take() -> range:
@@ -89,7 +80,7 @@ def test_threads_that_draw_first_in_a_child_share_one_block(
             go_on.wait(10)
         return 2, 0
 
-    monkeypatch.setattr(lease_module, "this_process", this_process)
+    monkeypatch.setattr(drawing, "this_process", this_process)
     drawn: list[int] = []
     thread = threading.Thread(target=lambda: drawn.append(lease.draw()), name="slow")
     thread.start()

@@ -1,9 +1,7 @@
-"""Any course of lost, refused and unsent writes: no number twice, no gap, no item twice."""
+"""Any sequence of lost, refused and unsent writes: no number twice, no gap, no item twice."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from random import Random
 from typing import TYPE_CHECKING, Final
 
 from hypothesis import given
@@ -14,12 +12,13 @@ from countledger.producers.sequences import drawing
 from countledger.producers.sequences.appending import Appending, PendingAppend
 from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.expecting import ExpectedDraw
-from countledger.producers.strict.context import MethodContext
-from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
+from tests.unit.strict.contexts import context_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from countledger.producers.strict.context import MethodContext
 
 COURSES: Final = st.lists(
     st.sampled_from(
@@ -36,17 +35,11 @@ COLLECTION: Final = Collection("posts", ("counter", "p-1"), "part", prefix="c#",
 
 
 def _means(course: Iterable[Fault | None]) -> MethodContext:
-    dynamo = MemoryClient(faults=list(course))
-    ids = iter(range(10_000))
-    random = Random(1)  # noqa: S311 - jitter
-    return MethodContext(
-        dynamo, dynamo, "counters", ManualClock(), random, lambda _ms: f"id-{next(ids)}"
-    )
+    return context_on(MemoryClient(faults=list(course)))
 
 
 @given(COURSES, st.lists(st.sampled_from(["one", "block", "expected"]), max_size=9))
 def test_no_number_is_given_out_twice(course: list[Fault | None], ways: list[str]) -> None:
-    """By whatever ways they are drawn in turn."""
     context = _means(course)
     drawn: list[int] = []
     for way in ways:
@@ -63,7 +56,6 @@ def test_no_number_is_given_out_twice(course: list[Fault | None], ways: list[str
 
 @given(COURSES)
 def test_expectation_loses_no_number_where_nobody_else_draws(course: list[Fault | None]) -> None:
-    """A lost answer is found out, as long as the call has attempts left."""
     context = _means(course[:20])  # fewer than the attempts of one call
 
     assert [ExpectedDraw.begin(context, "n:a").draw(None) for _ in range(3)] == [1, 2, 3]
@@ -71,7 +63,6 @@ def test_expectation_loses_no_number_where_nobody_else_draws(course: list[Fault 
 
 @given(COURSES, st.integers(1, 5))
 def test_every_item_is_put_once_and_without_a_gap(course: list[Fault | None], items: int) -> None:
-    """What stays unclear is resumed, in turn with the others, until it is told."""
     context = _means(course)
     left = [PendingAppend(COLLECTION, {"text": n}, f"tag-{n}") for n in range(items)]
     told: dict[int, int] = {}
@@ -93,8 +84,7 @@ def test_every_item_is_put_once_and_without_a_gap(course: list[Fault | None], it
 
 def test_a_page_without_items_is_not_the_end_of_a_collection() -> None:
     """The service may answer with one although more follow: the highest number is behind it."""
-    dynamo = MemoryClient(hesitant=True)
-    context = replace(_means([]), dynamo=dynamo, reads=dynamo)
+    context = context_on(MemoryClient(hesitant=True))
 
     put = [
         Appending.begin(context, PendingAppend(COLLECTION, {}, f"tag-{n}")).carry_out()

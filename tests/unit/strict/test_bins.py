@@ -1,4 +1,4 @@
-"""Dealing out and splitting: the shares add up, and no bin is asked for more than it has."""
+"""Dealing out and splitting: the shares add up, and no bin gives more than it has."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ BINS = st.integers(1, 98)
 
 @given(value=AMOUNTS, shares=BINS)
 def test_shares_add_up_and_are_even(value: amount.Amount, shares: int) -> None:
-    """They differ by one in the last digit of what is dealt, at the most."""
     dealt = deal(value, shares)
 
     assert len(dealt) == shares
@@ -48,8 +47,7 @@ def wholes(draw: st.DrawFn) -> StrictState:
 
 
 @given(whole=wholes(), bins=BINS)
-def test_every_bin_lies_inside_its_own_bounds(whole: StrictState, bins: int) -> None:
-    """And together they are the counter."""
+def test_every_bin_is_inside_its_own_bounds(whole: StrictState, bins: int) -> None:
     dealt = deal_state(whole, bins)
 
     found = whole_of(dealt)
@@ -65,7 +63,6 @@ def test_every_bin_lies_inside_its_own_bounds(whole: StrictState, bins: int) -> 
     up=st.booleans(),
 )
 def test_a_split_takes_what_is_there_and_no_more(rooms: list[int], delta: int, *, up: bool) -> None:
-    """It fails just where all bins with room together cannot take the change."""
     states = [
         StrictState("made", 1, 0, upper=room) if up else StrictState("made", 1, 0, lower=-room)
         for room in rooms
@@ -100,7 +97,6 @@ def test_a_split_is_over_as_few_bins_as_can_take_it() -> None:
 
 
 def test_an_unbounded_side_is_never_split() -> None:
-    """Any bin takes all of it."""
     parts = split([(keys.bin_key("n:c", 0), StrictState("made", 1, 0))], 10**37)
 
     assert parts is not None
@@ -109,5 +105,4 @@ def test_an_unbounded_side_is_never_split() -> None:
 
 @pytest.mark.parametrize("long", [Decimal("1." + "1" * 37), 10**38 - 1])
 def test_nothing_is_rounded(long: amount.Amount) -> None:
-    """All 38 digits are dealt out."""
     assert amount.total_of(deal(long, 7)) == long

@@ -1,4 +1,4 @@
-"""Setting a strict counter: the writes leave it at the value, between its bounds, rooms and all."""
+"""Setting a strict counter: its writes leave it at the value, between its bounds."""
 
 from decimal import Decimal
 
@@ -38,10 +38,10 @@ def _item_after(update: Update, before: Item) -> Item:
 
 
 @given(counters())
-def test_it_stands_at_the_value_between_the_same_bounds(
+def test_it_is_at_the_value_between_the_same_bounds(
     case: tuple[StrictState, Amount, int],
 ) -> None:
-    """With bins as without; every room is what its bound leaves, and every version has moved."""
+    """With bins as without; the headroom is what the bound leaves, and every version moves."""
     whole, value, bins = case
     definition = define("n:c", "made", "atomic", bins=bins)
     before = [whole] if bins == 1 else deal_state(whole, bins)
@@ -67,7 +67,7 @@ def test_it_stands_at_the_value_between_the_same_bounds(
 
 
 def test_a_change_in_between_refuses_it() -> None:
-    """Every write asks for the version that was read, and for this making of the counter."""
+    """Every write requires the version that was read, and this incarnation of the counter."""
     definition = define("n:c", "made", "atomic", bins=3)
     states = deal_state(StrictState("made", 4, Decimal("1.5"), 0, 9), 3)
 

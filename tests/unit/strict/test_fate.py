@@ -41,8 +41,7 @@ def _others(state: StrictState, count: int, kept: int) -> StrictState:
     ],
     ids=["mine", "same", "one other", "fenced", "two others", "mine and another", "made again"],
 )
-def test_one_tag_tells_about_one_step(found: StrictState, expected: Fate) -> None:
-    """The table of method occ."""
+def test_one_tag_says_what_became_of_one_step(found: StrictState, expected: Fate) -> None:
     assert fate(MINE, BEFORE, found, kept=1) is expected
 
 
@@ -53,7 +52,6 @@ def test_one_tag_tells_about_one_step(found: StrictState, expected: Fate) -> Non
     others=st.integers(0, 10),
 )
 def test_a_history_is_never_wrong(kept: int, *, applied: bool, before: int, others: int) -> None:
-    """What it says is true, and it is unknown only when as many others came as it keeps."""
     based_on = _others(BEFORE, before, kept)
     first = applied_to(based_on, MINE, kept) if applied else based_on
     found = _others(first, others, kept)
@@ -72,15 +70,15 @@ def test_a_history_is_never_wrong(kept: int, *, applied: bool, before: int, othe
 
 
 def test_the_same_key_with_another_delta_is_found_out() -> None:
-    """Whoever used it, it was for something else."""
+    """It was used for something else."""
     other = StrictChange("n:c", 7, "mine", 0, key="k")
 
     with pytest.raises(IdempotencyKeyReused, match="'k'"):
         fate(replace(MINE, key="k"), BEFORE, applied_to(BEFORE, other, 1), kept=1)
 
 
-def test_behind_a_fence_no_old_request_finds_a_way() -> None:
-    """The write of a change and its fence ask for the same version: one of them comes first."""
+def test_after_a_fence_no_old_request_is_applied() -> None:
+    """The write of a change and its fence require the same version: one of them comes first."""
     change = plan_change("t", DEFINITION, BEFORE, MINE)
     fence = plan_fence("t", DEFINITION, BEFORE)
     for condition in (change.condition, fence.condition):
@@ -90,7 +88,6 @@ def test_behind_a_fence_no_old_request_finds_a_way() -> None:
 
 
 def test_a_history_is_bounded_and_forgets_the_oldest() -> None:
-    """The newest stand at the end."""
     found = _others(BEFORE, 5, 3)
 
     assert [tag.split("-")[1] for tag in found.tags] == ["12", "13", "14"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,62 +14,31 @@ from countledger.ledger import keys
 from countledger.ledger.errors import IdempotencyKeyReused, NoSuchCounter, Unclear
 from countledger.ledger.limits import MINUTE_MS, TOKEN_LIFE_MS
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.producers.strict.context import MethodContext
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.outcome import Applied, Duplicate, Withdrawn
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient
+from tests.unit.ledger.memory import LOST, Fault, MemoryClient, meanwhile
+from tests.unit.strict.contexts import context_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from countledger.ledger.operations import Write
+    from collections.abc import Callable
 
 COUNTER = "s:hall"
-LOST = Unclear("the answer was lost")
-
-
-@dataclass(frozen=True, slots=True)
-class ForgetfulClient(MemoryClient):
-    """A client whose transactions can be preceded by something else.
-
-    Attributes:
-        before: what happens before the next transaction is carried out.
-    """
-
-    before: list[Callable[[], object]] = field(default_factory=list)
-
-    def transact(self, writes: Sequence[Write], token: str) -> bool:
-        """All or nothing, after what happens."""
-        while self.before:
-            self.before.pop()()
-        return MemoryClient.transact(self, writes, token)
 
 
 @dataclass
 class Process:
     """A process with strict counters of its own knowledge, over shared tables."""
 
-    dynamo: ForgetfulClient
+    dynamo: MemoryClient = field(default_factory=MemoryClient)
     clock: ManualClock = field(default_factory=ManualClock)
 
     def __post_init__(self) -> None:
-        """Nothing known yet."""
-        numbers = iter(range(10**6))
-        random = Random(1)  # noqa: S311 - jitter
-        context = MethodContext(
-            self.dynamo,
-            self.dynamo,
-            "counters",
-            self.clock,
-            random,
-            lambda _ms: f"{id(self)}-{next(numbers)}",
-        )
+        context = context_on(self.dynamo, self.clock)
         self.namespaces = Namespaces(self.dynamo, "ledger", "eu", "eu")
         self.strict = StrictCounters(context, self.namespaces, "eu", "eu")
 
     def make(self, **more: Any) -> None:  # noqa: ANN401 - of the method
-        """The counter."""
         self.strict.create(COUNTER, **{"method": "marker", "lower": 0, "opening": 10, **more})
 
     def tidy(self, bins: int = 1) -> None:
@@ -93,16 +61,14 @@ class Process:
 @pytest.fixture
 def deleter() -> Process:
     """A process, whose namespace is made."""
-    process = Process(ForgetfulClient())
+    process = Process()
     process.namespaces.create("s", kind=Kind.STRICT)
     return process
 
 
 def _other(deleter: Process, *, late_ms: int = 0) -> Process:
-    return Process(
-        ForgetfulClient(tables=deleter.dynamo.tables, tokens=deleter.dynamo.tokens),
-        ManualClock(NOW_MS - late_ms),
-    )
+    dynamo = MemoryClient(tables=deleter.dynamo.tables, tokens=deleter.dynamo.tokens)
+    return Process(dynamo, ManualClock(NOW_MS - late_ms))
 
 
 @pytest.mark.parametrize("shape", [{}, {"bins": 3}], ids=["one item", "bins"])
@@ -124,8 +90,7 @@ def test_cleaning_up_takes_no_marker_of_the_counter_that_has_the_name_now(
     assert len(late.markers) == 1
 
 
-def test_giving_up_says_what_became_of_the_change_that_has_the_marker(deleter: Process) -> None:
-    """Also when it is repeated."""
+def test_withdrawing_says_what_became_of_the_change_that_has_the_marker(deleter: Process) -> None:
     deleter.make()
     deleter.strict.change(COUNTER, -1, key="order-1")
 
@@ -135,7 +100,6 @@ def test_giving_up_says_what_became_of_the_change_that_has_the_marker(deleter: P
 
 
 def test_cleaning_up_takes_all_markers_of_a_counter_that_is_gone(deleter: Process) -> None:
-    """Also of one that was made and deleted between."""
     for key in ("first", "second"):
         deleter.make()
         deleter.strict.change(COUNTER, -1, key=key)
@@ -157,14 +121,13 @@ def test_a_deletion_deletes_no_counter_that_was_made_after_it_began(deleter: Pro
         other.strict.delete(COUNTER)
         other.make(opening=3)
 
-    deleter.dynamo.before.append(again)
+    deleter.dynamo.plans.append(meanwhile(again, "transact"))
     deleter.strict.delete(COUNTER)
 
     assert other.value == 3
 
 
 def test_a_deletion_is_about_the_counter_that_has_the_name_as_it_begins(deleter: Process) -> None:
-    """What the process knows of the name may be older."""
     other = _other(deleter)
     deleter.make()
     other.strict.delete(COUNTER)
@@ -178,7 +141,7 @@ def test_a_deletion_is_about_the_counter_that_has_the_name_as_it_begins(deleter:
         deleter.strict.delete(COUNTER)
 
 
-def _stands_still(process: Process, happens: Callable[[], object]) -> None:
+def _is_suspended(process: Process, happens: Callable[[], object]) -> None:
     """The first answer is lost; then the process sleeps until its token is forgotten."""
     process.dynamo.transact_faults.append(Fault(LOST, applied=True))
 
@@ -191,12 +154,12 @@ def _stands_still(process: Process, happens: Callable[[], object]) -> None:
     process.clock.on_sleep = sleep
 
 
-def test_a_making_that_stood_still_makes_no_second_counter_of_the_same_id(
+def test_a_creation_that_was_suspended_makes_no_second_counter_of_the_same_id(
     deleter: Process,
 ) -> None:
     """It was made, deleted by somebody else, and would come back under the id that it had."""
     other = _other(deleter)
-    _stands_still(deleter, lambda: other.strict.delete(COUNTER))
+    _is_suspended(deleter, lambda: other.strict.delete(COUNTER))
 
     with pytest.raises(Unclear, match=COUNTER):
         deleter.make()
@@ -205,11 +168,11 @@ def test_a_making_that_stood_still_makes_no_second_counter_of_the_same_id(
         other.strict.show(COUNTER)
 
 
-def test_bounds_that_stood_still_are_not_moved_a_second_time(deleter: Process) -> None:
+def test_bounds_of_a_suspended_process_are_not_moved_a_second_time(deleter: Process) -> None:
     """They were moved, and moved back by somebody else since."""
     other = _other(deleter)
     deleter.make(upper=10)
-    _stands_still(deleter, lambda: other.strict.set_bounds(COUNTER, upper=10))
+    _is_suspended(deleter, lambda: other.strict.set_bounds(COUNTER, upper=10))
 
     with pytest.raises(Unclear, match=COUNTER):
         deleter.strict.set_bounds(COUNTER, upper=20)
@@ -218,7 +181,6 @@ def test_bounds_that_stood_still_are_not_moved_a_second_time(deleter: Process) -
 
 
 def test_a_change_that_met_the_old_counter_is_made_in_the_new_one(deleter: Process) -> None:
-    """Nothing of it is in the old one, and it is in the new one once."""
     other = _other(deleter)
     deleter.make()
     deleter.strict.change(COUNTER, -1, key="before")
@@ -240,6 +202,14 @@ def pair(deleter: Process) -> Process:
     return deleter
 
 
+def _recreated(pair: Process, name: str) -> Process:
+    """Another process, which has deleted a counter and created it again."""
+    other = _other(pair)
+    other.strict.delete(name)
+    other.strict.create(name, method="marker", lower=0, opening=10)
+    return other
+
+
 def _repeat(process: Process) -> Callable[[], object]:
     return lambda: process.strict.transactions.change({COUNTER: -1, OTHER: 1}, key="order-1")
 
@@ -255,9 +225,7 @@ def test_a_joint_change_is_no_duplicate_for_a_counter_that_was_made_again(
     change = _repeat(pair)
     assert isinstance(change(), Applied)
     assert isinstance(change(), Duplicate)
-    other = _other(pair)
-    other.strict.delete(again)
-    other.strict.create(again, method="marker", lower=0, opening=10)
+    other = _recreated(pair, again)
     repeated = change if warm else _repeat(other)
 
     with pytest.raises(IdempotencyKeyReused, match="recreated"):
@@ -273,9 +241,7 @@ def test_a_joint_change_is_a_duplicate_for_a_process_that_knew_an_older_counter(
     pair: Process,
 ) -> None:
     """What it knows is old; the change is in the counters as they are."""
-    other = _other(pair)
-    other.strict.delete(OTHER)
-    other.strict.create(OTHER, method="atomic", lower=0, opening=10)
+    other = _recreated(pair, OTHER)
     assert isinstance(_repeat(other)(), Applied)
 
     assert isinstance(_repeat(pair)(), Duplicate)
@@ -283,12 +249,9 @@ def test_a_joint_change_is_a_duplicate_for_a_process_that_knew_an_older_counter(
 
 
 def test_a_value_that_was_set_is_not_set_for_a_counter_that_was_made_again(pair: Process) -> None:
-    """It stands where it was opened."""
     assert isinstance(pair.strict.transactions.set_value(OTHER, 3, key="count-1"), Applied)
     assert isinstance(pair.strict.transactions.set_value(OTHER, 3, key="count-1"), Duplicate)
-    other = _other(pair)
-    other.strict.delete(OTHER)
-    other.strict.create(OTHER, method="atomic", lower=0, opening=10)
+    other = _recreated(pair, OTHER)
 
     with pytest.raises(IdempotencyKeyReused, match="recreated"):
         pair.strict.transactions.set_value(OTHER, 3, key="count-1")

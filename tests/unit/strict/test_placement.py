@@ -34,7 +34,7 @@ from countledger.producers.strict.definition import Method, define
 from countledger.producers.strict.known import ONE_REGION, KnownPlacement, Placement, placement_of
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Withdrawn
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient
+from tests.unit.ledger.memory import Fault, MemoryClient, afterwards
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
@@ -65,7 +65,6 @@ class World:
     def seller(
         self, region: str = HOME, *, says: TableDescriptionTypeDef | Exception | None = None
     ) -> StrictCounters:
-        """A process in a region."""
         others = [one for one in (HOME, AWAY, FAR) if one != region]
         description = _described(self.consistency, *others) if says is None else says
         dynamo = MemoryClient(tables=self.tables, description=description)
@@ -102,10 +101,9 @@ def world() -> World:
         (cast("TableDescriptionTypeDef", {"Replicas": [{}]}), False, set()),
     ],
 )
-def test_a_description_tells_the_placement(
+def test_a_description_says_the_placement(
     description: TableDescriptionTypeDef, *, strong: bool, regions: set[str]
 ) -> None:
-    """What it does not say is not there."""
     assert placement_of(description) == Placement(strong, frozenset(regions))
 
 
@@ -154,7 +152,6 @@ def test_the_description_decides_about_the_region(
 def test_a_table_that_may_not_be_described_is_of_one_region(
     world: World, refusal: type[CountledgerError]
 ) -> None:
-    """Asked once, and elsewhere it stays refused."""
     placed = KnownPlacement(world.seller(says=refusal("no")).context)
 
     assert [placed.get(), placed.get()] == [ONE_REGION, ONE_REGION]
@@ -181,7 +178,7 @@ def test_a_description_that_cannot_be_had_just_now_decides_nothing(
 
 @pytest.mark.parametrize("method", SINGLE)
 def test_a_counter_works_from_every_region_of_the_table(world: World, method: Method) -> None:
-    """Made here, changed there; one bound for all; nothing of it asks for a transaction."""
+    """Made here, changed there; one bound for all; nothing of it needs a transaction."""
     home, away = world.seller(), world.seller(AWAY)
     made = home.create(COUNTER, method=method, lower=0, upper=2)
     key = None if method is Method.ATOMIC else "order-1"
@@ -206,7 +203,6 @@ def test_a_counter_works_from_every_region_of_the_table(world: World, method: Me
 
 
 def test_a_counter_may_be_made_in_every_region_of_the_table(world: World) -> None:
-    """Its namespace, which lies in the ledger, is made at home."""
     world.seller().namespaces.for_use(COUNTER, Kind.STRICT)
 
     world.seller(AWAY).create(COUNTER, method="atomic", upper=1)
@@ -216,15 +212,14 @@ def test_a_counter_may_be_made_in_every_region_of_the_table(world: World) -> Non
 
 @pytest.mark.parametrize("choice", [{"method": "crt"}, {"method": "marker"}, {"bins": 2}])
 def test_a_refused_counter_leaves_nothing_behind(world: World, choice: dict[str, Any]) -> None:
-    """Neither an item nor a namespace."""
     with pytest.raises(BadSetting, match="multi-region strong consistency"):
         world.seller().create(COUNTER, **{"method": "atomic", **choice})
 
     assert world.tables == {}
 
 
-def test_at_home_a_change_asks_for_no_description(world: World) -> None:
-    """Making asks once; changing, reading and listing never."""
+def test_at_home_a_change_needs_no_description(world: World) -> None:
+    """Creating asks once; changing, reading and listing never."""
     world.seller().create(COUNTER, method="atomic")
     home, away = world.seller(), world.seller(AWAY)
     for seller in (home, away):
@@ -237,8 +232,8 @@ def test_at_home_a_change_asks_for_no_description(world: World) -> None:
     assert _dynamo(away).calls.count("describe") == 1
 
 
-def test_a_crash_while_making_leaves_an_entry_that_list_skips(world: World) -> None:
-    """The entry of the directory comes first; making again mends it."""
+def test_a_crash_while_creating_or_deleting_leaves_an_entry_that_list_skips(world: World) -> None:
+    """The entry is written first and deleted last, so a listed counter exists."""
     seller = world.seller()
     seller.namespaces.for_use(COUNTER, Kind.STRICT)
     _dynamo(seller).faults.extend([None, Fault(Crash())])
@@ -253,37 +248,25 @@ def test_a_crash_while_making_leaves_an_entry_that_list_skips(world: World) -> N
     world.seller().create(COUNTER, method="occ", opening=4)
     assert [one.value for one in seller.list("n")] == [4]
 
-
-def test_a_crash_while_deleting_leaves_an_entry_that_list_skips(world: World) -> None:
-    """The item goes first, so a listed counter is one."""
-    seller = world.seller()
-    seller.create(COUNTER, method="atomic")
     _dynamo(seller).faults.extend([None, Fault(Crash())])
-
     with pytest.raises(Crash):
         seller.delete(COUNTER)
-
     assert list(seller.list("n")) == []
     assert world.parts() == [COUNTER]
 
 
 def test_deleting_leaves_the_entry_of_one_made_again_meanwhile(world: World) -> None:
-    """Between the two writes of the deletion another process makes it anew."""
     seller, other = world.seller(), world.seller(AWAY)
     seller.create(COUNTER, method="atomic")
     main = keys.total_key(COUNTER)
 
-    class Between(MemoryClient):
-        """A client behind which the counter is made again once its item is gone."""
-
-        def delete(self, write: Any) -> None:  # noqa: ANN401 - as handed on
-            super().delete(write)
-            if write.key == main:
-                other.create(COUNTER, method="atomic", opening=5)
-
-    dynamo = Between(tables=world.tables, description=_dynamo(seller).description)
-    context = MethodContext(dynamo, dynamo, TABLE, clock=ManualClock())
-    StrictCounters(context, seller.namespaces, HOME, HOME).delete(COUNTER)
+    again = afterwards(
+        lambda: other.create(COUNTER, method="atomic", opening=5),
+        "delete",
+        where=lambda write: write.key == main,
+    )
+    _dynamo(seller).plans.append(again)
+    seller.delete(COUNTER)
 
     assert [one.value for one in other.list("n")] == [5]
 
@@ -298,7 +281,9 @@ def test_deleting_leaves_the_entry_of_one_made_again_meanwhile(world: World) -> 
     ids=["lost request", "lost answer", "conflict"],
 )
 @pytest.mark.parametrize("which", [0, 1])
-def test_making_and_deleting_survive_a_lost_answer(world: World, which: int, fault: Fault) -> None:
+def test_creating_and_deleting_survive_a_lost_answer(
+    world: World, which: int, fault: Fault
+) -> None:
     """Whichever of the two writes it was; the next try finds its own work."""
     seller = world.seller()
     seller.namespaces.for_use(COUNTER, Kind.STRICT)
@@ -317,7 +302,7 @@ def test_making_and_deleting_survive_a_lost_answer(world: World, which: int, fau
 
 
 def test_a_name_that_is_taken_keeps_its_entry(world: World) -> None:
-    """Who asks for it again gets a clear error, and the directory still knows its making."""
+    """Who creates it again gets a clear error, and the directory still knows its incarnation."""
     seller = world.seller()
     seller.create(COUNTER, method="atomic")
     entry = dict(world.tables[TABLE][keys.STRICT_PREFIX + "n", COUNTER])

@@ -8,8 +8,8 @@ from countledger.ledger.namespace import Kind
 from countledger.producers.strict.outcome import Applied, BoundReached, Unknown
 from tests.simulation.calm import calm_world
 from tests.simulation.product import Product
-from tests.unit.ledger.memory import Fault
-from tests.unit.strict.test_incarnations import LOST, ForgetfulClient, Process
+from tests.unit.ledger.memory import LOST, Fault, meanwhile
+from tests.unit.strict.test_incarnations import Process
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -25,7 +25,7 @@ def _seller(world: World, opening: int) -> Product:
     return seller
 
 
-def test_a_key_that_is_used_elsewhere_is_not_told_that_a_bound_is_reached() -> None:
+def test_a_key_that_is_used_elsewhere_gets_no_answer_about_a_bound() -> None:
     """It was split over all bins, which are empty now: each of them says that its token is used."""
     world = calm_world()
     seller = _seller(world, 5)
@@ -45,8 +45,8 @@ def test_a_split_with_a_clear_answer_sends_one_transaction() -> None:
     Another transaction would cost two units more, and if its answer was lost, an applied change
     would be called unknown.
     """
-    dynamo = ForgetfulClient()
-    process = Process(dynamo)
+    process = Process()
+    dynamo = process.dynamo
     process.make(method="atomic", opening=40, bins=8)
     calls, units = len(dynamo.calls), dynamo.meter.write_units
 
@@ -61,10 +61,12 @@ def test_a_split_with_a_clear_answer_sends_one_transaction() -> None:
 
 def test_a_split_that_is_clearly_refused_sends_one_transaction() -> None:
     """No attempt of it can still be applied, so no token is used up."""
-    dynamo = ForgetfulClient()
-    process, other = Process(dynamo), Process(dynamo)
+    process = Process()
+    dynamo = process.dynamo
+    other = Process(dynamo)
     process.make(method="atomic", opening=40, bins=8)
-    dynamo.before.append(lambda: other.strict.change("s:hall", -40))
+    sells_out = meanwhile(lambda: other.strict.change("s:hall", -40), "transact")
+    dynamo.plans.append(sells_out)
     calls = len(dynamo.calls)
 
     outcome = process.strict.change("s:hall", -33)
@@ -75,8 +77,8 @@ def test_a_split_that_is_clearly_refused_sends_one_transaction() -> None:
 
 def test_a_split_that_was_applied_before_its_retry_sends_two_transactions() -> None:
     """The answer to the retry is clear: it needs no fence."""
-    dynamo = ForgetfulClient()
-    process = Process(dynamo)
+    process = Process()
+    dynamo = process.dynamo
     process.make(method="atomic", opening=40, bins=8)
     calls = len(dynamo.calls)
     dynamo.transact_faults.append(Fault(LOST, applied=True))

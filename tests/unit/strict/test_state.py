@@ -1,4 +1,4 @@
-"""The rooms: one condition for the service, the same judgement here, and they never contradict."""
+"""The headroom: the condition for the service and the verdict here never contradict."""
 
 from __future__ import annotations
 
@@ -47,15 +47,13 @@ def stored(state: StrictState) -> Item:
 
 @given(state=STATES, delta=DELTAS)
 def test_the_condition_and_the_verdict_agree(state: StrictState, delta: amount.Amount) -> None:
-    """Also where a bound was forced past the value."""
     told = refusal("n:c", state, delta)
 
     assert holds(of("made", has_headroom(delta)), stored(state)) == (told is None)
 
 
 @given(state=STATES, deltas=st.lists(DELTAS, max_size=6))
-def test_rooms_follow_the_total(state: StrictState, deltas: list[amount.Amount]) -> None:
-    """After any changes the rooms are what the total and the bounds say."""
+def test_headroom_follows_the_total(state: StrictState, deltas: list[amount.Amount]) -> None:
     dynamo = MemoryClient()
     dynamo.put(Put("t", {**KEY, **stored(state)}))
     for delta in deltas:
@@ -70,10 +68,10 @@ def test_rooms_follow_the_total(state: StrictState, deltas: list[amount.Amount])
 
 
 @given(state=STATES, lower=BOUNDS, upper=BOUNDS)
-def test_moved_bounds_leave_the_rooms_right(
+def test_moved_bounds_leave_the_headroom_right(
     state: StrictState, lower: amount.Amount | None, upper: amount.Amount | None
 ) -> None:
-    """Set, moved or taken away: the rooms are those of the new bounds, the total is untouched."""
+    """Set, moved or taken away: the headroom is that of the new bounds, the total is untouched."""
     dynamo = MemoryClient()
     dynamo.put(Put("t", {**KEY, **stored(state)}))
 
@@ -89,7 +87,6 @@ def test_moved_bounds_leave_the_rooms_right(
 def test_without_force_a_bound_stops_at_the_value(
     state: StrictState, lower: amount.Amount | None, upper: amount.Amount | None
 ) -> None:
-    """The condition of the write refuses just what lies on the wrong side of the value."""
     write = plan_bounds("t", KEY, state, (lower, upper), force=False)
     outside = (lower is not None and state.total < lower) or (
         upper is not None and state.total > upper
@@ -99,8 +96,7 @@ def test_without_force_a_bound_stops_at_the_value(
     assert holds(write.condition, stored(state)) is not outside
 
 
-def test_another_making_of_the_counter_is_refused() -> None:
-    """A request of an old counter finds no way into a new one."""
+def test_another_incarnation_of_the_counter_is_refused() -> None:
     item = stored(StrictState("new", 1, 5))
 
     assert not holds(of("old"), item)

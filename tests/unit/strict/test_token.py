@@ -30,7 +30,6 @@ COUNTER = "n:c"
 def test_with_bins_only_a_call_without_a_key_owns_the_token_that_is_taken(
     key: str | None, expected: type
 ) -> None:
-    """A call with a key may have met another call of the key, with another amount."""
     client = MemoryClient()
     context = MethodContext(client, client, "t", ManualClock(), Random(1))  # noqa: S311 - jitter
     definition = define(COUNTER, "i-1", "crt", bins=2)

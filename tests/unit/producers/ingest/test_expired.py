@@ -1,4 +1,4 @@
-"""What came too late: told apart by the ledger, and sent again as another entry, once."""
+"""What came too late: the ledger says whether it was counted, and it is sent again once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.ledger.entry import encode_entry
-from countledger.ledger.errors import BadPayload, Unacknowledged, Unclear
+from countledger.ledger.errors import BadPayload, Unacknowledged
 from countledger.ledger.head import NO_HEAD, Head, encode_head
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS, MINUTE_MS
@@ -18,17 +18,19 @@ from countledger.producers.event import Status
 from countledger.producers.ingest.late import LateResender, LateStatus, late_status
 from countledger.producers.ingest.redrive import entries_in
 from tests.unit.ledger.clocks import NOW_MS
-from tests.unit.ledger.memory import Fault, MemoryClient
+from tests.unit.ledger.memory import LOST, Fault, MemoryClient
 from tests.unit.producers.ingest.world import World
 from tests.unit.producers.kinesis.entries import entry
 from tests.unit.producers.senders import REGION, TABLE, sender_on
 
 if TYPE_CHECKING:
+    from countledger.ledger.attributes import Item
     from countledger.ledger.entry import Entry
 
 MADE_MS = NOW_MS - HORIZON_DEFAULT_MS - HOUR_MS
 LATE = entry(7, at_ms=MADE_MS)
 BARE = replace(LATE, key="order-1", id=id_of_key("order-1"))
+THERE = {"counter": LATE.counter, "entry": "e#", "delta": 7}
 
 
 def head(from_at_ms: int, to_at_ms: int) -> Head:
@@ -36,118 +38,86 @@ def head(from_at_ms: int, to_at_ms: int) -> Head:
     return Head(generation=3, sum=5, events=9, entries=9, from_at_ms=from_at_ms, to_at_ms=to_at_ms)
 
 
-def override_on(world: World) -> LateResender:
-    """An override that reads and writes the world's ledger."""
+def resender_on(world: World) -> LateResender:
     reads = MemoryClient(tables=world.dynamo.tables)
     return LateResender(sender_on(world.dynamo, world.clock), reads, world.clock)
 
 
 @pytest.mark.parametrize(
-    ("late", "merged", "standing"),
+    ("late", "there", "merged", "status"),
     [
-        (LATE, NO_HEAD, LateStatus.UNCOUNTED),
-        (LATE, head(MADE_MS - 9, MADE_MS - 1), LateStatus.UNCOUNTED),
-        (LATE, head(MADE_MS + 1, MADE_MS + 9), LateStatus.UNKNOWN),
-        (LATE, head(MADE_MS, MADE_MS + 9), LateStatus.UNKNOWN),
-        (LATE, head(MADE_MS - 9, MADE_MS), LateStatus.UNKNOWN),
-        (BARE, NO_HEAD, LateStatus.UNCOUNTED),
-        (BARE, head(MADE_MS + 1, MADE_MS + 9), LateStatus.UNKNOWN),
+        (LATE, None, NO_HEAD, LateStatus.UNCOUNTED),
+        (LATE, None, head(MADE_MS - 9, MADE_MS - 1), LateStatus.UNCOUNTED),
+        (LATE, None, head(MADE_MS + 1, MADE_MS + 9), LateStatus.UNKNOWN),
+        (LATE, None, head(MADE_MS, MADE_MS + 9), LateStatus.UNKNOWN),
+        (LATE, None, head(MADE_MS - 9, MADE_MS), LateStatus.UNKNOWN),
+        # A bare key may have come at any time.
+        (BARE, None, NO_HEAD, LateStatus.UNCOUNTED),
+        (BARE, None, head(MADE_MS + 1, MADE_MS + 9), LateStatus.UNKNOWN),
+        (LATE, THERE, NO_HEAD, LateStatus.COUNTED),
+        (LATE, {**THERE, "delta": 8}, NO_HEAD, LateStatus.REFUSED),
     ],
 )
-def test_a_head_tells_where_it_can(late: Entry, merged: Head, standing: LateStatus) -> None:
-    """What was merged is not younger than its head; a bare key may have come at any time."""
-    assert late_status(late, None, merged) is standing
+def test_an_entry_and_a_head_say_whether_a_late_one_was_counted(
+    late: Entry, there: Item | None, merged: Head, status: LateStatus
+) -> None:
+    assert late_status(late, there, merged) is status
 
 
-def test_what_is_there_was_counted_or_is_another_change() -> None:
-    """Whatever else was merged."""
-    there = {"counter": LATE.counter, "entry": "e#", "delta": 7}
+@pytest.mark.parametrize(
+    ("ago_ms", "status"),
+    [(30 * MINUTE_MS, LateStatus.UNKNOWN), (32 * MINUTE_MS, LateStatus.UNCOUNTED)],
+)
+def test_what_expired_a_moment_ago_may_still_be_written(ago_ms: int, status: LateStatus) -> None:
+    """To another clock it has not expired, and a request may be on its way."""
+    late = replace(LATE, at_ms=NOW_MS - HORIZON_DEFAULT_MS - ago_ms)
 
-    assert late_status(LATE, there, NO_HEAD) is LateStatus.COUNTED
-    assert late_status(LATE, {**there, "delta": 8}, NO_HEAD) is LateStatus.REFUSED
+    assert resender_on(World()).status_of(late) is status
 
 
-def test_what_was_never_counted_is_sent_once_however_often_it_is_sent() -> None:
-    """As an entry made now, whose business time is when it was made."""
+@pytest.mark.parametrize(
+    ("stored", "choice", "status", "sent"),
+    [
+        (None, {"send": True}, LateStatus.UNCOUNTED, Status.RECORDED),
+        (None, {"send": False}, LateStatus.UNCOUNTED, None),
+        ("head", {"send": True}, LateStatus.UNKNOWN, None),
+        ("head", {"send": True, "even_if_counted": True}, LateStatus.UNKNOWN, Status.RECORDED),
+        ("entry", {"send": True, "even_if_counted": True}, LateStatus.COUNTED, None),
+    ],
+    ids=["never counted", "only looked at", "perhaps counted", "sent all the same", "counted"],
+)
+def test_a_late_entry_is_sent_where_it_may_count(
+    stored: str | None, choice: dict[str, bool], status: LateStatus, sent: Status | None
+) -> None:
     world = World()
-    override = override_on(world)
+    if stored is not None:
+        item = encode_head(LATE.counter, head(0, NOW_MS))
+        world.dynamo.put(Put(TABLE, item if stored == "head" else encode_entry(LATE, 1)))
 
-    first = override.resolve(LATE, send=True)
-    world.clock.at_ms += 1_000
-    again = override.resolve(LATE, send=True)
+    late = resender_on(world).resolve(LATE, **{"even_if_counted": False, **choice})
 
-    assert (first.sent, again.sent) == (Status.RECORDED, Status.DUPLICATE)
-    assert first.resolved
-    (item,) = [i for i in world.dynamo.items(TABLE) if i["entry"].startswith("e#")]
+    assert (late.status, late.sent) == (status, sent)
+    assert late.resolved == (sent is not None or status is LateStatus.COUNTED)
+    assert world.deltas() == ([7] if sent or stored == "entry" else [])
+
+
+def test_what_could_not_be_sent_is_the_same_entry_at_the_next_run() -> None:
+    """An entry made now, whose business time is when it was made; so it counts once."""
+    world = World()
+    resender = resender_on(world)
+    world.dynamo.faults.extend([*[Fault(LOST)] * 7, Fault(LOST, applied=True)])
+
+    late = resender.resolve(LATE, send=True)
+
+    assert isinstance(late.sent, Unacknowledged)
+    assert not late.resolved
+    assert resender.resolve(LATE, send=True).sent is Status.DUPLICATE
+    (item,) = world.items()
     assert (item["delta"], item["at"], item["occurred_at"]) == (7, NOW_MS, MADE_MS)
     assert item["key"] == f"override:{LATE.id}"
 
 
-def test_what_may_have_been_counted_is_sent_only_if_a_person_says_so() -> None:
-    """Else it stays."""
-    world = World()
-    world.dynamo.put(Put(TABLE, encode_head(LATE.counter, head(0, NOW_MS))))
-    override = override_on(world)
-
-    kept = override.resolve(LATE, send=True)
-    forced = override.resolve(LATE, send=True, even_if_counted=True)
-
-    assert (kept.status, kept.sent, kept.resolved) == (LateStatus.UNKNOWN, None, False)
-    assert (forced.sent, forced.resolved) == (Status.RECORDED, True)
-    assert world.deltas() == [7]
-
-
-def test_what_was_counted_is_never_sent_also_by_force() -> None:
-    """An earlier sending was ingested in time."""
-    world = World()
-    world.dynamo.put(Put(TABLE, encode_entry(LATE, 1)))
-
-    late = override_on(world).resolve(LATE, send=True, even_if_counted=True)
-
-    assert (late.status, late.sent, late.resolved) == (LateStatus.COUNTED, None, True)
-    assert world.deltas() == [7]
-
-
-@pytest.mark.parametrize(
-    ("behind_ms", "standing"),
-    [(30 * MINUTE_MS, LateStatus.UNKNOWN), (32 * MINUTE_MS, LateStatus.UNCOUNTED)],
-)
-def test_what_expired_a_moment_ago_may_still_be_written(
-    behind_ms: int, standing: LateStatus
-) -> None:
-    """To another clock it has not expired, and a request may be on its way."""
-    late = replace(LATE, at_ms=NOW_MS - HORIZON_DEFAULT_MS - behind_ms)
-
-    assert override_on(World()).status_of(late) is standing
-
-
-def test_a_look_changes_nothing() -> None:
-    """Listing sends none."""
-    world = World()
-
-    late = override_on(world).resolve(LATE, send=False)
-
-    assert (late.status, late.resolved) == (LateStatus.UNCOUNTED, False)
-    assert world.deltas() == []
-
-
-def test_what_could_not_be_sent_stays() -> None:
-    """Its error is its own, and the next run knows it again."""
-    world = World()
-    override = override_on(world)
-    world.dynamo.faults.extend(
-        [*[Fault(Unclear("lost"))] * 7, Fault(Unclear("lost"), applied=True)]
-    )
-
-    late = override.resolve(LATE, send=True)
-
-    assert isinstance(late.sent, Unacknowledged)
-    assert not late.resolved
-    assert override.resolve(LATE, send=True).sent is Status.DUPLICATE
-    assert world.deltas() == [7]
-
-
-def test_a_letter_gives_back_the_entries_that_it_tells_of() -> None:
+def test_a_message_gives_back_the_entries_that_it_is_about() -> None:
     """As they came, a bare key with the time of its arrival."""
     world = World()
     data = json.dumps({"v": 1, "counter": "a", "delta": 3, "key": "é"}).encode()
@@ -162,7 +132,6 @@ def test_a_letter_gives_back_the_entries_that_it_tells_of() -> None:
 @pytest.mark.parametrize(
     "body", ["", "{", "[]", "{}", '{"format":2}', '{"format":1,"rejected":[{}]}']
 )
-def test_a_message_of_somebody_else_is_refused(body: str) -> None:
-    """With the reason, and nothing is deleted."""
+def test_a_message_of_another_sender_is_refused(body: str) -> None:
     with pytest.raises(BadPayload):
         entries_in(body, REGION)

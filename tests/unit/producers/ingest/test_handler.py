@@ -1,4 +1,4 @@
-"""The function's border: what an event has to tell."""
+"""The function's border: what an event must contain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.producers.kinesis.streams import delivered
 
 
 def test_stream_and_shard_come_from_the_records() -> None:
-    """Lambda tells them nowhere else."""
+    """Lambda says them nowhere else."""
     assert source_of([delivered(b"", arrived_s=1.0)]) == (
         "arn:aws:kinesis:eu-west-1:000000000000:stream/events",
         "shardId-000000000000",
@@ -21,7 +21,7 @@ def test_stream_and_shard_come_from_the_records() -> None:
 
 
 @pytest.mark.parametrize("record", [{}, None, {"eventID": 7}, {"eventID": "a:1"}])
-def test_a_record_that_does_not_tell_is_refused(record: Any) -> None:  # noqa: ANN401 - anything
+def test_a_record_without_them_is_refused(record: Any) -> None:  # noqa: ANN401 - anything
     """The mapping is wrong: no record may be skipped for it."""
     with pytest.raises(BadPayload, match="not one of Kinesis"):
         source_of([record])

@@ -19,12 +19,10 @@ QUEUE_MAX_BYTES = 262_144
 
 
 def rejected(payload: bytes, record: int = 0, reason: str = "no") -> RejectedEvent:
-    """One of them."""
     return RejectedEvent(RecordPlace(record, "1", 5, 0), payload, RejectionKind.MALFORMED, reason)
 
 
 def bodies(made: list[QuarantineMessage]) -> list[dict[str, Any]]:
-    """Their texts."""
     return [json.loads(letter.body) for letter in made]
 
 
@@ -45,7 +43,7 @@ def test_the_bytes_are_kept_exactly(payloads: list[bytes]) -> None:
 
 @pytest.mark.parametrize("byte", [b"x", b"\xff", b"\x01", "€".encode(), b'"'])
 def test_what_is_huge_is_cut_and_says_so(byte: bytes) -> None:
-    """It fits; where the rest lies is said by stream, shard and sequence number."""
+    """It fits; the place of the rest is said by stream, shard and sequence number."""
     payload = byte * 1_000_000
 
     (letter,) = messages_of([rejected(payload, reason="€" * 100_000)], "arn", "shard")
@@ -78,7 +76,6 @@ def letter_copy_id() -> str:
 
 
 def test_a_letter_names_stream_and_shard() -> None:
-    """While the stream keeps its records the whole of it can be read there."""
     (letter,) = messages_of([rejected(b"x")], "arn:stream", "shard-7")
 
     (body,) = bodies([letter])

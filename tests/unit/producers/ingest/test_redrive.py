@@ -37,7 +37,6 @@ LATE_MS = NOW_MS - HORIZON_DEFAULT_MS - HOUR_MS
 
 
 def keyed(delta: int, key: str = "order-1") -> bytes:
-    """A message under a key."""
     return json.dumps({"v": 1, "counter": "a:b", "delta": delta, "key": key}).encode()
 
 
@@ -56,42 +55,36 @@ class Keeping(World):
 
     @property
     def ingest(self) -> Ingest:
-        """The ingest."""
         kept = IngestQuarantine(self.copies, self.quarantine)
         return Ingest(EntryWriter(sender_on(self.dynamo, self.clock)), kept, REGION)
 
     @property
     def copies(self) -> QuarantineStore:
-        """Of the table."""
         return QuarantineStore(self.table, COUNTERS, self.clock)
 
     @property
     def again(self) -> IngestRedrive:
-        """The product's."""
         sender = sender_on(self.dynamo, self.clock)
         override = LateResender(sender, MemoryClient(tables=self.dynamo.tables), self.clock)
         return IngestRedrive(EntryWriter(sender), override, REGION)
 
     def kept(self) -> list[QuarantinedRecord]:
-        """The copies."""
         return list(self.copies.newest(QuarantineSource.KINESIS))
 
     def redrive(
         self, record: QuarantinedRecord, *, even_if_counted: bool = False
     ) -> tuple[bool, str]:
-        """Take one in again."""
         answer = self.again(record, even_if_counted=even_if_counted)
         return answer.resolved, answer.detail
 
 
 @pytest.fixture
 def world() -> Keeping:
-    """Nothing in it."""
     return Keeping()
 
 
-def test_each_thing_that_is_set_aside_has_one_copy_however_often_it_comes(world: Keeping) -> None:
-    """Also cut otherwise; and one message tells of it."""
+def test_each_quarantined_record_has_one_copy_however_often_it_comes(world: Keeping) -> None:
+    """Also cut otherwise; and one message is about it."""
     data = [b"nonsense", keyed(5), keyed(6), b"\xff"]
     for _ in range(3):
         world.apply(*data)
@@ -102,8 +95,7 @@ def test_each_thing_that_is_set_aside_has_one_copy_however_often_it_comes(world:
     assert {record.content for record in world.kept()} == {data[0], data[2], data[3]}
 
 
-def test_a_queue_that_takes_nothing_is_told_later(world: Keeping) -> None:
-    """The record is there already, and its message is owed."""
+def test_a_message_that_the_queue_refused_is_sent_later(world: Keeping) -> None:
     world.quarantine.faults.append(Unclear("lost"))
 
     first = world.apply(b"nonsense")
@@ -118,7 +110,6 @@ def test_a_copy_that_is_not_surely_kept_lets_its_record_come_again(
     world: Keeping,
     applied: bool,  # noqa: FBT001 - a case
 ) -> None:
-    """Nothing is told of it before."""
     world.table.faults.append(Fault(Unclear("lost"), applied=applied))
 
     assert world.apply(b"nonsense").retry_from == 0
@@ -128,26 +119,16 @@ def test_a_copy_that_is_not_surely_kept_lets_its_record_come_again(
 
 
 def test_what_was_refused_for_a_reason_that_is_gone_is_taken_in_once(world: Keeping) -> None:
-    """Under the key that it came with."""
     world.apply(keyed(5), keyed(6))
     (record,) = world.kept()
-    assert world.redrive(record)[0] is False
+    resolved, detail = world.redrive(record)
+    assert not resolved
+    assert "was used for a delta of 5, and now comes with 6" in detail
     (there,) = (item for item in world.dynamo.items(TABLE) if item["entry"].startswith("e#"))
     world.dynamo.delete(Delete(TABLE, {name: there[name] for name in ("counter", "entry")}))
 
     assert [world.redrive(record) for _ in range(2)] == [(True, "recorded"), (True, "duplicate")]
     assert world.deltas() == [6]
-
-
-def test_what_is_refused_for_another_reason_than_its_age_says_that_reason(world: Keeping) -> None:
-    """Only an expired entry is looked for among those that were merged."""
-    world.apply(keyed(5), keyed(6))
-    (record,) = world.kept()
-
-    settled, said = world.redrive(record)
-
-    assert not settled
-    assert "was used for a delta of 5, and now comes with 6" in said
 
 
 def test_what_is_broken_stays_broken(world: Keeping) -> None:
@@ -161,7 +142,6 @@ def test_what_is_broken_stays_broken(world: Keeping) -> None:
 
 
 def test_what_expired_is_counted_as_a_new_entry_once(world: Keeping) -> None:
-    """Where it cannot have been counted before."""
     world.apply(encode(entry(7, at_ms=LATE_MS)))
     (record,) = world.kept()
     assert record.kind == "expired"
@@ -173,7 +153,6 @@ def test_what_expired_is_counted_as_a_new_entry_once(world: Keeping) -> None:
 
 
 def test_what_may_have_been_counted_waits_for_a_persons_word(world: Keeping) -> None:
-    """Rather twice than never is their decision."""
     late = entry(7, at_ms=LATE_MS)
     head = Head(generation=3, sum=5, events=9, entries=9, from_at_ms=0, to_at_ms=NOW_MS)
     world.dynamo.put(Put(TABLE, encode_head(late.counter, head)))
@@ -196,7 +175,6 @@ def test_what_waited_here_beyond_its_horizon_is_evaluated_like_what_expired(worl
 
 
 def test_a_record_of_which_the_end_is_missing_is_not_guessed(world: Keeping) -> None:
-    """It says how much is kept."""
     world.apply(b"x" * (CONTENT_MAX_BYTES + 1))
     (record,) = world.kept()
 
@@ -209,7 +187,6 @@ def test_a_record_of_which_the_end_is_missing_is_not_guessed(world: Keeping) -> 
 def test_an_aggregate_that_was_unreadable_is_unpacked_by_a_release_that_can(
     world: Keeping,
 ) -> None:
-    """All that it carries, each under its own id."""
     world.apply(packed(5, 6)[:-1])
     (record,) = world.kept()
     whole = replace(record, content=packed(5, 6))
@@ -219,7 +196,6 @@ def test_an_aggregate_that_was_unreadable_is_unpacked_by_a_release_that_can(
 
 
 def test_a_new_entry_that_is_refused_says_why(world: Keeping) -> None:
-    """It stays in quarantine, and the next try may succeed."""
     world.apply(encode(entry(7, at_ms=LATE_MS)))
     (copy,) = world.kept()
     world.dynamo.faults.append(Fault(RequestRejected("the table refuses it")))

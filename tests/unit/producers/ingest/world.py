@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from countledger.ledger.errors import RequestRejected
 from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.ingest import Ingest, IngestOutcome
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
@@ -15,21 +14,8 @@ from tests.unit.producers.kinesis.streams import delivered
 from tests.unit.producers.senders import REGION, TABLE, sender_on
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from countledger.ledger.attributes import Item
     from countledger.producers.ingest.quarantine import QuarantineMessage
-
-
-@dataclass(frozen=True, slots=True)
-class StrictClient(MemoryClient):
-    """As the service, it refuses a batch that names an item twice."""
-
-    def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
-        """Write several items."""
-        if len({(item["counter"], item["entry"]) for item in items}) < len(items):
-            raise RequestRejected("Provided list of item keys contains duplicates")
-        return MemoryClient.put_batch(self, table, items)
 
 
 @dataclass(slots=True)
@@ -47,7 +33,6 @@ class MemoryQuarantine:
     faults: list[Exception | None] = field(default_factory=list)
 
     def put(self, letter: QuarantineMessage, *, expired: bool) -> None:
-        """Keep a message."""
         fault = self.faults.pop(0) if self.faults else None
         if fault is not None:
             raise fault
@@ -64,16 +49,14 @@ class World:
     """One ledger, one clock, one quarantine."""
 
     clock: ManualClock = field(default_factory=ManualClock)
-    dynamo: StrictClient = field(default_factory=StrictClient)
+    dynamo: MemoryClient = field(default_factory=MemoryClient)
     quarantine: MemoryQuarantine = field(default_factory=MemoryQuarantine)
 
     @property
     def ingest(self) -> Ingest:
-        """The ingest."""
         return Ingest(EntryWriter(sender_on(self.dynamo, self.clock)), self.quarantine, REGION)
 
     def apply(self, *data: bytes, arrived_ms: int = NOW_MS) -> IngestOutcome:
-        """Deliver a batch of records."""
         records = [
             delivered(one, sequence=number, arrived_s=arrived_ms / 1_000)
             for number, one in enumerate(data, start=1)
@@ -81,11 +64,9 @@ class World:
         return self.ingest.apply(records, stream="arn:stream", shard="shard-1")
 
     def items(self) -> list[Item]:
-        """The entries in the ledger."""
         return [item for item in self.dynamo.items(TABLE) if item["entry"][:2] == "e#"]
 
     def deltas(self) -> list[Any]:
-        """What the ledger holds."""
         return [item["delta"] for item in self.items()]
 
 

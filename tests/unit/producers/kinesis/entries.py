@@ -52,5 +52,4 @@ def entries(draw: st.DrawFn) -> Entry:
 
 
 def entry(delta: int = 1, counter: str = "likes:post-1", *, at_ms: int = NOW_MS) -> Entry:
-    """A plain one."""
     return bound(Entry(counter=counter, id=new_id(at_ms), delta=delta, at_ms=at_ms, origin=ORIGIN))

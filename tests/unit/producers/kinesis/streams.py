@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
+from countledger.producers.kinesis.aggregate import unpack
+from countledger.producers.kinesis.message import decode
 from countledger.producers.kinesis.producer import KinesisProducer
 from countledger.producers.kinesis.sender import KinesisSender
-from tests.unit.ledger.clocks import ManualClock
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -27,7 +29,7 @@ class Fault:
         applied: whether the stream has the records all the same.
         refused: the places, in the call, of records that the stream does not take.
         code: why it does not.
-        cut: whether the answer tells of none.
+        cut: whether the answer names none.
     """
 
     error: Exception | None = None
@@ -57,7 +59,6 @@ class MemoryStream:
         Records: list[dict[str, Any]],  # noqa: N803 - the service's name
         StreamName: str,  # noqa: N803 - the same
     ) -> dict[str, Any]:
-        """One call."""
         if StreamName != STREAM:
             raise AssertionError(StreamName)
         sizes = [len(one["Data"]) + len(one["PartitionKey"].encode()) for one in Records]
@@ -110,3 +111,13 @@ def producer_on(stream: MemoryStream, clock: ManualClock | None = None) -> Kines
     client = cast("KinesisClient", stream)
     sender = KinesisSender(client, STREAM, clock, Random(7))  # noqa: S311 - jitter
     return KinesisProducer(sender, REGION, clock)
+
+
+def deltas(stream: MemoryStream) -> list[object]:
+    """What the stream holds, each identity once, in order."""
+    made = [
+        decode(payload, arrived_ms=NOW_MS, origin=REGION)
+        for data, _ in stream.records
+        for payload in unpack(data)
+    ]
+    return [entry.delta for entry in {entry.id: entry for entry in made}.values()]

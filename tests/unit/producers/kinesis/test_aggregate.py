@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from hashlib import md5
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from aws_kinesis_agg import deaggregator
@@ -23,32 +23,15 @@ from countledger.producers.kinesis.library import MAGIC, new_aggregate
 from countledger.producers.kinesis.message import encode
 from countledger.producers.kinesis.sender import CALL_BYTES, CALL_RECORDS, calls
 from tests.unit.producers.kinesis.entries import entries, entry
+from tests.unit.producers.kinesis.streams import delivered
+from tests.unit.producers.kinesis.test_library import sealed
 
 if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
 
 
-def sealed(message: bytes) -> bytes:
-    """A record around a protobuf message."""
-    return MAGIC + message + md5(message, usedforsecurity=False).digest()
-
-
-def delivered(data: bytes) -> dict[str, Any]:
-    """A record as Lambda delivers it."""
-    return {
-        "kinesis": {
-            "kinesisSchemaVersion": "1.0",
-            "partitionKey": "p",
-            "sequenceNumber": "1",
-            "approximateArrivalTimestamp": 1.0,
-            "data": base64.b64encode(data).decode(),
-        }
-    }
-
-
 @given(st.lists(entries(), max_size=40), st.integers(20_000, 60_000))
 def test_every_entry_comes_out_once_and_in_order(many: list[Entry], limit: int) -> None:
-    """Whatever the limit, and no record is over it."""
     records = list(pack(many, limit))
 
     assert [payload for r in records for payload in unpack(r.data)] == [encode(e) for e in many]
@@ -57,7 +40,7 @@ def test_every_entry_comes_out_once_and_in_order(many: list[Entry], limit: int) 
 
 
 @given(st.integers(1, 3_000), st.integers(1_000, 30_000))
-def test_the_size_is_reckoned_to_the_byte(length: int, limit: int) -> None:
+def test_the_size_is_computed_to_the_byte(length: int, limit: int) -> None:
     """A record is closed only when the next entry would not have fitted."""
     many = [entry(counter="c" * (1 + (length + n) % 500)) for n in range(200)]
     records = list(pack(many, limit))
@@ -74,7 +57,9 @@ def test_the_librarys_reader_reads_what_is_packed_here() -> None:
     """So do the consumer libraries of other languages."""
     many = [entry(delta) for delta in range(1, 1_000)]
 
-    records = deaggregator.deaggregate_records([delivered(r.data) for r in pack(many)])
+    records = deaggregator.deaggregate_records(
+        [delivered(r.data, arrived_s=1.0) for r in pack(many)]
+    )
 
     assert [base64.b64decode(one["kinesis"]["data"]) for one in records] == [
         encode(one) for one in many
@@ -103,7 +88,6 @@ def test_a_record_written_by_hand_is_read() -> None:
 
 
 def test_a_plain_record_is_one_payload() -> None:
-    """Whatever it holds."""
     assert unpack(b'{"v":1}') == [b'{"v":1}']
     assert unpack(b"") == [b""]
     assert unpack(MAGIC[:3]) == [MAGIC[:3]]
@@ -111,7 +95,6 @@ def test_a_plain_record_is_one_payload() -> None:
 
 @given(st.data())
 def test_one_flipped_bit_never_alters_an_entry(data: st.DataObject) -> None:
-    """It is found by the checksum, or it hits the magic and leaves something that is no JSON."""
     (record,) = pack([entry(delta) for delta in range(1, 20)])
     bit = data.draw(st.integers(0, 8 * len(record.data) - 1))
     corrupt = bytearray(record.data)
@@ -126,7 +109,6 @@ def test_one_flipped_bit_never_alters_an_entry(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_a_record_cut_short_is_never_taken_for_a_shorter_one(data: st.DataObject) -> None:
-    """Wherever it is cut behind the magic."""
     (record,) = pack([entry(delta) for delta in range(1, 20)])
     cut = data.draw(st.integers(len(MAGIC), len(record.data) - 1))
 

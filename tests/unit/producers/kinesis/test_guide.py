@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from countledger.infra.template import load_template
+from countledger.producers.event import EVENTS_MAX
 from countledger.producers.ingest.entries import RejectionKind
 from countledger.producers.kinesis.library import MAGIC
-from countledger.producers.kinesis.message import EVENTS_MAX, VERSION, KinesisMessage, decode
+from countledger.producers.kinesis.message import VERSION, KinesisMessage, decode
 from countledger.producers.payload import MAX_BYTES
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.producers.kinesis.entries import ORIGIN
@@ -23,14 +24,12 @@ EXAMPLES = _EXAMPLES.strip().split("\n")
 
 @pytest.mark.parametrize("line", EXAMPLES)
 def test_an_example_is_a_message(line: str) -> None:
-    """As it stands there."""
     entry = decode(line.encode(), arrived_ms=NOW_MS, origin=ORIGIN)
 
     assert entry.counter == json.loads(line)["counter"]
 
 
 def test_every_field_is_explained_and_no_other() -> None:
-    """In the table of the message."""
     section = GUIDE.split("## The message, version 1")[1].split("##")[0]
     told = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
 
@@ -38,7 +37,6 @@ def test_every_field_is_explained_and_no_other() -> None:
 
 
 def test_the_bounds_are_those_of_the_code() -> None:
-    """Written twice, held together here."""
     assert f"version {VERSION}" in GUIDE
     assert f"{MAX_BYTES:,} bytes" in GUIDE
     assert EVENTS_MAX == 10**9

@@ -1,6 +1,6 @@
-"""The defects of aws-kinesis-agg 1.2.3, each shown, and that nothing here has it.
+"""The defects of aws-kinesis-agg 1.2.3 that decide what is used of it, and that nothing here has.
 
-Where one of these tests fails at its first half, the library was mended.
+Where one of these tests fails at its first half, the library was corrected.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ import tomllib
 from hashlib import md5
 from importlib.metadata import requires
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from aws_kinesis_agg import DIGEST_SIZE, MAX_BYTES_PER_RECORD, aggregator, deaggregator
 
 from countledger.producers.kinesis.aggregate import BrokenAggregate, pack, unpack
 from countledger.producers.kinesis.library import MAGIC, new_aggregate
-from countledger.producers.kinesis.message import encode
-from countledger.producers.kinesis.sender import calls
 from tests.unit.producers.kinesis.entries import entry
+from tests.unit.producers.kinesis.streams import delivered
 
 KEY = "0197a1b2-c3d4-7abc-9def-0123456789ab"
 
@@ -34,23 +33,10 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
-def delivered(data: bytes) -> dict[str, Any]:
-    """A record as Lambda delivers it."""
-    inner = {
-        "kinesisSchemaVersion": "1.0",
-        "sequenceNumber": "1",
-        "approximateArrivalTimestamp": 1.0,
-        "data": base64.b64encode(data).decode(),
-    }
-    return {"kinesis": inner}
-
-
 def read_by_the_library(data: bytes) -> list[bytes]:
-    """The payloads that its reader hands on."""
-    return [
-        base64.b64decode(one["kinesis"]["data"])
-        for one in deaggregator.deaggregate_records([delivered(data)])
-    ]
+    """The payloads that its reader returns."""
+    read = deaggregator.deaggregate_records([delivered(data, arrived_s=1.0)])
+    return [base64.b64decode(one["kinesis"]["data"]) for one in read]
 
 
 def filled(record: Any, *, key: str | bytes = KEY, data: bytes = b"x" * 50) -> int:  # noqa: ANN401 - the library has no types
@@ -66,70 +52,29 @@ def sealed(message: bytes) -> bytes:
     return MAGIC + message + md5(message, usedforsecurity=False).digest()
 
 
-def test_1_its_import_puts_its_folders_in_front_of_the_path() -> None:
-    """Where its modules would shadow an app's."""
+def test_its_import_puts_its_folders_first_in_the_path() -> None:
+    """Where its modules would shadow an app's; and it takes an app's for its own."""
     shown = "; print(len(sys.path) - before, 'config_pb2' in sys.modules)"
     before = "import sys; before = len(sys.path); "
+    ours = "import countledger.producers.kinesis.library"
 
     assert python(before + "import aws_kinesis_agg.aggregator" + shown) == "2 True"
-    ours = "import countledger.producers.kinesis.library"
     assert python(before + ours + shown) == "0 False"
+    own = "import sys, types; own = sys.modules['config_pb2'] = types.ModuleType('config_pb2')\n"
+    assert python(f"{own}{ours}\nprint(sys.modules['config_pb2'] is own)") == "True"
 
 
-def test_1_a_module_of_that_name_of_the_apps_own_is_left_alone() -> None:
-    """It stays the app's, and is not taken for the library's."""
-    code = (
-        "import sys, types; own = sys.modules['config_pb2'] = types.ModuleType('config_pb2')\n"
-        "import countledger.producers.kinesis.library\n"
-        "print(sys.modules['config_pb2'] is own)"
-    )
-
-    assert python(code) == "True"
-
-
-def test_2_it_takes_a_record_for_full_far_too_early() -> None:
-    """It reckons the key anew for every entry, where the key is text."""
+def test_it_takes_a_record_for_full_far_too_early() -> None:
+    """It counts the key again for every entry, where the key is text."""
     by_text, by_bytes = aggregator.AggRecord(51_200), aggregator.AggRecord(51_200)
 
     assert filled(by_text) < 0.7 * filled(by_bytes, key=KEY.encode())
-    assert by_text.get_size_bytes() > 1.5 * len(by_text.get_contents()[2])
     full, *_ = pack(entry() for _ in range(1_000))
     assert full.size_bytes > 0.99 * 51_200
 
 
-def test_2_it_gives_a_key_back_as_it_came() -> None:
-    """Bytes, which PutRecords does not take."""
-    record = aggregator.AggRecord()
-    record.add_user_record(KEY.encode(), b"x")
-
-    assert record.get_contents()[0] == KEY.encode()
-    (ours,) = pack([entry()])
-    assert isinstance(ours.partition_key, str)
-
-
-def test_3_a_record_of_its_cannot_be_used_again() -> None:
-    """Ours are made anew, and never change."""
-    record = aggregator.AggRecord()
-
-    with pytest.raises(AttributeError):
-        record.clear()
-    (ours,) = pack([entry()])
-    with pytest.raises(AttributeError):
-        ours.data = b""  # type: ignore[misc]
-
-
-def test_4_it_cannot_make_an_explicit_hash_key() -> None:
-    """Ours needs none: the partition key alone decides on the shard."""
-    with pytest.raises(AttributeError):
-        aggregator.AggRecord._create_explicit_hash_key(KEY.encode())
-    (ours,) = pack([entry()])
-    (call,) = calls(iter([ours]))
-    assert call == [ours]
-    assert not hasattr(ours, "explicit_hash_key")
-
-
-def test_5_it_fills_a_record_beyond_what_the_service_takes() -> None:
-    """The limit counts data and partition key, its reckoning the data alone."""
+def test_it_fills_a_record_beyond_what_the_service_takes() -> None:
+    """The limit counts data and partition key, the library counts the data alone."""
     record = aggregator.AggRecord(MAX_BYTES_PER_RECORD)
     filled(record, key=b"k" * 256, data=b"x" * 1_000)
     filled(record, key=b"k" * 256, data=b"")
@@ -141,8 +86,7 @@ def test_5_it_fills_a_record_beyond_what_the_service_takes() -> None:
     assert ours[0].size_bytes > MAX_BYTES_PER_RECORD - 200
 
 
-def test_6_it_hands_on_what_its_checksum_refuses() -> None:
-    """As a plain record, without a word."""
+def test_it_returns_a_record_with_a_wrong_checksum_as_a_plain_one() -> None:
     (record,) = pack([entry()])
     corrupt = record.data[:-1] + bytes([record.data[-1] ^ 1])
 
@@ -151,7 +95,7 @@ def test_6_it_hands_on_what_its_checksum_refuses() -> None:
         unpack(corrupt)
 
 
-def test_7_it_drops_the_rest_of_a_record_behind_a_bad_index(
+def test_it_drops_the_rest_of_a_record_after_a_bad_index(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Printed to stderr, and lost; the entries themselves are whole."""
@@ -166,79 +110,7 @@ def test_7_it_drops_the_rest_of_a_record_behind_a_bad_index(
     assert unpack(data) == [b"a", b"b", b"c", b"d"]
 
 
-def test_8_it_gives_data_in_another_type_than_lambda_does() -> None:
-    """Bytes of base64, where every other record has text; ours gives the payload itself."""
-    (record,) = pack([entry()])
-
-    (one,) = deaggregator.deaggregate_records([delivered(record.data)])
-    assert isinstance(one["kinesis"]["data"], bytes)
-    assert unpack(record.data) == [encode(record.entries[0])]
-
-
-def test_9_it_gives_one_entrys_hash_key_to_another() -> None:
-    """Where only some have one; ours reads no hash keys and writes none."""
-    record = aggregator.AggRecord()
-    record.add_user_record("p", b"a", "123")
-    record.add_user_record("p", b"b")
-    data = record.get_contents()[2]
-
-    told = deaggregator.deaggregate_records([delivered(data)])
-    assert [one["kinesis"]["explicitHashKey"] for one in told] == ["123", "123"]
-    assert unpack(data) == [b"a", b"b"]
-
-
-def test_10_it_delivers_a_full_record_twice() -> None:
-    """To the callback and as the value; ours has one way out."""
-    packer = aggregator.RecordAggregator(200)
-    called: list[object] = []
-    packer.on_record_complete(called.append, execute_on_new_thread=False)
-
-    returned = [packer.add_user_record("p", b"x" * 60) for _ in range(4)]
-    assert len(called) == len([one for one in returned if one]) > 0
-    many = [entry(delta) for delta in range(1, 2_000)]
-    assert [one for record in pack(many) for one in record.entries] == many
-
-
-def test_11_it_calls_a_callback_as_often_as_it_was_given() -> None:
-    """The check for a second one compares a callback with a pair; ours has no callbacks."""
-    packer = aggregator.RecordAggregator(200)
-    called: list[object] = []
-    for _ in range(2):
-        packer.on_record_complete(called.append, execute_on_new_thread=False)
-    while not called:
-        packer.add_user_record("p", b"x" * 60)
-
-    assert len(called) == 2
-
-
-def test_12_it_takes_an_empty_record_for_a_plain_one() -> None:
-    """Ours unpacks it: there is nothing in it; and makes none."""
-    empty = sealed(b"")
-
-    assert read_by_the_library(empty) == [empty]
-    assert unpack(empty) == []
-    assert list(pack([])) == []
-
-
-def test_13_it_refuses_what_fits_the_service() -> None:
-    """With a ValueError from the midst of a batch; here an entry is bounded at its birth."""
-    with pytest.raises(ValueError, match="too big"):
-        aggregator.AggRecord(100).add_user_record("p", b"x" * 100)
-
-    (over,) = pack([entry(counter="c" * 512)], limit_bytes=100)
-    assert len(unpack(over.data)) == 1
-
-
-def test_14_it_takes_anything_for_data() -> None:
-    """And fails in the midst of a batch; here only entries go in."""
-    with pytest.raises(TypeError):
-        aggregator.AggRecord().add_user_record("p", cast("bytes", 7))
-    (record,) = pack([entry()])
-    assert isinstance(record.data, bytes)
-
-
-def test_it_imports_what_it_does_not_declare() -> None:
-    """So the extra names it."""
+def test_it_imports_what_it_does_not_declare_so_the_extra_names_it() -> None:
     needed = requires("aws-kinesis-agg") or []
     project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]
     extra = project["optional-dependencies"]["kinesis"]

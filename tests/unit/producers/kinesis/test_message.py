@@ -27,7 +27,6 @@ PLAIN = {"v": 1, "counter": "likes:post-1", "delta": 3, "id": UUID7}
 
 
 def decoded(message: dict[str, Any], arrived_ms: int = NOW_MS) -> Entry:
-    """The entry of a message."""
     return decode(json.dumps(message).encode(), arrived_ms=arrived_ms, origin=ORIGIN)
 
 
@@ -45,7 +44,6 @@ def test_the_same_entry_gives_the_same_bytes(made: Entry) -> None:
 
 
 def test_the_form_can_never_change() -> None:
-    """Producers in other languages make it by hand."""
     made = decoded(PLAIN)
 
     assert encode(made).decode() == (
@@ -87,7 +85,6 @@ def test_an_entry_that_was_not_made_for_kinesis_is_refused() -> None:
 
 
 def test_the_largest_entry_fits() -> None:
-    """Every part at its bound, and of characters that JSON escapes."""
     key = IdempotencyKey("k" * KEY_MAX_BYTES, parse_time(NOW_MS))
     event = Event("c" * COUNTER_NAME_MAX_BYTES, 1, key, note={"n": "\x01" * (NOTE_MAX_BYTES - 1)})
     made = make_entry(event, now_ms=NOW_MS, origin=ORIGIN, new_id=str)
@@ -138,7 +135,6 @@ def test_decimals_stay_exact() -> None:
         ({**PLAIN, "at": NOW_MS}, "`at`"),
         ({**PLAIN, "events": 0}, "events: "),
         ({**PLAIN, "events": True}, "events: "),
-        ({"v": 1, "counter": "a", "delta": 1, "key": "k", "events": 2}, "`events` needs an `id`"),
         ({**PLAIN, "counter": "a#b"}, "reserved"),
         ({**PLAIN, "delta": 0}, "delta 0"),
         ({**PLAIN, "more": 1}, "more: "),
@@ -147,7 +143,6 @@ def test_decimals_stay_exact() -> None:
 def test_what_breaks_the_schema_is_refused_with_the_reason(
     message: dict[str, Any], reason: str
 ) -> None:
-    """One line that names the field."""
     with pytest.raises(BadInput, match=reason) as caught:
         decoded(message)
 
@@ -159,12 +154,10 @@ def test_what_breaks_the_schema_is_refused_with_the_reason(
     [b"", b"{", b"[]", b"\xff\xfe{}", b'{"v":1,"v":1}', b"null", b"x" * (MAX_BYTES + 1)],
 )
 def test_what_is_no_object_is_refused(data: bytes) -> None:
-    """Bad JSON, other encodings, doubled fields, too much of it."""
     with pytest.raises(BadInput):
         decode(data, arrived_ms=0, origin=ORIGIN)
 
 
-def test_a_coalesced_entry_tells_its_number_of_events() -> None:
-    """Absent means one."""
+def test_a_coalesced_entry_has_its_number_of_events() -> None:
     assert decoded({**PLAIN, "events": 17}).events == 17
     assert decoded(PLAIN).events == entry().events == 1

@@ -24,43 +24,41 @@ from countledger.producers.kinesis.message import decode
 from countledger.producers.kinesis.sender import Sent
 from tests.transport.proof import refused_connection
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.producers.kinesis.streams import REGION, Fault, MemoryStream, producer_on
-
-LOST = ReadTimeoutError(endpoint_url="https://kinesis")
-NOBODY = EndpointConnectionError(endpoint_url="https://kinesis", error=refused_connection())
+from tests.unit.producers.kinesis.streams import REGION, Fault, MemoryStream, deltas, producer_on
 
 
 def failed(code: str, status: int = 400) -> ClientError:
-    """An answer of the service."""
     return ClientError(
         {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}},  # type: ignore[typeddict-item]
         "PutRecords",
     )
 
 
+TIMEOUT = ReadTimeoutError(endpoint_url="https://kinesis")
+NOBODY = EndpointConnectionError(endpoint_url="https://kinesis", error=refused_connection())
+APPLIED = Fault(error=TIMEOUT, applied=True)
+DENIED = Fault(error=failed("AccessDeniedException"))
+
+
 def events(count: int) -> list[Event]:
-    """Plain ones."""
     return [Event(f"a:{number % 7}", number) for number in range(1, count + 1)]
 
 
-def deltas(stream: MemoryStream) -> list[object]:
-    """What the stream holds, each identity once, in order."""
-    made = [
-        decode(payload, arrived_ms=NOW_MS, origin=REGION)
-        for data, _ in stream.records
-        for payload in unpack(data)
-    ]
-    return [entry.delta for entry in {entry.id: entry for entry in made}.values()]
+def large(count: int) -> list[Event]:
+    """Some of them fill a call."""
+    return [Event("c" * 500, n, note={"n": "x" * 1_000}) for n in range(1, count + 1)]
 
 
-def test_events_go_in_few_records_and_each_has_its_outcome() -> None:
-    """One call for thousands of them."""
+def handed_back(outcomes: list[Any]) -> list[object]:
+    return [one.entry.delta for one in outcomes if isinstance(one, Unacknowledged)]
+
+
+def test_thousands_of_events_go_in_one_call_of_few_records() -> None:
     stream = MemoryStream()
 
-    outcomes = list(producer_on(stream).send_many(events(4_000)))
+    outcomes = producer_on(stream).send_many(events(4_000))
 
     assert [type(one) for one in outcomes] == [Sent] * 4_000
-    assert [one.counter for one in outcomes if isinstance(one, Sent)][:3] == ["a:1", "a:2", "a:3"]
     assert deltas(stream) == list(range(1, 4_001))
     assert stream.calls == [len(stream.records)]
     assert len(stream.records) < 10
@@ -71,7 +69,7 @@ def test_only_what_failed_of_a_call_is_sent_again() -> None:
     stream = MemoryStream(faults=[Fault(refused=(1, 3)), Fault(refused=(0,)), None])
     clock = ManualClock()
 
-    outcomes = list(producer_on(stream, clock).send_many(events(4_000)))
+    outcomes = producer_on(stream, clock).send_many(events(4_000))
 
     assert stream.calls[1:] == [2, 1]
     assert len(clock.slept_ms) == 2
@@ -87,8 +85,8 @@ def test_only_what_failed_of_a_call_is_sent_again() -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault(error=LOST),
-        Fault(error=LOST, applied=True),
+        Fault(error=TIMEOUT),
+        APPLIED,
         Fault(error=failed("InternalFailure", 500)),
         Fault(error=failed("ProvisionedThroughputExceededException")),
         Fault(applied=True, cut=True),
@@ -97,10 +95,9 @@ def test_only_what_failed_of_a_call_is_sent_again() -> None:
     ],
 )
 def test_a_fault_is_followed_by_the_very_same_entries(fault: Fault) -> None:
-    """They are there once or twice under their ids, and the outcomes are of success."""
     stream = MemoryStream(faults=[fault])
 
-    outcomes = list(producer_on(stream).send_many(events(3)))
+    outcomes = producer_on(stream).send_many(events(3))
 
     assert all(isinstance(one, Sent) for one in outcomes)
     assert deltas(stream) == [1, 2, 3]
@@ -109,12 +106,10 @@ def test_a_fault_is_followed_by_the_very_same_entries(fault: Fault) -> None:
 
 @pytest.mark.parametrize("applied", [False, True])
 def test_what_stays_without_answer_comes_back_with_its_entry(*, applied: bool) -> None:
-    """Sent again by hand it is the same entry."""
-    stream = MemoryStream(faults=[Fault(error=LOST, applied=applied)] * 8)
+    stream = MemoryStream(faults=[Fault(error=TIMEOUT, applied=applied)] * 8)
     producer = producer_on(stream)
 
-    outcomes = list(producer.send_many(events(2)))
-    lost = [one for one in outcomes if isinstance(one, Unacknowledged)]
+    lost = [one for one in producer.send_many(events(2)) if isinstance(one, Unacknowledged)]
     sent = [producer.resend(one.entry) for one in lost]
 
     assert len(stream.calls) == 8 + 2
@@ -133,67 +128,41 @@ def test_what_stays_without_answer_comes_back_with_its_entry(*, applied: bool) -
 def test_what_concerns_every_event_is_raised(
     error: Exception, kind: type[CountledgerError]
 ) -> None:
-    """Nothing was sent, and none of it needs to be sent again under its old id."""
     stream = MemoryStream(faults=[Fault(error=error)] * 8)
 
     with pytest.raises(kind):
-        list(producer_on(stream).send_many(events(2)))
+        producer_on(stream).send_many(events(2))
 
     assert stream.records == []
 
 
-def test_an_error_behind_a_lost_answer_hands_the_entries_back() -> None:
-    """The lost call may have got through."""
-    denied = Fault(error=failed("AccessDeniedException"))
-    stream = MemoryStream(faults=[Fault(error=LOST, applied=True), denied])
+def test_an_error_after_a_lost_answer_hands_the_entries_back() -> None:
+    stream = MemoryStream(faults=[APPLIED, DENIED])
 
-    outcomes = list(producer_on(stream).send_many(events(2)))
+    outcomes = producer_on(stream).send_many(events(2))
 
     assert [type(one) for one in outcomes] == [Unacknowledged] * 2
 
 
 def test_what_may_be_in_the_stream_comes_back_before_what_concerns_every_event() -> None:
-    """The answer of one call is lost, and the next is denied: those of the first may have it."""
-    denied = Fault(error=failed("AccessDeniedException"))
-    stream = MemoryStream(faults=[*[Fault(error=LOST, applied=True)] * 8, denied])
-    large = [Event("c" * 500, n, note={"n": "x" * 1_000}) for n in range(1, 4_097)]
-    outcomes: list[object] = []
+    """The answers of one call are lost, and the next call is denied."""
+    stream, outcomes = MemoryStream(faults=[*[APPLIED] * 8, DENIED]), list[Any]()
 
     with pytest.raises(AccessDenied):
-        outcomes.extend(producer_on(stream).send_stream(large))
+        outcomes.extend(producer_on(stream).send_stream(large(4_096)))
 
-    back = [one.entry.delta for one in outcomes if isinstance(one, Unacknowledged)]
-    assert len(outcomes) == len(large)
+    assert len(outcomes) == 4_096
+    assert handed_back(outcomes) == deltas(stream)
+
+    stream = MemoryStream(faults=[*[APPLIED] * 8, DENIED])
+    listed = list(producer_on(stream).send_many(large(5_000)))
+
+    back = handed_back(listed)
     assert back == deltas(stream)
+    assert [type(one) for one in listed[len(back) :]] == [AccessDenied] * (5_000 - len(back))
 
 
-def test_a_list_hides_nothing_that_may_be_in_the_stream() -> None:
-    """All is sent when it returns; what was stopped has the reason as its outcome."""
-    lost, denied = Fault(error=LOST, applied=True), Fault(error=failed("AccessDeniedException"))
-    stream = MemoryStream(faults=[*[lost] * 8, denied])
-    large = [Event("c" * 500, n, note={"n": "x" * 1_000}) for n in range(1, 5_001)]
-
-    outcomes = producer_on(stream).send_many(large)
-
-    assert len(outcomes) == len(large)
-    back = [one.entry.delta for one in outcomes if isinstance(one, Unacknowledged)]
-    assert back == deltas(stream)
-    assert all(isinstance(one, AccessDenied) for one in outcomes[len(back) :])
-
-
-def test_all_is_sent_when_it_returns() -> None:
-    """Nobody has to look at the outcomes; the form that streams sends only while iterated."""
-    stream = MemoryStream()
-    producer = producer_on(stream)
-
-    producer.send_many(events(10))
-    assert deltas(stream) == list(range(1, 11))
-    assert next(producer.send_stream([Event("a:b", 77)]))
-    producer.send_stream([Event("a:b", 78)])
-    assert deltas(stream) == [*range(1, 11), 77]
-
-
-def test_a_process_that_stands_still_for_too_long_sends_nothing_more() -> None:
+def test_a_process_that_is_suspended_for_too_long_sends_nothing_more() -> None:
     """A bare key counts as made when its record arrives: hours later it would be another one."""
     clock = ManualClock()
 
@@ -211,11 +180,10 @@ def test_a_process_that_stands_still_for_too_long_sends_nothing_more() -> None:
 
 
 def test_a_refused_resend_is_raised() -> None:
-    """It is one entry: an error of its own."""
     stream = MemoryStream(faults=[Fault(refused=(0,))] * 8)
     (outcome,) = producer_on(stream).send_many(events(1))
     assert isinstance(outcome, Unacknowledged)
-    stream.faults = [Fault(error=failed("AccessDeniedException"))]
+    stream.faults = [DENIED]
 
     with pytest.raises(AccessDenied):
         producer_on(stream).resend(outcome.entry)
@@ -229,8 +197,6 @@ def test_no_pattern_of_refusals_loses_or_mixes_up_an_event(refusals: list[list[i
 
     outcomes = list(producer_on(stream).send_many(made))
 
-    assert len(outcomes) == len(made)
     sent = [e.delta for e, one in zip(made, outcomes, strict=True) if isinstance(one, Sent)]
-    back = [one.entry.delta for one in outcomes if isinstance(one, Unacknowledged)]
-    assert sorted(map(int, sent + back)) == list(range(1, 401))
+    assert sorted(map(int, [*sent, *map(int, map(str, handed_back(outcomes)))])) == [*range(1, 401)]
     assert sorted(map(str, deltas(stream))) == sorted(map(str, sent))

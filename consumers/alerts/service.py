@@ -1,0 +1,300 @@
+"""The alerts of a stack for users: rules, tests, the alert log, dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Unpack
+
+from countledger.consumers.alerts.alert import Alert, AlertLog
+from countledger.consumers.alerts.delivery import ServicePublisher, Targets
+from countledger.consumers.alerts.evaluator import InitialScan
+from countledger.consumers.alerts.message import QueueDeadLetters, Resender
+from countledger.consumers.alerts.rule import Direction, changed_rule, rule_of
+from countledger.consumers.alerts.rules import Rules
+from countledger.consumers.totals import TotalsReader
+from countledger.ledger import keys
+from countledger.ledger.errors import BadRule, TargetRefused, WrongKind, WrongRegion
+from countledger.ledger.forks import made_once
+from countledger.ledger.total import decode_total
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from countledger.consumers.alerts.alert import LoggedAlert
+    from countledger.consumers.alerts.message import Resent
+    from countledger.consumers.alerts.rule import Rule, RuleSpec
+    from countledger.ledger.attributes import OnCorrupt
+    from countledger.ledger.connection import Connection
+
+
+@dataclass(frozen=True)
+class ConnectedServices:
+    """The services that the alerts of a stack use, each created at its first use."""
+
+    connection: Connection
+
+    @made_once
+    def targets(self) -> Targets:
+        """Checks where the evaluator may publish alerts."""
+        connection = self.connection
+        # A stack whose parameter names no topic has no such output.
+        listed = connection.settings.alert_topic_arns
+        if listed is None:
+            listed = connection.outputs.get("AlertTopicArns", "")
+        allowed = tuple(filter(None, (arn.strip() for arn in listed.split(","))))
+        return Targets(self.publisher, allowed, connection.region, connection.partition)
+
+    @made_once
+    def publisher(self) -> ServicePublisher:
+        """Publishes alerts to their targets."""
+        to = self.connection
+        return ServicePublisher(to.events(), to.topics(), to.setting("alert_bus"))
+
+    @made_once
+    def dead_letters(self) -> QueueDeadLetters:
+        """Stores alerts that their target did not accept."""
+        url = self.connection.setting("alert_dead_letter_queue_url")
+        return QueueDeadLetters.at(self.connection.queues(), url)
+
+    @made_once
+    def resender(self) -> Resender:
+        """Sends dead letters again."""
+        return Resender(self.dead_letters, self.publisher)
+
+    @made_once
+    def initial_scan(self) -> InitialScan:
+        """Alerts for totals that are beyond a threshold already."""
+        dynamo = self.connection.dynamo("standard")
+        table = self.connection.setting("counters_table")
+        return InitialScan(dynamo, table, self.publisher, self.dead_letters)
+
+
+def alerts_of(connection: Connection) -> Alerts:
+    """The alerts of a stack."""
+    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
+    return Alerts(
+        Rules(connection.dynamo("none"), table, connection.region),
+        ConnectedServices(connection),
+        TotalsReader(dynamo, table),
+        AlertLog(dynamo, table),
+        connection.setting("home_region"),
+    )
+
+
+class RuleChange(StrEnum):
+    """What `apply` did to a rule."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class Alerts:
+    """The alerts that are evaluated in one region.
+
+    A change of a rule is effective five seconds after it was written, for updates made at that time
+    or later: see `effective_from_ms` of the rule.
+
+    Attributes:
+        rules: the stored rules.
+        services: the services that alerts use.
+        totals: to read the counter that a rule names.
+        alert_log: the published alerts.
+        home_region: where rules are evaluated by default.
+    """
+
+    rules: Rules
+    services: ConnectedServices
+    totals: TotalsReader
+    alert_log: AlertLog
+    home_region: str
+
+    def create(
+        self,
+        name: str,
+        *,
+        now: bool = False,
+        evaluate_in: str | None = None,
+        **spec: Unpack[RuleSpec],
+    ) -> Rule:
+        """Create a rule. Four write units; two read units, and one for each 4 KB of rules.
+
+        A counter that is beyond the threshold already alerts only when it crosses it again.
+
+        Args:
+            name: 1 to 64 letters, digits, `.`, `_` and `-`.
+            now: wait until the rule is effective, and alert for counters that are beyond the
+                threshold then: one read unit for each, for a prefix also a scan of `counters`.
+            evaluate_in: the region whose totals it watches, which stores it: that of this client;
+                None: the home region.
+            **spec: `counter` or `prefix`, `threshold` or `step`, `direction`, and other options.
+
+        Raises:
+            BadRule, BadCounterName: a value breaks its rule, or the topic is not allowed.
+            RuleExists: a rule of that name exists.
+            WrongKind: a strict counter with bins, which has no single total.
+            WrongRegion: `evaluate_in` is not the region of this client.
+            TargetRefused: the bus or topic does not exist, or refuses.
+            ServiceFailed: the rule was not written; or, with `now`, the initial scan is incomplete.
+        """
+        wanted = rule_of(name, self._evaluate_in(evaluate_in), spec)
+        self._check_counter(wanted)
+        self.services.targets.check(wanted.target)
+        created = self.rules.create(wanted)
+        if now:
+            self.initial_scan(created)
+        return created
+
+    def set(self, name: str, *, now: bool = False, **spec: Unpack[RuleSpec]) -> Rule:
+        """Change a rule; values that are not given stay. Six write units, and reads as `create`.
+
+        Args:
+            name: the name of the rule.
+            now: as for `create`.
+            **spec: the new values.
+
+        Raises:
+            As `create`; NoSuchRule: no rule has that name.
+        """
+        wanted = changed_rule(self.rules.get(name), spec)
+        self._check_counter(wanted)
+        self.services.targets.check(wanted.target)
+        changed = self.rules.set(name, lambda rule: changed_rule(rule, spec))
+        if now:
+            self.initial_scan(changed)
+        return changed
+
+    def apply(self, specs: Mapping[str, RuleSpec]) -> Iterator[tuple[Rule, RuleChange]]:
+        """Create or change rules to match their specs; other rules stay as they are.
+
+        All specs are checked before the first rule is written. A second call changes nothing.
+
+        Raises:
+            As `create`, for the first invalid spec.
+        """
+        region = self._evaluate_in(self.rules.region)
+        wanted = [rule_of(name, region, spec) for name, spec in specs.items()]
+        there = self.rules.read()
+        for rule in wanted:
+            if rule.name in there.unreadable:
+                there.rule(rule.name)
+            self._check_counter(rule)
+        for target in {rule.target for rule in wanted}:
+            self.services.targets.check(target)
+        for rule in wanted:
+            before = there.current.get(rule.name)
+            if before is None:
+                yield self.rules.create(rule), RuleChange.CREATED
+            elif before.means_the_same_as(rule):
+                yield before, RuleChange.UNCHANGED
+            else:
+                yield self.rules.set(rule.name, rule), RuleChange.CHANGED
+
+    def get(self, name: str) -> Rule:
+        """The newest revision of a rule. One read unit, and one for each 4 KB of rules.
+
+        Raises:
+            NoSuchRule, CorruptItem: no rule has that name, or it is corrupt.
+        """
+        return self.rules.get(name)
+
+    def list(self) -> list[Rule]:
+        """All rules that are not corrupt, by name. One read unit, and one for each 4 KB."""
+        return self.rules.list()
+
+    def unreadable(self) -> dict[str, str]:
+        """The corrupt rules, which are not evaluated: name and reason. Cost: as `list`."""
+        return dict(sorted(self.rules.read().unreadable.items()))
+
+    def delete(self, name: str) -> bool:
+        """Delete a rule, if it exists; whether it did. Six write units, and reads as `list`."""
+        return self.rules.delete(name)
+
+    def test(self, name: str, counter: str) -> Alert:
+        """Send a message for a counter, marked as a test, to the target of a rule.
+
+        One call to the target; nothing is logged.
+
+        Raises:
+            NoSuchRule, BadCounterName, BadRule: the rule does not watch the counter.
+            TargetRefused: the target did not accept the message in any attempt.
+        """
+        rule = self.get(name)
+        if not rule.covers(keys.check_counter(counter)):
+            raise BadRule(f"rule {name!r} does not watch {counter!r}, so it never alerts for it")
+        alert = trial_alert(rule, counter, self.rules.clock.now_ms())
+        for refused in self.services.publisher.publish([alert], rule.target):
+            raise TargetRefused(f"{rule.target} did not accept the message: {refused.reason}")
+        return alert
+
+    def log(
+        self,
+        counter: str | None = None,
+        *,
+        limit: int | None = None,
+        on_corrupt: OnCorrupt | None = None,
+    ) -> Iterator[LoggedAlert]:
+        """The alerts of the last ninety days, newest first: half a read unit for each 4 KB.
+
+        Args:
+            counter: of one counter; None: of all.
+            limit: the maximum number; None: all.
+            on_corrupt: called with the error of each corrupt item; the item is skipped.
+
+        Raises:
+            BadCounterName, BadSetting: the counter name is invalid, or the limit is below 1.
+            CorruptItem: an item is corrupt, without `on_corrupt`.
+        """
+        return self.alert_log.newest(counter, limit=limit, on_corrupt=on_corrupt)
+
+    def resend(self, limit: int | None = None) -> Iterator[Resent]:
+        """Send at most `limit` dead letters again: alerts that their target did not accept.
+
+        Yields the result for each. An alert that is refused again stays a dead letter.
+        """
+        return self.services.resender.resend(limit)
+
+    def initial_scan(self, rule: Rule) -> int:
+        """Do what `create` does with `now`; the number of alerts published.
+
+        `ServiceFailed`: some counters failed; a repeated call continues with them.
+        """
+        return self.services.initial_scan.run(rule)
+
+    def _evaluate_in(self, region: str | None) -> str:
+        wanted, here = region or self.home_region, self.rules.region
+        if wanted != here:
+            raise WrongRegion(
+                f"this client works in {here}, and a rule is kept in the region that evaluates it: "
+                f"use a client of {wanted}, or give evaluate_in={here!r}"
+            )
+        return wanted
+
+    def _check_counter(self, rule: Rule) -> None:
+        item = None if rule.counter is None else self.totals.item(rule.counter)
+        total = None if item is None else decode_total(item)
+        if total is not None and total.bins > 1:
+            raise WrongKind(
+                f"counter {rule.counter!r} is a strict counter with {total.bins} bins: its value "
+                "is spread over many items, and no update contains all of it; create it without "
+                "bins, or compare it where you read it"
+            )
+
+
+def trial_alert(rule: Rule, counter: str, at_ms: int) -> Alert:
+    """An alert, marked as a test, at the threshold of a rule; its version, the time, is unique."""
+    return Alert(
+        rule=rule.name,
+        revision=rule.revision,
+        counter=counter,
+        direction=Direction.FALLING if rule.direction is Direction.FALLING else Direction.RISING,
+        threshold=rule.threshold,
+        old=rule.threshold,
+        new=rule.threshold,
+        version=at_ms,
+        region=rule.evaluate_in,
+        at_ms=at_ms,
+        test=True,
+    )

@@ -1,0 +1,123 @@
+"""The JSON of requests and answers.
+
+Numbers are texts in DynamoDB's format, so no digit is lost. Binaries are base64 on the wire: those
+of a request are spelled here, those of an answer are read where items are decoded.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import orjson
+from botocore import exceptions as sdk
+from botocore.awsrequest import AWSPreparedRequest, HeadersDict
+from botocore.compat import HTTPHeaders
+from botocore.parsers import create_parser
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from botocore.model import ServiceModel
+
+    from countledger.ledger.transport.wire import Answer
+
+_CHECKSUM = "x-amz-crc32"
+_SUCCESS = 200
+_FIRST_ERROR = 301
+
+
+def spelled(arguments: Mapping[str, Any]) -> bytes:
+    """The body of a request."""
+    try:
+        return orjson.dumps(arguments, default=_base64)
+    except TypeError:
+        # A text that is not valid Unicode: spelled as boto3 spells it, for the service to refuse.
+        return json.dumps(arguments, default=_base64).encode()
+
+
+def read(answer: Answer) -> dict[str, Any]:
+    """What an answer of success says; nothing, as by boto3, if it is not the service's.
+
+    `dynamo.consumed_in` refuses such an answer.
+
+    Raises:
+        ChecksumError: its body is not the one that the service sent.
+    """
+    expected = answer.headers.get(_CHECKSUM)
+    if expected is not None and expected != (actual := str(crc32(answer.body))):
+        raise sdk.ChecksumError(
+            checksum_type="crc32", expected_checksum=expected, actual_checksum=actual
+        )
+    try:
+        content = orjson.loads(answer.body)
+    except ValueError:
+        return {}
+    if answer.status != _SUCCESS or not isinstance(content, dict):
+        return {}
+    return {name: value for name, value in content.items() if value is not None}
+
+
+def is_refusal(answer: Answer) -> bool:
+    """Whether its status is that of an error or a redirect."""
+    return answer.status >= _FIRST_ERROR
+
+
+class Refusals:
+    """Reads answers of refusal, by botocore's own parser."""
+
+    __slots__ = ("_parser", "_service")
+
+    def __init__(self, service: ServiceModel) -> None:
+        """Those of a service.
+
+        Args:
+            service: its model.
+        """
+        self._service = service
+        self._parser: Any = create_parser(service.resolved_protocol)
+
+    def read(self, operation: str, answer: Answer) -> dict[str, Any]:
+        """What an answer says, in the form of `ClientError.response`."""
+        response = {
+            "status_code": answer.status,
+            "headers": HTTPHeaders.from_dict(dict(answer.headers)),
+            "body": answer.body,
+            "context": {"operation_name": operation},
+        }
+        shape = self._service.operation_model(operation).output_shape
+        parsed: dict[str, Any] = self._parser.parse(response, shape)
+        error_shape = self._service.shape_for_error_code(parsed["Error"]["Code"])
+        if error_shape is not None:
+            parsed.update(self._parser.parse(response, error_shape))
+        return parsed
+
+
+class LeavingRequest(AWSPreparedRequest):
+    """A signed request, as handlers of `before-send` see it; its headers are parsed if read."""
+
+    def __init__(self, url: str, request: bytes, body: bytes) -> None:
+        """A request.
+
+        Args:
+            url: where it goes.
+            request: all of it.
+            body: the end of it.
+        """
+        self.method, self.url, self.body = "POST", url, body
+        self.stream_output = False
+        self._request = request
+
+    @property
+    def headers(self) -> HeadersDict:  # type: ignore[override]
+        """Its headers; those that are added to them are not sent."""
+        lines = self._request.partition(b"\r\n\r\n")[0].decode().split("\r\n")[1:]
+        return HeadersDict([line.split(": ", 1) for line in lines])
+
+
+def _base64(value: object) -> str:
+    if isinstance(value, bytes | bytearray):
+        return b64encode(value).decode()
+    raise TypeError(f"a request holds a {type(value).__name__}")

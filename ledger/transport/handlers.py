@@ -1,0 +1,75 @@
+"""Handlers of a boto3 client's events: which of them the fast transport has to leave to boto3.
+
+Handlers of `before-send` are called. Those of other events may change a request or an answer in
+ways that only botocore carries out; where such a one is registered, boto3 makes the call.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+# The last one adds its name to the user agent of every client, as the functions load it.
+_OWN: Final = ("botocore.", "boto3.", "countledger.", "aws_lambda_powertools.shared.user_agent.")
+# Registered only on request: endpoints that the service names itself, reports of each call to an
+# agent on this machine, and answers that a test gives.
+_ON_REQUEST: Final = ("botocore.discovery", "botocore.monitoring", "botocore.stub")
+_SKIPPED: Final = (
+    "provide-client-params",
+    "before-parameter-build",
+    "before-endpoint-resolution",
+    "before-call",
+    "request-created",
+    "choose-signer",
+    "before-sign",
+    "response-received",
+    "before-parse",
+    "needs-retry",
+    "after-call",
+)
+
+
+class Handlers:
+    """The handlers of one client. A handler may be registered at any time."""
+
+    __slots__ = ("_emitter", "_known", "_version")
+
+    def __init__(self, client: Any) -> None:  # noqa: ANN401 - a boto3 client
+        """The handlers of a client.
+
+        Args:
+            client: the boto3 client.
+
+        Raises:
+            AttributeError: this version of botocore keeps its handlers in another way.
+        """
+        self._emitter = client.meta.events._emitter  # noqa: SLF001 - no public way
+        # botocore replaces this object whenever a handler comes or goes.
+        self._version = self._emitter._lookup_cache  # noqa: SLF001
+        self._known: dict[str, bool] = {}
+
+    def allow(self, operation: str) -> bool:
+        """Whether none but botocore and this library handle what the fast transport skips."""
+        version = self._emitter._lookup_cache  # noqa: SLF001
+        if version is not self._version:
+            self._known, self._version = {}, version
+        known = self._known.get(operation)
+        if known is None:
+            known = self._known[operation] = not any(
+                _is_foreign(handler)
+                for event in _SKIPPED
+                for handler in self._emitter._handlers.prefix_search(  # noqa: SLF001
+                    f"{event}.dynamodb.{operation}"
+                )
+            )
+        return known
+
+
+def _is_foreign(handler: Any) -> bool:  # noqa: ANN401 - anything that can be called
+    while isinstance(handler, partial):
+        handler = handler.func
+    owner = getattr(handler, "__self__", None)
+    if type(owner).__module__ in _ON_REQUEST:
+        return True
+    module = getattr(handler, "__module__", None) or type(owner or handler).__module__
+    return not f"{module}.".startswith(_OWN)

@@ -1,0 +1,453 @@
+"""Every other command on the deployed stack, once: what it prints, its JSON, its exit code."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tests.e2e.command import Command
+from tests.e2e.steps import ANY, Story, play, problem, step, totals
+
+if TYPE_CHECKING:
+    from countledger.infra.local.stack import LocalStack
+
+_HALL: Final = "strict create NS:hall --lower 0"
+_RULE: Final = "alert create NS --prefix NS: --threshold 100 --direction rising"
+_SCHEDULE: Final = {
+    "namespace": "NS",
+    "expression": "rate(15 minutes)",
+    "region": "us-east-1",
+    "min_entries": 100,
+    "min_age_ms": None,
+    "retire": "transaction",
+    "archive": None,
+}
+_MOVE: Final = {"from": "NS:ann", "to": "NS:bob", "amount": "2.5"}
+_TAKE: Final = "claim take NS ann@x.org --owner u-1"
+_CHANGE: Final = "claim change NS --from ann@x.org --to ann@y.org --owner u-1"
+_STORIES: Final[dict[str, Story]] = {
+    "a strict counter is created, changed, refused at its bound and deleted": (
+        step(
+            f"{_HALL} --method marker --opening 500",
+            {
+                "counter": "NS:hall",
+                "method": "marker",
+                "value": 500,
+                "lower": 0,
+                "upper": None,
+                "version": ANY,
+                "bins": 1,
+                "window_ms": 86_400_000,
+                "updated_at": ANY,
+                "write_units": 4,
+            },
+        ),
+        step(
+            "strict change NS:hall -2 --key o-1 --note seat=7",
+            {"status": "applied", "counter": "NS:hall", "delta": -2, "value": 498},
+        ),
+        step("strict change NS:hall -2.0 --key o-1", {"status": "duplicate", "value": 498}),
+        step("strict change NS:hall -3 --key o-1", code=2),
+        step(
+            "strict change NS:hall -499",
+            {"status": "bound_reached", "value": 498, "side": "lower", "bound": 0},
+            code=4,
+            err="is at 498, its lower bound is 0: -499 was refused\n",
+        ),
+        step("strict change NS:hall 1 --key o-1 --at NOW", {"status": "applied"}),
+        step("strict change NS:hall 1 --key o-1 --at NOW", {"status": "duplicate"}),
+        step("strict change NS:hall 1 --key k --at 2001-01-01T00:00:00Z", code=2),
+        step("strict withdraw NS:hall --key o-1 --at NOW", {"status": "counted"}, code=1),
+        step("strict show NS:hall", out="NS:hall\t499\t0\t-\tmarker\t1\t24 h\t4\t"),
+        step("strict delete NS:hall", code=2, err="of value 499 would be deleted: give --yes"),
+        step("strict delete NS:hall --yes", {"counter": "NS:hall", "deleted": True}),
+        step("strict show NS:hall", code=2, err="does not exist"),
+    ),
+    "each method is created with its own settings": tuple(
+        step(f"strict create NS:{n} --method {options}", facts)
+        for n, (options, facts) in enumerate(
+            (
+                ("atomic", {"method": "atomic", "write_units": 1}),
+                ("occ", {"method": "occ", "write_units": 1}),
+                ("history --history 3", {"method": "history", "history": 3}),
+                ("crt", {"method": "crt", "write_units": 2, "updated_at": None}),
+                ("marker --window 90m", {"method": "marker", "window_ms": 5_400_000}),
+                ("set --max-tokens 30", {"method": "set", "max_tokens": 30}),
+                ("atomic --bins 3", {"method": "atomic", "bins": 3}),
+            )
+        )
+    ),
+    "total reads a strict counter like any other, without events or freshness": (
+        step(f"{_HALL} --method atomic --opening 7 --bins 3"),
+        step("strict change NS:hall -1", {"status": "applied", "value": None}),
+        step("total NS:hall", {"totals": [{"total": 6, "method": "atomic", "bins": 3}]}),
+        step("total NS:hall --exact", out="NS:hall\t6\t-\t-\t-\t-"),
+        step(
+            "total NS:hall other-NS --exact",
+            {"totals": [{"counter": "NS:hall"}, {"exact": {"sum": 0}}]},
+        ),
+    ),
+    "a full set refuses like a bound, and its cost is told when it is created": (
+        step("strict create NS:b --method set --max-tokens 100", err="about 4 when it holds"),
+        step("strict create NS:a --method set --max-tokens 1"),
+        step("strict change NS:a +1 --key seat-1"),
+        step(
+            "strict change NS:a 1 --key seat-2",
+            {"status": "set_full", "delta": 1, "value": 1, "max_tokens": 1},
+            code=4,
+            err="is at 1 and holds 1 keys, its maximum: +1 was refused",
+        ),
+        step("strict change NS:a 1 --key seat-1", {"status": "duplicate"}),
+        step("strict change NS:a 2 --key seat-1", code=2, err="takes changes of 1 and -1, not 2"),
+    ),
+    "a change is withdrawn for good, or was applied and stays": (
+        step(f"{_HALL} --method marker --opening 9"),
+        step("strict change NS:hall -1 --key in"),
+        step("strict withdraw NS:hall --key out", {"status": "withdrawn"}),
+        step("strict withdraw NS:hall --key in", {"status": "counted"}, code=1),
+        step(
+            "strict change NS:hall -1 --key out",
+            {"status": "withdrawn"},
+            code=2,
+            err="a new change needs a new key",
+        ),
+        step("strict show NS:hall", {"value": 8}),
+    ),
+    "bounds move while the counter is in use": (
+        step("strict create NS:a --method atomic --opening 500"),
+        step("strict set NS:a --upper 600 --lower -5", {"lower": -5, "upper": 600}),
+        step("strict set NS:a --upper 400", code=2, err="above the upper bound 400"),
+        step(
+            "strict set NS:a --upper 400 --force",
+            {"upper": 400},
+            err="changes up are refused until it is back inside",
+        ),
+        step("strict change NS:a 1", code=4),
+        step("strict change NS:a -0.5", {"value": "499.5"}),
+        step("strict set NS:a --upper none", {"lower": -5, "upper": None}),
+        step("strict create NS:b --method crt"),
+        step("strict list NS", [{"counter": "NS:a"}, {"counter": "NS:b", "method": "crt"}]),
+        step("strict list NS", out="counter\tvalue\tlower\tupper\tmethod\t"),
+    ),
+    "strict counters change together, are set and read as of one moment": (
+        step("strict create NS:ann --method marker --lower 0 --opening 10"),
+        step("strict create NS:bob --method marker --lower 0"),
+        step("strict transfer NS:ann NS:bob 2.5 --key NS-1", {"status": "applied", **_MOVE}),
+        step("strict transfer NS:ann NS:bob 2.5 --key NS-1", {"status": "duplicate", **_MOVE}),
+        step(
+            "strict transfer NS:bob NS:ann 3 --key NS-2",
+            {"status": "bound_reached", "counter": "NS:bob"},
+            code=4,
+            err="counter 'NS:bob' is at 2.5",
+        ),
+        step("strict together NS:ann=-7.5 NS:bob=+7.5 --key NS-3", {"status": "applied"}),
+        step("set NS:bob 4 --key NS-4", {"status": "applied", "counter": "NS:bob", "value": 4}),
+        step("snapshot NS:ann NS:bob", {"totals": [{"total": 0}, {"total": 4}]}),
+        step("snapshot NS:ann NS:bob", out="NS:bob\t4\t"),
+        step("strict withdraw --key NS-5"),
+        step("strict withdraw --key NS-1", code=1, err="too late"),
+    ),
+    "a counter of a ledger is set by an entry that the log shows": (
+        step("emit NS:a 3"),
+        step("set NS:a -5 --key k-1", {"status": "recorded", "value": -5, "delta": -8}),
+        step("set NS:a -5 --key k-1", {"status": "duplicate", "value": -5, "delta": -8}),
+        step("set NS:a 0 --key k-2"),
+        step("entries NS:a", [{"delta": 5, "note": {"set": "0"}}, {"delta": -8}, {"delta": 3}]),
+        totals(a=0),
+        step("snapshot NS:a", out="NS:a\t0\t", err="as materialized"),
+    ),
+    "a group is made, shown, ranked and deleted": (
+        step("emit NS:ann 3"),
+        step("emit NS:bob 5"),
+        totals(ann=3, bob=5),
+        step("group add NS NS:ann NS:bob", [{"added": True}, {"added": True}]),
+        step("group rank NS", {"group": "NS", "ranked": True, "members": 2}),
+        step("emit NS:ann 9"),
+        totals(ann=12),
+        step("group top NS --limit 1", [{"rank": 1, "counter": "NS:ann", "total": 12}]),
+        step("group show NS", out="NS:ann\t12\t2", err="sum: 17\n"),
+        step("group show NS --after NS:ann", [{"counter": "NS:bob"}]),
+        step("group list --of NS:ann", [{"group": "NS"}]),
+        step("group list", out="NS\tyes"),
+        step("group unrank NS", {"ranked": False}),
+        step("group remove NS NS:bob NS:none", [{"removed": True}, {"removed": False}]),
+        step("group delete NS", {"group": "NS", "deleted": True, "members": 1}),
+        step("group show NS", code=2, err="does not exist"),
+    ),
+    "a namespace is ranked by the deployed materializer": (
+        step("emit NS:a 3"),
+        totals(a=3),
+        step("namespace top NS", code=2, err="namespace rank"),
+        step("namespace rank NS --no-wait", {"namespace": "NS", "ranked": True, "totals": 1}),
+        step("namespace top NS", [{"rank": 1, "counter": "NS:a", "total": 3}]),
+        step("namespace counters NS", [{"counter": "NS:a", "total": 3}]),
+        step("namespace unrank NS", {"namespace": "NS", "ranked": False, "totals": 1}),
+        step("namespace top NS", code=2),
+    ),
+    "a new counter of a ranked namespace is ranked with its first entry": (
+        step("namespace create NS"),
+        step("namespace rank NS --no-wait"),
+        step("emit NS:new 3"),
+        totals(new=3),
+        step("namespace top NS", [{"rank": 1, "counter": "NS:new", "total": 3}]),
+    ),
+    "numbers are drawn once each": (
+        step("sequence create NS:a --first 70001", {"last": 70_000, "version": 1}),
+        step("sequence draw NS:a", out="NS:a\t70001\t70001\t1"),
+        step(
+            "sequence draw NS:a --count 1000",
+            {"sequence": "NS:a", "first": 70_002, "last": 71_001, "count": 1_000},
+        ),
+        step("sequence draw NS:a --expected --known 71001", {"first": 71_002}),
+        step("sequence show NS:a", {"last": 71_002, "version": 4}),
+        step("sequence create NS:a", code=2),
+        step("total NS:a", {"totals": [{"total": 71_002}]}),
+        *(
+            step(line, code=2, err="of kind sequence")
+            for line in ("verify NS:a", "entries NS:a", "emit NS:a 1", "strict change NS:a 1")
+        ),
+    ),
+    "a value has one owner, who changes and releases it": (
+        step(_TAKE, {"status": "taken", "scope": "NS", "value": ["ann@x.org"], "owner": "u-1"}),
+        step(_TAKE, {"status": "duplicate"}),
+        step(
+            "claim take NS ann@x.org --owner u-2",
+            code=4,
+            err="countledger: NS 'ann@x.org' is claimed by 'u-1'\n",
+        ),
+        step(_CHANGE, {"status": "changed"}),
+        step("claim show NS ann@y.org", {"owner": "u-1", "value": ["ann@y.org"], "claim_id": ANY}),
+        step("claim release NS ann@y.org --owner u-1", out="released"),
+        step("claim show NS ann@y.org", code=1),
+        step(_CHANGE, code=4, err="is not claimed"),
+        step("claim take NS hall-1 row-3 --owner u-1 --claim-id c-1"),
+        step("claim show NS hall-1", code=1),
+        step("claim take NS hall-1 row-3 --owner u-2", code=4),
+        step("claim release NS hall-1 row-3 --owner u-1 --claim-id c-1", {"status": "released"}),
+        step("claim take NS hall-1 row-3 --owner u-1 --claim-id c-2"),
+        step("claim release NS hall-1 row-3 --owner u-1 --claim-id c-1", {"status": "duplicate"}),
+        step("claim show NS hall-1 row-3", {"claim_id": "c-2"}),
+    ),
+    "an alert rule lives from create to delete": (
+        step(
+            _RULE,
+            {
+                "rule": "NS",
+                "counter": None,
+                "prefix": "NS:",
+                "threshold": 100,
+                "direction": "rising",
+                "rearm": None,
+                "step": None,
+                "to": "bus",
+                "evaluate_in": "us-east-1",
+                "revision": ANY,
+                "effective_from": ANY,
+            },
+        ),
+        step(_RULE, code=2, err="alert set NS"),
+        step("alert set NS --rearm 50 --evaluate-in us-east-1", {"rearm": 50, "threshold": 100}),
+        step("alert show NS", {"rearm": 50}),
+        step("alert list", out="NS\tNS:*"),
+        step("alert delete NS", {"rule": "NS", "deleted": True}),
+        step("alert delete NS", {"rule": "NS", "deleted": False}),
+    ),
+    "totals beyond the threshold alert with --now": (
+        step("emit NS:old 150"),
+        totals(old=150),
+        step("alert create silent-NS --prefix NS: --threshold 100 --direction rising"),
+        step(f"{_RULE} --now", {"published_now": 1}),
+        step("alert set NS --now", {"published_now": 0}),
+        step("alert test NS NS:old", {"test": True}),
+        step("alert test NS elsewhere", code=2),
+        step(
+            "alert log NS:old",
+            [{"rule": "NS", "threshold": "100", "new": "150", "dead_letter": None}],
+        ),
+        step("alert log", out="NS:old"),
+    ),
+    "a schedule lives from create to delete": (
+        step("namespace create NS"),
+        step("schedule create NS --every 15m", _SCHEDULE),
+        step("schedule create NS --every 15m", _SCHEDULE),
+        step("schedule create NS --every 1h", code=2, err="rate(15 minutes)"),
+        step(
+            "schedule set NS --min-age 30d --retire delete",
+            {**_SCHEDULE, "min_age_ms": 2_592_000_000, "retire": "delete"},
+        ),
+        step("schedule show NS", {"retire": "delete", "state": "enabled"}),
+        step("schedule list", out="NS\trate(15 minutes)\t100\t30 d\tdelete"),
+        step("schedule set NS --min-age none", {"min_age_ms": None, "retire": "delete"}),
+        step("schedule delete NS", {"namespace": "NS", "deleted": True}),
+        step("schedule show NS", code=2, err="countledger schedule create NS"),
+    ),
+    "a month is estimated": (
+        step(
+            "cost --events-per-day 1000000 --retire delete",
+            {"month": ANY, "usd": ANY, "savings": ANY, "prices_as_of": ANY},
+        ),
+        step("cost --events-per-day 1000000", out="a month", err="would save $"),
+    ),
+}
+
+
+@pytest.mark.parametrize("title", _STORIES)
+def test_it_happens_as_told(command: Command, title: str) -> None:
+    play(command, _STORIES[title])
+
+
+_ARN: Final = "arn:aws:sns:us-east-1:000000000000:none"
+# NS:m is a strict counter of value 5 between 0 and 10, log-NS:a a counter of a ledger.
+_REFUSED: Final = {
+    "strict create NS:x --method marker --lower 5 --upper 5": "leave no headroom for any change",
+    "strict create NS:x --method marker --lower 0 --opening -1": "is below the lower bound 0",
+    "strict create NS:x --method set --max-tokens 1639": "would pass 64 KB",
+    "strict create NS:x --method marker --history 5": "history is a choice of method history",
+    "strict create NS:x --method occ --bins 2": "cannot have bins",
+    "strict create NS#b --method occ": "'#', which is reserved",
+    "strict create NS:m --method occ": "exists, of method marker",
+    "strict create log-NS:a --method occ": "of kind ledger; this call is for counters of kind",
+    "strict change log-NS:a 1": "of kind ledger; this call is for counters of kind",
+    "strict change NS:m 1 --prefer over": "for method atomic",
+    "strict change NS:m 1 --key k --at 2101-01-01T00:00:00Z": "ahead",
+    "strict change NS:x 1": "does not exist",
+    "strict set NS:m --upper 4": "is above the upper bound 4",
+    "strict set NS:m --lower 9 --upper 9 --force": "leave no headroom",
+    "strict delete NS:x --yes": "does not exist",
+    "strict list no-such": "namespace 'no-such' does not exist",
+    "strict together a:b --key k": "COUNTER=DELTA",
+    "strict together a:b=1 a:b=2 --key k": "twice",
+    "strict transfer a:b a:c -1 --key k": "below zero",
+    "set a:b much --key k": "not a decimal number",
+    "emit NS:m 1": "of kind strict; this call is for counters of kind ledger",
+    "emit log-NS:a 1 --key k --at 2001-01-01T00:00:00Z": "horizon",
+    "emit log-NS:a 1 --key k --at 2101-01-01T00:00:00Z": "ahead",
+    "group add a#b a:b": "group name",
+    "group top nobody-has-it --limit 0": "1 to 1000",
+    "namespace top nobody-has-it": "namespace",
+    f"snapshot {' '.join(f'a:{n}' for n in range(101))}": "101 counters",
+    "sequence draw NS-x:a --known 3": "--known goes with --expected",
+    "sequence draw NS-x:a --expected --count 2": "takes no --count",
+    "sequence draw NS-x:a --count 0": "is not a whole number from 1",
+    "sequence create NS-x:a --first -1": "first",
+    "sequence show NS-x:a": "does not exist",
+    "sequence append t '[1]' --partition id=a --sort s": "is no JSON object",
+    "sequence append t '{\"a\": NaN}' --partition id=a --sort s": "NaN is no number",
+    "sequence append t {} --partition id --sort s": "is not NAME=TEXT",
+    "sequence append t {} --partition id:=a --sort s": "is no integer",
+    "sequence append t '{\"s\": 1}' --partition id=a --sort s": "s",
+    "sequence append no-such-table {} --partition id=a --sort s": "no-such-table",
+    "claim take NS# a --owner u": "#",
+    "claim take NS a --owner ''": "owner",
+    "claim take NS a --owner u --table t": "give all of them, or none",
+    "claim take NS a --owner u --table t --key-name id --item {}": "id",
+    "claim change NS --from a --to a --owner u": "a",
+    "claim change NS --from a --to b --owner u --expect {}": "--expect is about an item",
+    "claim release NS a --owner u --table t --key []": "is no JSON object",
+    "claim release NS a --owner u --table '' --key ''": "is no JSON object",
+    f"{_RULE} --to {_ARN}": "no alert would arrive",
+    f"{_RULE} --to {_ARN.replace('us-east', 'eu-west')}": "give a topic in us-east-1",
+    f"{_RULE} --to {_ARN.replace('aws', 'aws-cn')}": "nothing crosses partitions",
+    f"{_RULE} --evaluate-in eu-west-1": "eu-west-1",
+    "alert create NS --counter NS:bins --threshold 5 --direction falling": "4 bins: its value is",
+    "schedule create no-such --every 1h": "does not exist",
+    "schedule create NS --every 1h": "kind strict",
+    "schedule create log-NS --every 1h --min-age 24h": (
+        "horizon 24 h + replication bound 15 min + clock skew 1 min"
+    ),
+    "schedule set log-NS --every 1h": "has no schedule",
+    "compact no-such:x": "namespace 'no-such'",
+    "compact --namespace NS": "of kind strict",
+    "compact --namespace none-such --due": "namespace 'none-such'",
+    "cost --events-per-day -1": "-1",
+    "repair a:b --resume x": "--resume goes with --all",
+    "verify --all --segments 65": "segments",
+    "export a:b --namespace a": "give counters, or --namespace",
+    "export no-such-namespace:b": "does not exist",
+    "import -": "give the import one with --name",
+    "import no-such-file.jsonl": "cannot be read",
+    "import - --name a#b": "without '#'",
+    "delete NS:m": "--yes NS:m",
+    "delete NS:m --yes NS:x": "nothing was deleted",
+    "total NS:x --stack-name other": "no stack 'other'",
+    "total NS:x --profile no-such-profile": "no-such-profile",
+}
+
+
+def test_a_refusal_is_one_line_and_writes_nothing(command: Command, stack: LocalStack) -> None:
+    name = play(
+        command,
+        (
+            step("strict create NS:m --method marker --lower 0 --upper 10 --opening 5"),
+            step("strict create NS:bins --method atomic --bins 4"),
+            step("emit log-NS:a 1"),
+            step("total log-NS:a", {"totals": [{"total": 1}]}, waits=True),
+        ),
+    )
+    before = _items_like(stack, name)
+
+    wrong: list[str] = []
+    for line, reason in _REFUSED.items():
+        done = command(*shlex.split(line.replace("NS", name)))
+        found = problem(done, None, 2, "", reason.replace("NS", name))
+        wrong += [f"{line}: {found}: {done}"] * bool(found)
+
+    assert not wrong, "\n".join(wrong)
+    assert _items_like(stack, name) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "reason", "environment"),
+    [
+        ("strict show a:b", "only in the home region", {"COUNTLEDGER_HOME_REGION": "eu-central-1"}),
+        ("strict change a:b 1", "home region", {"COUNTLEDGER_HOME_REGION": "eu-central-1"}),
+        ("schedule create a --every 1h", "home region", {"COUNTLEDGER_HOME_REGION": "eu-west-1"}),
+        ("compact a:x", "merged in the home", {"COUNTLEDGER_HOME_REGION": "eu-west-1"}),
+        (_RULE, "event bus 'nobody-made-it'", {"COUNTLEDGER_ALERT_BUS": "nobody-made-it"}),
+        ("emit a:b 1", "COUNTLEDGER_*_TABLE", {"COUNTLEDGER_LEDGER_TABLE": "none"}),
+        ("total a:b", "credentials", {"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None}),
+        ("total a:b", "127.0.0.1:1", {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}),
+        ("total a:b", "Invalid endpoint", {"AWS_ENDPOINT_URL": "nonsense"}),
+    ],
+)
+def test_a_wrong_set_up_is_refused_with_its_reason(
+    command: Command, line: str, reason: str, environment: dict[str, str | None]
+) -> None:
+    other = Command(command.variables(environment))
+
+    play(other, [step(line, code=2, err=reason)])
+
+
+def test_shared_options_are_given_before_or_after_the_command(
+    command: Command, stack: LocalStack
+) -> None:
+    there = f"--endpoint-url {stack.url} --region us-east-1 --stack-name {stack.name}"
+    bare = dict.fromkeys(("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION"))
+
+    play(
+        Command(command.variables(bare)),
+        (
+            step(f"total NS:a {there} --json", out='"total": 0'),
+            step(f"{there} --json total NS:a", out='"total": 0'),
+            step(f"--stack-name no-such total NS:a {there} --output json", out='"total": 0'),
+            step(f"namespace {there} --output json list", out="["),
+        ),
+    )
+
+
+def _items_like(stack: LocalStack, namespace: str) -> list[dict[str, Any]]:
+    """Every item of a namespace in either table, the namespace's own included."""
+    client = stack.client("dynamodb")
+    found: list[dict[str, Any]] = []
+    for output in ("LedgerTableName", "CountersTableName"):
+        pages = client.get_paginator("scan").paginate(
+            TableName=stack.outputs[output],
+            FilterExpression="contains(#c, :n)",
+            ExpressionAttributeNames={"#c": "counter"},
+            ExpressionAttributeValues={":n": {"S": namespace}},
+            ConsistentRead=True,
+        )
+        found += [dict(item) for page in pages for item in page["Items"]]
+    return sorted(found, key=str)

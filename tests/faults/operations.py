@@ -1,0 +1,243 @@
+"""The rows of the matrix: every operation that writes, and the request that meets the fault."""
+
+from dataclasses import replace
+from typing import Final
+
+from countledger.compaction.retire import Retire
+from countledger.producers.sequences.sequences import Sequences
+from countledger.producers.strict.definition import Method
+from tests.faults import consuming, producing
+from tests.faults.matrix import CLAIM, ENTRY, NUMBER, PART, ROWS, SDK, STRICT, Words
+from tests.faults.play import Operation
+from tests.faults.strict.sellers import write_of
+
+_BATCH: Final = "BatchWriteItem"
+_TRANSACT: Final = "TransactWriteItems"
+_PUT: Final = "PutItem"
+_UPDATE: Final = "UpdateItem"
+_DELETE: Final = "DeleteItem"
+_HANDLED: Final = Words("handled", "handled", "delivered again", "delivered again")
+_HANDLED_BY_SDK: Final = Words("handled", "handled", "delivered again", "delivered again", sdk=True)
+_BUFFER: Final = Words("recorded", "duplicate", "NotRecorded", "NotRecorded")
+_SENT: Final = Words("Sent", "Sent", "Unacknowledged", "Unacknowledged")
+_REDRIVEN: Final = Words("done", "done", "not resolved", "not resolved", part=True)
+_NOTED: Final = Words("handled", "handled", "delivered again", "delivered again", True, True)
+_PART_HANDLED: Final = Words("handled", "handled", "handled", "handled", part=True)
+_QUARANTINED: Final = Words("handled", "handled", sdk=True, part=True)
+_EMPTIED: Final = Words("deleted", "deleted", refused="skipped", sdk=True, part=True)
+_RETIRED: Final = Words("merged", "nothing", "ServiceFailed", "ServiceFailed", part=True)
+_ARCHIVED: Final = Words("merged", "nothing", part=True)
+_FIRST: Final = Words("recorded", "duplicate", sdk=True, part=True)
+_CREATED: Final = Words("done", "CounterExists")
+_WITHDRAWN: Final = Words("Withdrawn", "Withdrawn", "Unknown", "Contended")
+
+_ENTRIES: Final = (
+    Operation("record", _PUT, producing.recording(None), ENTRY),
+    Operation("record with a key", _PUT, producing.recording("key"), ENTRY, hides=True),
+    Operation(
+        "record with a key and its time", _PUT, producing.recording("key", timed=True), ENTRY
+    ),
+    Operation("record many", _BATCH, producing.recording(*[None] * 5), ENTRY),
+    Operation("record many with keys", _PUT, producing.recording("a", "b"), ENTRY, threads=True),
+    Operation("buffer", _BATCH, producing.buffering(coalesce=False), _BUFFER, threads=True),
+    Operation(
+        "buffer, coalescing", _BATCH, producing.buffering(coalesce=True), _BUFFER, threads=True
+    ),
+    Operation("send to Kinesis", "PutRecords", producing.sending_to_kinesis, _SENT),
+    Operation("ingest", _BATCH, producing.ingesting(None), _HANDLED),
+    Operation("ingest with keys", _PUT, producing.ingesting("key"), _HANDLED, threads=True),
+    Operation("set a ledger counter", _PUT, producing.correcting, ENTRY),
+    Operation("first use of a namespace", _PUT, producing.first_use, _FIRST),
+)
+
+_STRICT: Final = (
+    *(
+        Operation(
+            str(row),
+            write_of(row.method),
+            producing.changing(row.method, row.prefer),
+            STRICT,
+            hides=True,
+        )
+        for row in ROWS
+    ),
+    *(
+        Operation(
+            f"{method} with bins", write_of(method), producing.changing(method, bins=4), STRICT
+        )
+        for method in (Method.CRT, Method.MARKER)
+    ),
+    *(
+        Operation(
+            f"{method} split over bins",
+            _TRANSACT,
+            producing.changing(method, None, -33, 8),
+            STRICT,
+            after=after,
+        )
+        for method, after in ((Method.ATOMIC, 0), (Method.CRT, 3), (Method.MARKER, 3))
+    ),
+    Operation("create a strict counter", _TRANSACT, producing.creating(1), _CREATED, hides=True),
+    Operation("create one with bins", _TRANSACT, producing.creating(3), _CREATED),
+    Operation("set bounds", _TRANSACT, producing.bounding(1), Words(), hides=True),
+    Operation("set bounds of bins", _TRANSACT, producing.bounding(3), Words()),
+    Operation(
+        "delete a strict counter", _TRANSACT, producing.deleting, Words("done", "NoSuchCounter")
+    ),
+    Operation("withdraw from marker", _TRANSACT, producing.withdrawing(Method.MARKER), _WITHDRAWN),
+    Operation("withdraw from set", _UPDATE, producing.withdrawing(Method.SET), _WITHDRAWN),
+    Operation("transfer", _TRANSACT, producing.transferring, STRICT, hides=True),
+    Operation("set a strict counter", _TRANSACT, producing.setting(1), STRICT, hides=True),
+    Operation("set one with bins", _TRANSACT, producing.setting(3), STRICT),
+    Operation("withdraw several changes", _PUT, producing.withdrawing_all, _WITHDRAWN),
+)
+_OWNED: Final = (
+    Operation("take a claim", _PUT, producing.claiming("take", own=False), CLAIM, hides=True),
+    Operation(
+        "take with an item", _TRANSACT, producing.claiming("take", own=True), CLAIM, hides=True
+    ),
+    Operation(
+        "change a claim", _TRANSACT, producing.claiming("change", own=False), CLAIM, hides=True
+    ),
+    Operation("change with an item", _TRANSACT, producing.claiming("change", own=True), CLAIM),
+    Operation(
+        "release a claim", _DELETE, producing.claiming("release", own=False), CLAIM, hides=True
+    ),
+    Operation("release with an item", _TRANSACT, producing.claiming("release", own=True), CLAIM),
+    Operation(
+        "create a sequence", _PUT, producing.making_a_sequence, Words("done", "SequenceExists")
+    ),
+    Operation("draw", _UPDATE, producing.drawing(Sequences.draw), NUMBER, hides=True),
+    Operation(
+        "draw a block", _UPDATE, producing.drawing(lambda s, n: s.draw_block(n, 5), 5), NUMBER
+    ),
+    Operation(
+        "draw by expectation",
+        _UPDATE,
+        producing.drawing(Sequences.draw_expected),
+        NUMBER,
+        hides=True,
+    ),
+    Operation("append", _PUT, producing.appending, NUMBER, hides=True),
+)
+_CONSUMERS: Final = (
+    Operation("apply records", _UPDATE, consuming.applying(), _HANDLED_BY_SDK),
+    Operation(
+        "quarantine a record", "SendMessage", consuming.applying(malformed=True), _QUARANTINED
+    ),
+    Operation("redrive a record", _PUT, consuming.redriving, _REDRIVEN),
+    Operation("mark it as handled", _UPDATE, consuming.redriving, SDK),
+    Operation("add to a group", _PUT, consuming.grouping("add"), SDK),
+    Operation(
+        "add to a ranked group", _UPDATE, consuming.grouping("add", ranked=True), SDK, few=True
+    ),
+    Operation("remove from a group", _DELETE, consuming.grouping("remove"), SDK),
+    Operation(
+        "remove from a ranked group",
+        _UPDATE,
+        consuming.grouping("remove", ranked=True),
+        SDK,
+        few=True,
+    ),
+    Operation("rank a group", _UPDATE, consuming.grouping("rank"), PART, few=True),
+    Operation(
+        "rank a group no more", _UPDATE, consuming.grouping("unrank", ranked=True), PART, few=True
+    ),
+    Operation(
+        "delete a group",
+        _DELETE,
+        consuming.grouping("delete", ranked=True),
+        Words("done", "NoSuchGroup", sdk=True, part=True),
+        few=True,
+    ),
+    Operation("rank a namespace", _UPDATE, consuming.ranking(on=True), SDK, few=True),
+    Operation("rank a namespace no more", _UPDATE, consuming.ranking(on=False), SDK, few=True),
+    Operation("create a namespace", _PUT, consuming.making_a_namespace, SDK),
+    Operation("describe a namespace", _UPDATE, consuming.describing, SDK),
+    Operation("create a schedule", _PUT, consuming.scheduling("create"), PART),
+    Operation("create its trigger", "CreateSchedule", consuming.scheduling("create"), SDK),
+    Operation("change a schedule", _PUT, consuming.scheduling("set"), PART),
+    Operation("delete a schedule", _DELETE, consuming.scheduling("delete"), SDK),
+    Operation(
+        "create an alert rule", _TRANSACT, consuming.ruling("create"), Words("done", "RuleExists")
+    ),
+    Operation("change an alert rule", _TRANSACT, consuming.ruling("set"), Words()),
+    Operation("delete an alert rule", _TRANSACT, consuming.ruling("delete"), Words()),
+    Operation("note an alert", _PUT, consuming.alerting(0), _NOTED, few=True),
+    Operation("alert the bus", "PutEvents", consuming.alerting(1), _PART_HANDLED, few=True),
+    Operation("alert a topic", "PublishBatch", consuming.alerting(2), _PART_HANDLED, few=True),
+    Operation(
+        "publish a head",
+        _PUT,
+        consuming.compacting(Retire.TRANSACTION),
+        Words("merged", "nothing", sdk=True, part=True),
+        few=True,
+    ),
+    Operation(
+        "retire by transaction",
+        _TRANSACT,
+        consuming.compacting(Retire.TRANSACTION),
+        _RETIRED,
+        few=True,
+    ),
+    Operation(
+        "retire by deletion", _DELETE, consuming.compacting(Retire.DELETE), _RETIRED, few=True
+    ),
+    Operation(
+        "archive",
+        "PutObject",
+        consuming.compacting(Retire.DELETE, archived=True),
+        _ARCHIVED,
+        few=True,
+    ),
+    Operation(
+        "mark for deletion",
+        _PUT,
+        consuming.erasing("marked"),
+        Words("marked", "waiting", sdk=True),
+        few=True,
+    ),
+    Operation(
+        "empty a counter",
+        _TRANSACT,
+        consuming.erasing("deleted"),
+        _EMPTIED,
+        few=True,
+    ),
+    Operation(
+        "forget a counter",
+        _DELETE,
+        consuming.erasing("forgotten"),
+        Words("forgotten", "no such counter", sdk=True, part=True),
+        few=True,
+    ),
+)
+# Those that take several requests, and may die between any two of them.
+_SEVERAL: Final = frozenset(
+    {
+        "quarantine a record",
+        "redrive a record",
+        "add to a ranked group",
+        "remove from a ranked group",
+        "rank a group",
+        "delete a group",
+        "rank a namespace",
+        "create a schedule",
+        "change a schedule",
+        "delete a schedule",
+        "create an alert rule",
+        "note an alert",
+        "publish a head",
+        "retire by deletion",
+        "archive",
+        "mark for deletion",
+        "empty a counter",
+        "forget a counter",
+        "apply records",
+        "marker split over bins",
+    }
+)
+OPERATIONS: Final = tuple(
+    replace(one, several=one.name in _SEVERAL)
+    for one in (*_ENTRIES, *_STRICT, *_OWNED, *_CONSUMERS)
+)

@@ -1,0 +1,169 @@
+"""The operations of the matrix: each set up, called, called again, and its effect counted."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+from countledger import CountLedger
+from countledger.ledger.connection import Retries
+from countledger.ledger.dynamo import DynamoClient
+from countledger.ledger.errors import CountledgerError
+from countledger.ledger.namespace import Namespaces
+from countledger.producers.buffer.buffering import NotRecorded
+from countledger.producers.event import Receipt
+from countledger.producers.recorder import Recorder
+from countledger.producers.sender import Sender
+from countledger.producers.strict.context import MethodContext
+from tests.engines.clock import HandClock
+from tests.engines.store import Store
+from tests.faults.injection import Crash
+from tests.faults.matrix import Words
+
+
+@dataclass
+class World:
+    """A store, and one connection that all operations of the matrix share.
+
+    Attributes:
+        store: the tables.
+        stack: what is taken down at the end.
+    """
+
+    store: Store
+    stack: ExitStack = field(default_factory=ExitStack)
+    _shared: dict[object, Any] = field(default_factory=dict)
+
+    def shared(self, made: "Callable[[World], AbstractContextManager[Any]]") -> Any:  # noqa: ANN401
+        """What is made once for all operations."""
+        if made not in self._shared:
+            self._shared[made] = self.stack.enter_context(made(self))
+        return self._shared[made]
+
+    @cached_property
+    def none(self) -> DynamoClient:
+        """A client whose SDK does not retry."""
+        return self.store.connection.dynamo("none")
+
+    @cached_property
+    def standard(self) -> DynamoClient:
+        """A client whose SDK retries."""
+        return self.store.connection.dynamo("standard")
+
+    @cached_property
+    def reads(self) -> DynamoClient:
+        """Another one, for the reads of a call."""
+        return self.store.connection.dynamo("standard")
+
+    @cached_property
+    def ledger(self) -> CountLedger:
+        """The client as an app has it."""
+        engine = self.store.engine
+        settings = self.store.connection.settings
+        return CountLedger(settings, session=engine.session, endpoint_url=engine.endpoint_url)
+
+    @cached_property
+    def namespaces(self) -> Namespaces:
+        """The namespaces, known after their first use."""
+        return self.store.namespaces(dynamo=self.standard)
+
+    def context(self, built: MethodContext, retries: Retries) -> MethodContext:
+        """The context of a new process, whose waits take no time."""
+        dynamo = self.none if retries == "none" else self.standard
+        return replace(built, dynamo=dynamo, reads=self.reads, clock=HandClock())
+
+    def recorder(self, retries: Retries = "none", clock: HandClock | None = None) -> Recorder:
+        """A recorder of a new process that knows its namespaces."""
+        clock, random = clock or HandClock(), Random(7)  # noqa: S311 - jitter
+        dynamo = self.none if retries == "none" else self.standard
+        sender = Sender(dynamo, self.store.ledger, self.namespaces, clock=clock, random=random)
+        return Recorder(sender, self.store.region, clock)
+
+
+@dataclass
+class Play:
+    """One call that is ready.
+
+    Attributes:
+        act: the call.
+        effect: how often its effect is stored.
+        clients: those that its requests go through.
+        again: the same call again, from what the first one was told; None: there is none.
+    """
+
+    act: Callable[[], object]
+    effect: Callable[[], int]
+    clients: Sequence[Any]
+    again: Callable[[object], Callable[[], object] | None] = field(default=lambda _told: None)
+
+    @classmethod
+    def repeatable(
+        cls, act: Callable[[], object], effect: Callable[[], int], *clients: DynamoClient
+    ) -> "Play":
+        """A call that may simply be made again."""
+        return cls(act, effect, [one.client for one in clients], lambda _told: act)
+
+
+Begin = Callable[[World, str, Retries], Play]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A row of the matrix.
+
+    Attributes:
+        name: as people say it.
+        at: the request that meets the fault, as `PutItem`.
+        begin: sets a call up; its text is nobody else's.
+        words: what it says.
+        hides: whether its SDK may be let retry, to see what that hides.
+        threads: it sends in threads of its own, where a test cannot let a process die.
+        after: how many requests of that kind go before the one that meets the fault.
+        few: its set-up takes long: troubles that only the client tells apart are left out.
+        several: it takes several requests, and may die between any two of them.
+    """
+
+    name: str
+    at: str
+    begin: Begin
+    words: Words
+    hides: bool = False
+    threads: bool = False
+    after: int = 0
+    few: bool = False
+    several: bool = False
+
+    def __str__(self) -> str:
+        """For the ids of tests."""
+        return self.name
+
+
+def fresh() -> str:
+    """A text that nobody has used."""
+    return uuid4().hex[:16]
+
+
+def told_by(call: Callable[[], object]) -> object:
+    """What a call returns or raises."""
+    try:
+        return call()
+    except (CountledgerError, NotRecorded, Crash) as error:
+        return error
+
+
+def said(told: object) -> str:
+    """An outcome in a word."""
+    if isinstance(told, bool):
+        return "done" if told else "done before"
+    if isinstance(told, int | range):
+        return "number"
+    if isinstance(told, str):
+        return str(told)
+    if isinstance(told, Receipt):
+        return str(told.status)
+    if isinstance(told, list):
+        return ", ".join(sorted({said(one) for one in told}))
+    return type(told).__name__

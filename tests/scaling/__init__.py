@@ -1,0 +1,1 @@
+"""The table of docs/scaling.md, against a simulation of partitions, shards and batches."""

@@ -1,0 +1,188 @@
+"""A ledger counter that is compacted, deleted and used again: its tables and archive in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from countledger.compaction.compactor import Compactor
+from countledger.compaction.deletion import DeletionStage
+from countledger.compaction.deletions import Deletions
+from countledger.compaction.ledger_deletion import LedgerDeleter
+from countledger.compaction.regions import Regions
+from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
+from countledger.consumers.groups import Groups
+from countledger.consumers.totals import TotalsReader
+from countledger.ledger import keys
+from countledger.ledger.exact import ExactReader
+from countledger.ledger.head import Head, decode_head
+from countledger.ledger.limits import DAY_MS
+from countledger.producers.event import Event
+from countledger.producers.recorder import Recorder
+from countledger.producers.sender import Sender
+from tests.simulation.objects import Bucket, ObjectsClient
+from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack, limit_of
+from tests.unit.ledger.memory import MemoryClient, meanwhile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
+
+    from countledger.compaction.report import CompactionReport
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.clock import Clock
+    from countledger.ledger.operations import Delete
+
+COUNTER = "likes:post"
+DELTAS = (1, 4, 16)
+
+
+class Stopped(BaseException):
+    """The process ends here."""
+
+
+@dataclass
+class World:
+    """A namespace of ledger counters, one of which is compacted, deleted and used again.
+
+    Attributes:
+        hesitant: whether queries begin with an empty page.
+        bucket: where the archive lies.
+        unproven: why no total can be taken for final.
+        tidied: up to which moment what lies beside a counter was deleted, call by call.
+    """
+
+    hesitant: bool = False
+    bucket: Bucket = field(default_factory=Bucket)
+    unproven: str | None = None
+    tidied: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.description: dict[str, object] = {}
+        table = cast("TableDescriptionTypeDef", self.description)
+        self.dynamo = MemoryClient(description=table, hesitant=self.hesitant)
+        self.stack = Stack(dynamo=self.dynamo)
+        self.clock = self.stack.clock
+        self.namespaces = self.stack.namespaces
+        self.stack.namespace("likes")
+
+    def later(self, duration_ms: int = 2 * DAY_MS) -> None:
+        """Let time pass: two days, after which every entry is old enough."""
+        self.clock.at_ms += duration_ms
+
+    # ---- what somebody else does, once ----
+
+    def before_write(self, act: Callable[[], object]) -> None:
+        """Before the next put or transaction leaves."""
+        self.dynamo.plans.append(meanwhile(act, "put", "transact"))
+
+    def before_delete(self, part: str, act: Callable[[], object]) -> None:
+        """Before an item of that sort key is deleted."""
+
+        def fits(write: Delete) -> bool:
+            return part in write.key.values()
+
+        self.dynamo.plans.append(meanwhile(act, "delete", where=fits))
+
+    # ---- recording ----
+
+    def use(self, *deltas: int, counter: str = COUNTER) -> None:
+        """Entries, one millisecond after the other; no total has them."""
+        sender = Sender(self.dynamo, LEDGER, self.namespaces, clock=self.clock)
+        for delta in deltas:
+            self.later(1)
+            receipt = Recorder(sender, HOME, self.clock).record(Event(counter, delta))
+            assert receipt.status == "recorded"
+
+    def age(self, *deltas: int) -> None:
+        """Entries that are old enough to be merged."""
+        self.use(*deltas or DELTAS)
+        self.later()
+
+    def record(self, counter: str = COUNTER) -> None:
+        """An entry, and the total that has it."""
+        self.use(1, counter=counter)
+        self.stack.total(counter, updated_at=self.clock.at_ms)
+
+    # ---- what is stored ----
+
+    def item(self, key: dict[str, str]) -> Item | None:
+        return self.dynamo.get(LEDGER if "entry" in key else COUNTERS, key)
+
+    @property
+    def head(self) -> Head:
+        return decode_head(self.item(keys.head_key(COUNTER)))
+
+    @property
+    def total(self) -> Item | None:
+        return self.item(keys.total_key(COUNTER))
+
+    def entries(self) -> list[Item]:
+        return [one for one in self.dynamo.items(LEDGER) if one["entry"].startswith("e#")]
+
+    def exact(self) -> int:
+        return int(ExactReader(self.dynamo, LEDGER).read(COUNTER).sum)
+
+    # ---- processes, each new ----
+
+    def regions(self) -> Regions:
+        return Regions(self.dynamo, LEDGER, HOME, HOME, lambda _: self.dynamo, self.clock)
+
+    def compactor(self, **settings: Any) -> Compactor:  # noqa: ANN401 - of a compactor
+        return Compactor(
+            self.regions(), self.namespaces, limit_of, clock=self.clock, workers=1, **settings
+        )
+
+    def compact(self, **settings: Any) -> CompactionReport:  # noqa: ANN401 - of a compactor
+        return self.compactor(**settings).compact(COUNTER)
+
+    @property
+    def archive(self) -> S3Archive:
+        """Where a compactor may store what it merges."""
+        client: Any = ObjectsClient(self.bucket)
+        return S3Archive(client, ArchiveLocation.parse("s3://archive/some/where"))
+
+    def groups(self, clock: Clock | None = None) -> Groups:
+        return Groups(TotalsReader(self.dynamo, COUNTERS), self.namespaces, clock or self.clock)
+
+    def deleter(
+        self,
+        compact: Callable[[str], CompactionReport] | None = None,
+        tidy: Callable[[str, int], Sequence[str]] | None = None,
+    ) -> LedgerDeleter:
+        return LedgerDeleter(
+            self.dynamo,
+            COUNTERS,
+            self.regions(),
+            self.namespaces,
+            limit_of,
+            compact or self.compactor().compact,
+            lambda _: self.unproven,
+            tidy or self._tidy,
+            self.clock,
+        )
+
+    def _tidy(self, _: str, before_ms: int) -> list[str]:
+        self.tidied.append(before_ms)
+        return []
+
+    def deletions(self, deleter: LedgerDeleter, names: list[str]) -> Deletions:
+        return Deletions(
+            deleter, {}, lambda *_: None, lambda _: iter(names), lambda _: lambda: None
+        )
+
+    # ---- the calls of a deletion ----
+
+    def delete(self, *stages: DeletionStage) -> None:
+        """Call by call, two days after each other."""
+        for stage in stages:
+            assert self.deleter().delete(COUNTER).stage is stage
+            self.later()
+
+    def empty(self) -> None:
+        self.stack.total(COUNTER, updated_at=self.clock.at_ms)
+        self.delete(DeletionStage.MARKED, DeletionStage.DELETED)
+
+    def forget(self) -> None:
+        assert self.deleter().delete(COUNTER).stage is DeletionStage.FORGOTTEN
