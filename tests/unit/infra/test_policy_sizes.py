@@ -23,6 +23,7 @@ INLINE_MAX: Final = 10_240
 # A name that CloudFormation makes: of the stack, of the resource, and twelve characters.
 RANDOM: Final = "-ABCDEFGHIJKL"
 NAME_MAX: Final = {
+    "AWS::Backup::BackupVault": ("backup", "backup-vault:", 50),
     "AWS::DynamoDB::GlobalTable": ("dynamodb", "table/", 255),
     "AWS::DynamoDB::Table": ("dynamodb", "table/", 255),
     "AWS::IAM::Role": ("iam", "role/", 64),
@@ -42,6 +43,7 @@ VALUES: Final[dict[str, Any]] = {
     "AWS::StackName": STACK,
     "AlertBusName": "b" * 64,
     "AlertTopicArns": ["arn:aws:sns:ap-southeast-1:123456789012:" + "t" * 32] * 4,
+    "BackupCopyVaultArn": "arn:aws:backup:ap-southeast-1:123456789012:backup-vault:" + "v" * 50,
     "ArchiveBucketArn": "arn:aws:s3:::" + "b" * 63,
     "KmsKeyArn": "arn:aws:kms:ap-southeast-1:123456789012:key/" + "k" * 36,
 }
