@@ -21,8 +21,7 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`namespace#<ns>`, `ranking`), whether totals are ranked;
                              (`namespace#<ns>`, `run`), the result of the last compaction;
                              (`quarantine#<source>`, `<time>-<digest>`), a record in
-                             quarantine; (`deletion#<ns>`, counter), a counter being deleted;
-                             (`restore#`, `restore`), the tables that this stack was restored from
+                             quarantine; (`deletion#<ns>`, counter), a counter being deleted
 
 No counter name holds a `#`, so no counter has the key of another item.
 """
@@ -66,8 +65,6 @@ BOOKMARK: Final = "bookmark"
 IMPORT_PREFIX: Final = "import#"
 DELETION_PREFIX: Final = "deletion#"
 IMPORT: Final = "import"
-RESTORE_PREFIX: Final = "restore#"
-RESTORE: Final = "restore"
 ALERT_RULES: Final = "alerts#rules"
 RULE_PREFIX: Final = "rule#"
 PAST_RULE_PREFIX: Final = "past#"
@@ -256,11 +253,6 @@ def bookmark_key(purpose: str) -> dict[str, str]:
 def import_key(name: str) -> dict[str, str]:
     """The key of an import of opening balances in `counters`."""
     return {"counter": IMPORT_PREFIX + name, "part": IMPORT}
-
-
-def restore_key() -> dict[str, str]:
-    """The key of the record of the restore of this stack, in `counters`."""
-    return {"counter": RESTORE_PREFIX, "part": RESTORE}
 
 
 def progress_key(shard: str) -> dict[str, str]:

@@ -42,8 +42,10 @@ if TYPE_CHECKING:
 
 _WRITERS: Final = 16
 _PAGE: Final = 500
+# The record of a restore. No import has this name: the name of an import contains no `#`.
+_RECORD: Final = keys.import_key("#restore")
 # What a stack writes by itself before it is used; and of a lost stack nothing is needed of these.
-_OF_THE_STACK: Final = (keys.STREAM_PREFIX, keys.BOOKMARK_PREFIX, keys.RESTORE_PREFIX)
+_OF_THE_STACK: Final = (keys.STREAM_PREFIX, keys.BOOKMARK_PREFIX, _RECORD["counter"])
 # Of a namespace: the schedule is created again, with its trigger.
 _NOT_OF_NAMESPACES: Final = frozenset({keys.SCHEDULE, keys.RUN})
 
@@ -102,7 +104,7 @@ class Restorer:
                     f"table {source!r} has the key {', '.join(found)}, not counter, {sort}: it is "
                     f"no copy of {own!r}"
                 )
-        record = self._dynamo.get(self._counters, keys.restore_key(), consistent=True)
+        record = self._dynamo.get(self._counters, _RECORD, consistent=True)
         if record is None:
             self._refuse_content()
             self._note(Absent("part"))
@@ -214,7 +216,7 @@ class Restorer:
 
     def _note(self, condition: Absent | None, **more: int) -> None:
         record: Item = {
-            **keys.restore_key(),
+            **_RECORD,
             "tables": [*self._sources()],
             "at": self.clock.now_ms(),
             **more,

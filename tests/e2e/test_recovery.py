@@ -7,23 +7,25 @@ new table with the items of one instant. A stack beside the lost one stands for 
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import pytest
 
-from countledger import Claim, Event, IdempotencyKey, Judgement, outcomes
+from countledger import Claim, Event, IdempotencyKey, Judgement, Kind, outcomes
 from countledger.infra.deploy.deployment import DeployFailed, Deployment, deploy
 from countledger.infra.local.pump import PumpStalled
-from countledger.infra.local.stack import LocalStack
+from countledger.infra.local.stack import Credentials, LocalStack
 from countledger.infra.portability.restoring import RestoredTables, Restorer
 from countledger.infra.template import mapping_settings, template_text
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock, to_datetime
-from countledger.ledger.errors import AccessDenied, BadSetting
+from countledger.ledger.errors import AccessDenied, BadSetting, NamespaceUnknown
 from countledger.ledger.limits import DAY_MS
-from tests.e2e.command import Command
+from tests.e2e.command import Command, Finished
 from tests.e2e.world import bundle_of, client_of, record_aged, record_all
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from countledger import CountLedger
     from countledger.infra.local.engine import Engine
 
+_PAGE = (Path(__file__).parents[2] / "docs/recovery.md").read_text()
 _TABLES = ("LedgerTableName", "CountersTableName")
 
 
@@ -89,7 +92,7 @@ class Shop:
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Shop]:
     """A stack, a backup of both tables, and an entry that was acknowledged after it."""
-    with LocalStack(name="shop") as stack:
+    with LocalStack(name="shop", auth=True) as stack:
         client = client_of(stack)
         kept = Event("likes:a", 5, now_key("order-1"))
         _fill(stack, client, kept)
@@ -122,13 +125,37 @@ def _fill(stack: LocalStack, client: CountLedger, kept: Event) -> None:
     stack.drain()
 
 
+def restorer_of(new: LocalStack, tables: RestoredTables) -> Credentials:
+    """A user with the policies that docs/recovery.md names."""
+    iam, user = new.client("iam"), f"restorer-{uuid.uuid4().hex[:8]}"
+    iam.create_user(UserName=user)
+    for output in ("OperatePolicyArn", "CompactPolicyArn"):
+        iam.attach_user_policy(UserName=user, PolicyArn=new.outputs[output])
+    actions = re.findall(r"`(dynamodb:\w+)`", _PAGE.partition("The command requires")[2])
+    statement = {
+        "Effect": "Allow",
+        "Action": actions,
+        "Resource": [
+            f"arn:aws:dynamodb:*:*:table/{one}" for one in (tables.ledger, tables.counters)
+        ],
+    }
+    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    iam.put_user_policy(UserName=user, PolicyName="restored", PolicyDocument=document)
+    key = iam.create_access_key(UserName=user)["AccessKey"]
+    return Credentials(key["AccessKeyId"], key["SecretAccessKey"])
+
+
+def restore_once(new: LocalStack, tables: RestoredTables) -> Finished:
+    command = Command(new.environment(restorer_of(new, tables)))
+    named = ("--from-ledger", tables.ledger, "--from-counters", tables.counters)
+    return command("restore", *named, "--json")
+
+
 def restore(new: LocalStack, tables: RestoredTables) -> dict[str, Any]:
     """Restore by the command until it has nothing left to do; what its last call says."""
-    command = Command(new.environment())
-    line = ("restore", "--from-ledger", tables.ledger, "--from-counters", tables.counters, "--json")
     for _ in range(5):
         new.drain()
-        done = command(*line)
+        done = restore_once(new, tables)
         if done.code != 1:
             break
     assert done.code == 0, done.err
@@ -242,15 +269,25 @@ def test_tables_of_different_times_give_the_sums_of_the_ledger(older: str, shop:
         stack.drain()
         first = {output: backed_up(stack, output) for output in _TABLES}
         client.sequences.draw_block("bills:x", 3)
+        client.strict.create("seats:hall", method="atomic", lower=0, opening=9)
         record_all(client, ["likes:a", "likes:b"])
         stack.drain()
         second = {output: backed_up(stack, output) for output in _TABLES}
         backups = {**second, older: first[older]}
         tables = RestoredTables(*(restored(stack, backups[output]) for output in _TABLES))
         with beside(stack) as new:
+            found = client_of(new)
+            if older == "LedgerTableName":
+                # The strict counter is not taken for a ledger without entries.
+                assert restore_once(new, tables).code == 1
+                with pytest.raises(NamespaceUnknown):
+                    found.strict.show("seats:hall")
+                found.namespaces.create("seats", kind=Kind.STRICT)
             restore(new, tables)
 
             found = client_of(new)
+            if older == "LedgerTableName":
+                assert found.strict.show("seats:hall").value == 9
             expected = (2, 0, 7) if older == "LedgerTableName" else (3, 1, 4)
             totals = (found.total("likes:a").total, found.total("likes:b").total)
             assert (*totals, found.sequences.draw("bills:x")) == expected

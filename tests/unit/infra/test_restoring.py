@@ -49,7 +49,7 @@ def test_what_no_ledger_has_is_copied(item: dict[str, Any]) -> None:
         keys.progress_key("stream/shard"),
         keys.known_shard_key("stream", "shard"),
         keys.bookmark_key("verify"),
-        keys.restore_key(),
+        keys.import_key("#restore"),
     ],
     ids=lambda item: f"{item['counter']},{item['part']}",
 )
