@@ -1,10 +1,10 @@
 """The embedded engine's process: MiniStack on an inherited socket, with its gaps patched by name.
 
 Run by `engine.py` as a script of its own, and never imported elsewhere: importing MiniStack reads
-the environment, and there may be one engine per process. It imports nothing of countledger.
+the environment. Of countledger it imports other patches alone.
 
-The end of a pipe from the parent shows that the parent has ended (also after a kill -9 of the
-parent) this process ends, with the workers of its functions and its temporary directory.
+When the pipe from the parent ends (also after a kill -9 of the parent), this process ends, with the
+workers of its functions and its temporary directory.
 """
 
 import argparse
@@ -29,8 +29,9 @@ from ministack import app
 from ministack.core import iam_actions, iam_evaluator, lambda_runtime
 from ministack.services import dynamodb, lambda_svc
 
+from countledger.infra.local.engine_alarms import patch_alarms_over_several_metrics
+
 DYNAMODB_DIGITS: Final = 38
-# The services through which a function may invoke another one.
 _LEADING_ON: Final = ("lambda", "sqs", "sns", "eventbridge", "sfn", "scheduler")
 
 
@@ -225,6 +226,7 @@ def patch_lineage_stays_out_of_tables() -> None:
 
 
 PATCHES = (
+    patch_alarms_over_several_metrics,
     patch_38_digit_arithmetic,
     patch_iam_names_streams,
     patch_iam_names_mappings,
