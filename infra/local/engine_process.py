@@ -1,7 +1,7 @@
 """The embedded engine's process: MiniStack on an inherited socket, with its gaps patched by name.
 
 Run by `engine.py` as a script of its own, and never imported elsewhere: importing MiniStack reads
-the environment, and there may be one engine per process. It imports nothing of countledger.
+the environment. Of countledger it imports `engine_refusals.py` alone.
 
 The end of a pipe from the parent shows that the parent has ended (also after a kill -9 of the
 parent) this process ends, with the workers of its functions and its temporary directory.
@@ -28,6 +28,8 @@ from hypercorn.config import Config
 from ministack import app
 from ministack.core import iam_actions, iam_evaluator, lambda_runtime
 from ministack.services import dynamodb, lambda_svc
+
+from countledger.infra.local.engine_refusals import REFUSALS
 
 DYNAMODB_DIGITS: Final = 38
 # The services through which a function may invoke another one.
@@ -270,7 +272,7 @@ def _kill_children() -> None:
 
 async def serve(socket_fd: int) -> None:
     """Serve MiniStack on the inherited socket until a SIGTERM or SIGINT."""
-    for patch in PATCHES:
+    for patch in (*PATCHES, *REFUSALS):
         patch()
     config = Config()
     config.bind = [f"fd://{socket_fd}"]
