@@ -7,8 +7,8 @@ from countledger.infra.deploy.stack_operation import StackEvent, ending_in
 _STACK = "AWS::CloudFormation::Stack"
 
 
-def event(status: str, token: str = "mine", *, kind: str = _STACK, name: str = "s") -> StackEvent:
-    return StackEvent(name, status, f"why {name}", kind, "", token)
+def event(status: str, by: str = "mine", *, kind: str = _STACK, name: str = "s") -> StackEvent:
+    return StackEvent(name, status, f"why {name}", kind, "", by)
 
 
 BEFORE = [event("UPDATE_COMPLETE", "before")]
