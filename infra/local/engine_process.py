@@ -30,6 +30,7 @@ from ministack.core import iam_actions, iam_evaluator, lambda_runtime
 from ministack.services import dynamodb, lambda_svc
 
 from countledger.infra.local.engine_alarms import patch_alarms_over_several_metrics
+from countledger.infra.local.engine_refusals import REFUSALS
 
 DYNAMODB_DIGITS: Final = 38
 _LEADING_ON: Final = ("lambda", "sqs", "sns", "eventbridge", "sfn", "scheduler")
@@ -272,7 +273,7 @@ def _kill_children() -> None:
 
 async def serve(socket_fd: int) -> None:
     """Serve MiniStack on the inherited socket until a SIGTERM or SIGINT."""
-    for patch in PATCHES:
+    for patch in (*PATCHES, *REFUSALS):
         patch()
     config = Config()
     config.bind = [f"fd://{socket_fd}"]
