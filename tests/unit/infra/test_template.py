@@ -482,7 +482,7 @@ def test_outputs_are_the_agreed_ones() -> None:
 
 def test_there_is_no_stream_until_somebody_asks_for_one() -> None:
     parts = [name for name in RESOURCES if name.startswith(("Ingest", "Kinesis"))]
-    assert len(parts) == 14
+    assert len(parts) == 15
     assert {RESOURCES[name].get("Condition") for name in parts} == {"HasIngest"}
     outputs = [one for name, one in TEMPLATE["Outputs"].items() if name.startswith("Ingest")]
     assert {one["Condition"] for one in outputs} == {"HasIngest"}
@@ -490,7 +490,7 @@ def test_there_is_no_stream_until_somebody_asks_for_one() -> None:
     for name, one in RESOURCES.items():
         if name not in parts:
             text = json.dumps(one["Properties"]).replace('{"Fn::If": ["HasIngest"', "")
-            may = {"OperatePolicy", "StatusPolicy", "Dashboard"}
+            may = {"OperatePolicy", "StatusPolicy", "Dashboard", "FunctionThrottleAlarm"}
             assert ("Ingest" in text) == (name in may), name
 
 
