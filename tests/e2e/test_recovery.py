@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import pytest
 
 from countledger import Claim, Event, IdempotencyKey, Judgement, Kind, outcomes
-from countledger.infra.deploy.deployment import DeployFailed, Deployment, deploy
+from countledger.infra.deploy.deployment import Deployment, deploy
+from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.local.pump import PumpStalled
 from countledger.infra.local.stack import Credentials, LocalStack
 from countledger.infra.portability.restoring import RestoredTables, Restorer
