@@ -221,8 +221,7 @@ class DynamoClient:
         spell = getattr(self.client, "puts_of_json", None)
         if spell is None:
             return self.put_batch(batch.table, batch.items)
-        puts = spell([spell_entry(*one) for one in batch.entries])
-        return self._put_batch(batch.table, puts)
+        return self._put_batch(batch.table, spell([spell_entry(*one) for one in batch.entries]))
 
     def _put_batch(self, table: str, requests: Any) -> list[Item]:  # noqa: ANN401 - of a transport
         what = f"BatchWriteItem on {table}"
