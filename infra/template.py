@@ -16,6 +16,9 @@ from countledger.ledger.errors import CountledgerError
 
 TEMPLATE_PATH: Final = Path(__file__).resolve().parent / "template.yaml"
 
+# The two tables, by their names in the template.
+TABLES: Final = ("Ledger", "Counters")
+
 # What a table of the template shares with CreateTable. The rest (capacity, recovery, time to live,
 # replicas, encryption) are calls of their own, or mean nothing to a bare engine.
 _SCHEMA_PROPERTIES: Final = ("AttributeDefinitions", "KeySchema")
@@ -110,6 +113,13 @@ def load_template() -> dict[str, Any]:
     Do not change what it returns: it is read once per process.
     """
     return parse_template(template_text())
+
+
+def only_tables() -> dict[str, Any]:
+    """The template with nothing but the two tables, for an import; imports know no outputs."""
+    whole = load_template()
+    kept = {name: whole["Resources"][name] for name in TABLES}
+    return {**{k: v for k, v in whole.items() if k != "Outputs"}, "Resources": kept}
 
 
 def resource(logical_id: str) -> dict[str, Any]:

@@ -20,13 +20,14 @@ from countledger.infra.deploy.code_bucket import (
     take_bucket,
     upload,
 )
-from countledger.infra.deploy.deployment import Deployment, Proposal, StackEvent
+from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.template import load_template, parse_template, template_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.infra.deploy.change_set import ResourceChange
+    from countledger.infra.deploy.change_set import Proposal, ResourceChange
+    from countledger.infra.deploy.stack_operation import StackEvent
     from countledger.ledger.connection import Connection
 
 Bucket = Annotated[
@@ -100,6 +101,7 @@ def deploy(
         cloudformation=connection.stacks(),
         s3=connection.objects(),
         stack_name=options.settings.stack_name,
+        poll_s=poll_s(connection),
     )
     content = _content(bundle, architecture)
     proposal = deployment.propose(bucket=place, bundle=content, parameters=parameters, tags=tags)
@@ -150,11 +152,16 @@ def package(
         show_text(text.rstrip("\n"))
 
 
+def poll_s(connection: Connection) -> float:
+    """The pause between two looks at a stack: short where the engine is on this machine."""
+    return 0.05 if connection.stays_here else 3.0
+
+
 def _place(connection: Connection, bucket: str | None) -> str:
     """The bucket for code and template, which exists then."""
     s3, account = connection.objects(), connection.account()
     if bucket is not None:
-        take_bucket(s3, bucket, account)
+        take_bucket(s3, bucket, account, connection.region)
         return bucket
     name = default_bucket(account, connection.region)
     if make_bucket(s3, name, account, connection.region):

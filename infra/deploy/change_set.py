@@ -61,6 +61,41 @@ class ResourceChange:
         return self.effect in {Effect.REPLACE, Effect.DELETE}
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a deployment would do.
+
+    Attributes:
+        change_set: its ARN.
+        stack_id: the ARN of the stack.
+        creating: whether the stack does not exist yet.
+        changes: to each resource, the dangerous ones first.
+    """
+
+    change_set: str
+    stack_id: str
+    creating: bool
+    changes: tuple[ResourceChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Which alarms take an update back.
+
+    Attributes:
+        alarms: their ARNs, five at most.
+        minutes: for how long they are watched once everything is changed.
+    """
+
+    alarms: tuple[str, ...]
+    minutes: int
+
+    def as_request(self) -> dict[str, Any]:
+        """As a request has it."""
+        triggers = [{"Arn": arn, "Type": "AWS::CloudWatch::Alarm"} for arn in self.alarms]
+        return {"RollbackTriggers": triggers, "MonitoringTimeInMinutes": self.minutes}
+
+
 def changes_in(described: Iterable[Mapping[str, Any]]) -> tuple[ResourceChange, ...]:
     """The changes that DescribeChangeSet lists: the dangerous ones first, then by name."""
     found = [_change(one["ResourceChange"]) for one in described if "ResourceChange" in one]

@@ -26,9 +26,9 @@ def make_bucket(s3: S3Client, name: str, account: str, region: str) -> bool:
     """Make sure of a bucket of this account, closed to the public; whether it had to be made.
 
     Raises:
-        BadSetting: another account owns a bucket of that name.
+        BadSetting: another account owns a bucket of that name, or it is in another region.
     """
-    if _is_ours(s3, name, account):
+    if _is_ours(s3, name, account, region):
         return False
     with translated(f"CreateBucket {name}"):
         if region == _FIRST_REGION:
@@ -51,13 +51,13 @@ def make_bucket(s3: S3Client, name: str, account: str, region: str) -> bool:
     return True
 
 
-def take_bucket(s3: S3Client, name: str, account: str) -> None:
-    """Make sure that a bucket exists and is this account's.
+def take_bucket(s3: S3Client, name: str, account: str, region: str) -> None:
+    """Make sure that a bucket exists, is this account's, and in this region.
 
     Raises:
-        BadSetting: it does not exist, or belongs to another account.
+        BadSetting: it does not exist, belongs to another account, or is in another region.
     """
-    if not _is_ours(s3, name, account):
+    if not _is_ours(s3, name, account, region):
         raise BadSetting(f"bucket {name!r} does not exist: create it first, or leave out --bucket")
 
 
@@ -69,10 +69,10 @@ def upload(s3: S3Client, bucket: str, body: bytes, suffix: str) -> str:
     return key
 
 
-def _is_ours(s3: S3Client, name: str, account: str) -> bool:
+def _is_ours(s3: S3Client, name: str, account: str, region: str) -> bool:
     try:
         with translated(f"HeadBucket {name}"):
-            s3.head_bucket(Bucket=name, ExpectedBucketOwner=account)
+            found = s3.head_bucket(Bucket=name, ExpectedBucketOwner=account)
     except CountledgerError as error:
         # A HEAD has no body: only the status is known.
         text = str(error)
@@ -84,6 +84,13 @@ def _is_ours(s3: S3Client, name: str, account: str) -> bool:
                 "give one of your own with --bucket"
             ) from error
         raise
+    # The SDK follows a redirect to another region; Lambda takes code from its own region only.
+    place = found.get("BucketRegion") or region
+    if place != region:
+        raise BadSetting(
+            f"bucket {name!r} is in {place}, and the stack in {region}: Lambda takes code from a "
+            "bucket of its own region only; give such a bucket with --bucket, or leave it out"
+        )
     return True
 
 

@@ -3,29 +3,29 @@
     propose      upload bundle and template, have CloudFormation say what would change
     execute      carry it out, and report each event until the end; the error says why it failed
     discard      forget the proposal, and the empty stack that a first one leaves
+    adopt        create the stack around two tables that exist already
 
 Parameters that are not given keep their values, tags that are not given stay.
 """
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from botocore.exceptions import ClientError
-
 from countledger.infra.deploy.change_set import (
-    ResourceChange,
+    Proposal,
+    Watched,
     changes_in,
     parameters_for,
     tags_for,
 )
 from countledger.infra.deploy.code_bucket import upload
-from countledger.infra.template import parse_template, template_text
-from countledger.ledger.errors import CountledgerError, RequestRejected
-from countledger.ledger.service_errors import translated
+from countledger.infra.deploy.stack_operation import DeployFailed, StackEvent, StackReader
+from countledger.infra.deploy.template_limits import Surroundings, refuse_oversized
+from countledger.infra.template import only_tables, parse_template, template_text
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -33,35 +33,11 @@ if TYPE_CHECKING:
 
 _NOTHING_TO_DO: Final = ("didn't contain changes", "No updates are to be performed")
 _EMPTY: Final = "REVIEW_IN_PROGRESS"  # the stack of a first change set, not executed yet
-_DONE: Final = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE"})
-
-
-class DeployFailed(CountledgerError):
-    """The stack could not be made or changed; the message has CloudFormation's first reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """What a deployment would do.
-
-    Attributes:
-        change_set: its ARN.
-        creating: whether the stack does not exist yet.
-        changes: to each resource, the dangerous ones first.
-    """
-
-    change_set: str
-    creating: bool
-    changes: tuple[ResourceChange, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StackEvent:
-    """What happened to a resource: its name in the template, its status, and why."""
-
-    resource: str
-    status: str
-    reason: str
+_DONE: Final = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
+# What is left of a first creation that failed: nothing but a deletion is possible.
+FAILED_CREATION: Final = frozenset(
+    {"CREATE_FAILED", "DELETE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +48,8 @@ class Deployment:
         cloudformation: the client to CloudFormation.
         s3: the client to the bucket, in the same region.
         stack_name: the stack.
+        role_arn: the role under which CloudFormation works; None: that of the caller, or the one
+            that the stack was last changed under.
         poll_s: pause between two looks.
         timeout_s: when to stop waiting (the stack goes on by itself).
     """
@@ -79,8 +57,19 @@ class Deployment:
     cloudformation: "CloudFormationClient"
     s3: "S3Client"
     stack_name: str
+    role_arn: str | None = None
     poll_s: float = 3.0
     timeout_s: float = 1800.0
+
+    @property
+    def stack(self) -> StackReader:
+        """What reads the stack."""
+        return StackReader(
+            cloudformation=self.cloudformation,
+            name=self.stack_name,
+            poll_s=self.poll_s,
+            timeout_s=self.timeout_s,
+        )
 
     def propose(
         self,
@@ -90,6 +79,7 @@ class Deployment:
         parameters: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
         template: str | None = None,
+        watched: Watched | None = None,
     ) -> Proposal | None:
         """What deploying would change; None: nothing.
 
@@ -99,35 +89,65 @@ class Deployment:
             parameters: of the template, without `CodeBucket` and `CodeKey`.
             tags: of the stack and all its resources.
             template: its text (default: ours).
+            watched: alarms that take an update back; of no use for a creation.
 
         Raises:
+            BadInput: a parameter makes a policy larger than IAM takes.
             DeployFailed: CloudFormation refuses it, or the stack is in no state to be changed.
         """
         text = template or template_text()
+        existing = self._changeable()
+        self._refuse_oversized(text, parameters or {}, existing)
         given = dict(parameters or {})
         given["CodeBucket"] = bucket
         given["CodeKey"] = upload(self.s3, bucket, bundle, ".zip")
-        template_key = upload(self.s3, bucket, text.encode(), ".yaml")
-        existing = self._changeable()
         request: dict[str, Any] = {
-            "StackName": self.stack_name,
-            "ChangeSetName": f"countledger-{uuid.uuid4()}",
             "ChangeSetType": "UPDATE" if existing else "CREATE",
-            "TemplateURL": f"{self.s3.meta.endpoint_url}/{bucket}/{template_key}",
-            "Capabilities": ["CAPABILITY_IAM"],
             "Parameters": parameters_for(given, existing, parse_template(text)["Parameters"]),
             "Tags": tags_for(tags or {}, existing),
         }
-        with self._asking("CreateChangeSet"):
-            made = self.cloudformation.create_change_set(**request)["Id"]
-        proposal = Proposal(made, existing is None, ())
-        reason = self._await_proposal(made)
-        if reason is not None:
-            self.discard(proposal)
-            if any(text in reason for text in _NOTHING_TO_DO):
-                return None
-            raise DeployFailed(f"stack {self.stack_name!r} was refused: {reason}")
-        return Proposal(made, proposal.creating, changes_in(self._changes(made)))
+        if watched is not None and existing:
+            request["RollbackConfiguration"] = watched.as_request()
+        return self._propose(bucket, text, request, creating=existing is None)
+
+    def adopt(
+        self,
+        tables: Mapping[str, str],
+        *,
+        bucket: str,
+        parameters: Mapping[str, str],
+        tags: Mapping[str, str],
+    ) -> None:
+        """Create the stack with nothing but two tables that exist; a deployment adds the rest.
+
+        Args:
+            tables: their names, by the names in the template.
+            bucket: an existing bucket for the template.
+            parameters: those of the deployment that follows.
+            tags: of the stack.
+
+        Raises:
+            DeployFailed: CloudFormation refuses it: one of them belongs to another stack, or is
+                of another shape.
+        """
+        template = only_tables()
+        given = {**parameters, "CodeBucket": bucket, "CodeKey": "none"}
+        request = {
+            "ChangeSetType": "IMPORT",
+            "Parameters": parameters_for(given, None, template["Parameters"]),
+            "Tags": tags_for(tags, None),
+            "ResourcesToImport": [
+                {
+                    "ResourceType": template["Resources"][name]["Type"],
+                    "LogicalResourceId": name,
+                    "ResourceIdentifier": {"TableName": table},
+                }
+                for name, table in tables.items()
+            ],
+        }
+        proposal = self._propose(bucket, json.dumps(template), request, creating=True)
+        if proposal is not None:
+            self.execute(proposal)
 
     def execute(
         self, proposal: Proposal, on_event: Callable[[StackEvent], None] | None = None
@@ -137,58 +157,87 @@ class Deployment:
         Raises:
             DeployFailed: with the reason of the first resource that failed.
         """
-        seen = {event["EventId"] for event in self._events()}
-        with self._asking("ExecuteChangeSet"):
-            self.cloudformation.execute_change_set(ChangeSetName=proposal.change_set)
-        failures: list[StackEvent] = []
-        deadline_s = time.monotonic() + self.timeout_s
-        while True:
-            stack = self._stack()
-            # The events of a state that was read can be read after it.
-            for event in self._new_events(seen):
-                if event.status.endswith("_FAILED"):
-                    failures.append(event)
-                if on_event is not None:
-                    on_event(event)
-            status = stack["StackStatus"] if stack is not None else "DELETE_COMPLETE"
-            if stack is not None and status in _DONE:
-                return outputs(stack)
-            if status.endswith(("_COMPLETE", "_FAILED")) and "CLEANUP" not in status:
-                raise DeployFailed(
-                    f"stack {self.stack_name!r} ended as {status}: {_first(failures)}"
-                )
-            if time.monotonic() > deadline_s:
-                raise DeployFailed(
-                    f"stack {self.stack_name!r} is still {status} after {self.timeout_s:.0f} s"
-                )
-            time.sleep(self.poll_s)
+        stack, token = self.stack, f"countledger-{uuid.uuid4()}"
+        before = stack.newest_event(proposal.stack_id)
+        with stack.asking("ExecuteChangeSet"):
+            self.cloudformation.execute_change_set(
+                ChangeSetName=proposal.change_set, ClientRequestToken=token
+            )
+        ending = stack.follow(proposal.stack_id, token, before, on_event)
+        if ending.status not in _DONE:
+            raise DeployFailed(
+                f"stack {self.stack_name!r} ended as {ending.status}: {ending.reason()}"
+            )
+        return self.outputs()
+
+    def protect(self) -> None:
+        """Have CloudFormation refuse to delete the stack, until `destroy` lifts it."""
+        with self.stack.asking("UpdateTerminationProtection"):
+            self.cloudformation.update_termination_protection(
+                StackName=self.stack_name, EnableTerminationProtection=True
+            )
 
     def discard(self, proposal: Proposal) -> None:
         """Forget a proposal: nothing is left of it."""
-        with self._asking("DeleteChangeSet"):
+        with self.stack.asking("DeleteChangeSet"):
             self.cloudformation.delete_change_set(ChangeSetName=proposal.change_set)
-            stack = self._stack()
+            stack = self.stack.describe()
             if stack is not None and stack["StackStatus"] == _EMPTY:
                 self.cloudformation.delete_stack(StackName=self.stack_name)
 
     def outputs(self) -> dict[str, str]:
         """The outputs of the stack as it is; none where there is no stack."""
-        return outputs(self._stack() or {})
+        return outputs(self.stack.describe() or {})
 
     def tags(self) -> dict[str, str]:
         """The tags of the stack as it is; none where there is no stack."""
-        return {one["Key"]: one["Value"] for one in (self._stack() or {}).get("Tags", [])}
+        return {one["Key"]: one["Value"] for one in (self.stack.describe() or {}).get("Tags", [])}
+
+    def _propose(
+        self, bucket: str, template: str, request: dict[str, Any], *, creating: bool
+    ) -> Proposal | None:
+        """Have CloudFormation make a change set; None: it would change nothing."""
+        key = upload(self.s3, bucket, template.encode(), ".yaml")
+        if self.role_arn is not None:
+            request["RoleARN"] = self.role_arn
+        with self.stack.asking("CreateChangeSet"):
+            made = self.cloudformation.create_change_set(
+                StackName=self.stack_name,
+                ChangeSetName=f"countledger-{uuid.uuid4()}",
+                TemplateURL=f"{self.s3.meta.endpoint_url}/{bucket}/{key}",
+                Capabilities=["CAPABILITY_IAM"],
+                **request,
+            )
+        proposal = Proposal(made["Id"], made["StackId"], creating, ())
+        reason = self._await_proposal(made["Id"])
+        if reason is not None:
+            self.discard(proposal)
+            if any(text in reason for text in _NOTHING_TO_DO):
+                return None
+            raise DeployFailed(f"stack {self.stack_name!r} was refused: {reason}")
+        return replace(proposal, changes=changes_in(self._changes(made["Id"])))
+
+    def _refuse_oversized(
+        self, template: str, given: Mapping[str, str], existing: Mapping[str, Any] | None
+    ) -> None:
+        kept = {
+            one["ParameterKey"]: one.get("ParameterValue", "")
+            for one in (existing or {}).get("Parameters", [])
+        }
+        meta = self.cloudformation.meta
+        around = Surroundings(self.stack_name, meta.region_name, meta.partition)
+        refuse_oversized(parse_template(template), {**kept, **given}, around)
 
     def _changeable(self) -> Mapping[str, Any] | None:
         """The stack, if it exists."""
-        stack = self._stack()
+        stack = self.stack.describe()
         status = stack["StackStatus"] if stack is not None else _EMPTY
         if status == _EMPTY:
             return None
-        if status in {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}:
+        if status in FAILED_CREATION:
             raise DeployFailed(
                 f"stack {self.stack_name!r} is the rest of a failed creation ({status}): "
-                "delete it first; its tables, if it got so far, are kept"
+                "`countledger deploy --remove-failed` removes it first"
             )
         if status.endswith("_IN_PROGRESS"):
             raise DeployFailed(
@@ -197,30 +246,11 @@ class Deployment:
             )
         return stack
 
-    @contextmanager
-    def _asking(self, call: str) -> Iterator[None]:
-        """What CloudFormation calls invalid is a matter of this deployment."""
-        try:
-            with translated(f"{call} of {self.stack_name!r}"):
-                yield
-        except RequestRejected as error:
-            raise DeployFailed(str(error)) from error
-
-    def _stack(self) -> Mapping[str, Any] | None:
-        try:
-            described = self.cloudformation.describe_stacks(StackName=self.stack_name)
-        except ClientError as error:
-            if "does not exist" in error.response["Error"]["Message"]:
-                return None
-            with translated(f"DescribeStacks of {self.stack_name!r}"):
-                raise
-        return described["Stacks"][0]
-
     def _await_proposal(self, change_set: str) -> str | None:
         """Wait until CloudFormation has made up its mind; why it refuses, or None."""
         deadline_s = time.monotonic() + self.timeout_s
         while True:
-            with translated(f"DescribeChangeSet of {self.stack_name!r}"):
+            with self.stack.asking("DescribeChangeSet"):
                 found = self.cloudformation.describe_change_set(ChangeSetName=change_set)
             if found["Status"] == "CREATE_COMPLETE":
                 return None
@@ -232,32 +262,9 @@ class Deployment:
 
     def _changes(self, change_set: str) -> Iterator[Mapping[str, Any]]:
         pages = self.cloudformation.get_paginator("describe_change_set")
-        with translated(f"DescribeChangeSet of {self.stack_name!r}"):
+        with self.stack.asking("DescribeChangeSet"):
             for page in pages.paginate(ChangeSetName=change_set):
                 yield from page["Changes"]
-
-    def _events(self) -> Iterator[Mapping[str, Any]]:
-        """The stack's events, newest first."""
-        pages = self.cloudformation.get_paginator("describe_stack_events")
-        with translated(f"DescribeStackEvents of {self.stack_name!r}"):
-            for page in pages.paginate(StackName=self.stack_name):
-                yield from page["StackEvents"]
-
-    def _new_events(self, seen: set[str]) -> list[StackEvent]:
-        """Those that were not seen before, oldest first."""
-        new: list[StackEvent] = []
-        for event in self._events():
-            if event["EventId"] in seen:
-                break
-            seen.add(event["EventId"])
-            new.append(
-                StackEvent(
-                    event["LogicalResourceId"],
-                    event.get("ResourceStatus", ""),
-                    event.get("ResourceStatusReason", ""),
-                )
-            )
-        return new[::-1]
 
 
 def deploy(
@@ -284,10 +291,3 @@ def deploy(
 def outputs(stack: Mapping[str, Any]) -> dict[str, str]:
     """The outputs of a described stack, by name."""
     return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
-
-
-def _first(failures: list[StackEvent]) -> str:
-    """The first failure; the later ones are mostly cancellations that follow from it."""
-    if not failures:
-        return "no resource says why"
-    return f"{failures[0].resource}: {failures[0].reason or 'no reason given'}"

@@ -1,14 +1,19 @@
 """One engine per test session, with the real template deployed on it."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from countledger import CountLedger
+from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.local.stack import LocalStack
-from tests.e2e.command import Command
-from tests.e2e.world import client_of
+from tests.e2e.command import Command, Finished
+from tests.e2e.world import bundle_of, client_of
+
+Deploy: TypeAlias = Callable[..., Finished]
 
 
 @pytest.fixture(scope="session")
@@ -47,3 +52,24 @@ def command(stack: LocalStack) -> Command:
 def name() -> str:
     """A name of one test alone: of a namespace, a stack, a rule."""
     return f"n{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def deploy(command: Command, name: str, tmp_path: Path) -> Deploy:
+    """Runs `countledger deploy --yes` for the stack of this test."""
+
+    def run(*arguments: str, code: str = "{}", yes: bool = True) -> Finished:
+        (tmp_path / "bundle.zip").write_bytes(bundle_of(code))
+        common = ("deploy", "--stack-name", name, "--bundle", str(tmp_path / "bundle.zip"))
+        return command(*common, *arguments, *["--yes"] * yes)
+
+    return run
+
+
+@pytest.fixture
+def deployment(stack: LocalStack, name: str) -> Deployment:
+    """Deploys templates of other releases as the stack of this test."""
+    s3 = stack.client("s3")
+    s3.create_bucket(Bucket=name)
+    cloudformation = stack.client("cloudformation")
+    return Deployment(cloudformation=cloudformation, s3=s3, stack_name=name, poll_s=0.01)

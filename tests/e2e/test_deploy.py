@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import pytest
 
 from countledger.infra.deploy.change_set import Effect
-from countledger.infra.deploy.deployment import DeployFailed, Deployment
+from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.template import load_template, template_text
-from tests.e2e.command import Command, Finished
-from tests.e2e.world import bundle_of
+from tests.e2e.world import bundle_of, stacks_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from countledger.infra.deploy.deployment import Deployment
     from countledger.infra.local.stack import LocalStack
-
-Deploy: TypeAlias = Callable[..., Finished]
-
-
-@pytest.fixture
-def deploy(command: Command, name: str, tmp_path: Path) -> Deploy:
-    """Runs `countledger deploy --yes` for the stack of this test."""
-
-    def run(*arguments: str, code: str = "{}", yes: bool = True) -> Finished:
-        (tmp_path / "bundle.zip").write_bytes(bundle_of(code))
-        common = ("deploy", "--stack-name", name, "--bundle", str(tmp_path / "bundle.zip"))
-        return command(*common, *arguments, *["--yes"] * yes)
-
-    return run
-
-
-def stacks(stack: LocalStack) -> dict[str, dict[str, Any]]:
-    """The stacks of the engine by name."""
-    described = stack.client("cloudformation").describe_stacks()["Stacks"]
-    return {one["StackName"]: one for one in described}
+    from tests.e2e.command import Command
+    from tests.e2e.conftest import Deploy
 
 
 def tags_of(stack: LocalStack, table: str) -> dict[str, str]:
@@ -57,7 +38,7 @@ def test_from_nothing_to_a_stack_that_counts(
     assert done.json["deployed"] is True
     assert {one["effect"] for one in done.json["changes"]} == {Effect.ADD}
     assert f"make stack {name}" in done.err
-    described = stacks(stack)[name]
+    described = stacks_of(stack)[name]
     assert {"Key": "team", "Value": "web"} in described["Tags"]
     bucket = f"countledger-code-000000000000-{stack.client('s3').meta.region_name}"
     access = stack.client("s3").get_public_access_block(Bucket=bucket)
@@ -83,25 +64,16 @@ def test_an_update_changes_what_is_given_and_keeps_the_rest(
     assert other.code == 0, other.err
     assert any(one["type"] == "AWS::Lambda::Function" for one in other.json["changes"])
     parameters = {
-        one["ParameterKey"]: one["ParameterValue"] for one in stacks(stack)[name]["Parameters"]
+        one["ParameterKey"]: one["ParameterValue"] for one in stacks_of(stack)[name]["Parameters"]
     }
     assert (parameters["LogLevel"], parameters["LogRetentionDays"]) == ("DEBUG", "7")
-    tags = {one["Key"]: one["Value"] for one in stacks(stack)[name]["Tags"]}
+    tags = {one["Key"]: one["Value"] for one in stacks_of(stack)[name]["Tags"]}
     assert tags == {"team": "web", "cost": "1"}
     # CloudFormation leaves the table of the entries without them.
     for table in ("LedgerTableName", "CountersTableName"):
         assert tags_of(stack, other.json["outputs"][table]) == tags
     kept = command("entries", "likes:a", "--stack-name", name, "--json").json
     assert [one["delta"] for one in kept] == [3]
-
-
-@pytest.fixture
-def deployment(stack: LocalStack, name: str) -> Deployment:
-    """Deploys templates of other releases as the stack of this test."""
-    s3 = stack.client("s3")
-    s3.create_bucket(Bucket=name)
-    cloudformation = stack.client("cloudformation")
-    return Deployment(cloudformation=cloudformation, s3=s3, stack_name=name, poll_s=0.01)
 
 
 def _release(deployment: Deployment, template: str) -> None:
@@ -122,7 +94,7 @@ def test_what_would_be_lost_goes_only_with_allow_replace(
     _release(deployment, template_text().replace("Resources:\n", extra, 1))
 
     refused = deploy("--bucket", name)
-    still_there = stacks(stack)[name]["StackStatus"]
+    still_there = stacks_of(stack)[name]["StackStatus"]
     allowed = deploy("--bucket", name, "--allow-replace", "--json")
 
     assert refused.code == 2
@@ -174,7 +146,7 @@ def test_without_a_terminal_or_yes_nothing_is_left(
 
     assert done.code == 2
     assert "give --yes" in done.err
-    assert name not in stacks(stack)
+    assert name not in stacks_of(stack)
 
 
 def test_a_packaged_template_deploys_by_itself(

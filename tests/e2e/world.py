@@ -103,3 +103,9 @@ def bundle_of(text: str = "{}") -> bytes:
         # A time of its own: on a busy machine the clock moves on between two equal bundles.
         archive.writestr(zipfile.ZipInfo("bundle.json"), text)
     return buffer.getvalue()
+
+
+def stacks_of(stack: LocalStack) -> dict[str, dict[str, Any]]:
+    """The stacks of the engine by name."""
+    described = stack.client("cloudformation").describe_stacks()["Stacks"]
+    return {one["StackName"]: one for one in described}

@@ -47,7 +47,6 @@ _SDK_FILES = {
     "ledger/transport/connections.py",
     "ledger/transport/signing.py",  # the type of credentials of one moment
     "producers/asynchronous/direct.py",  # the type of aiobotocore's settings
-    "infra/deploy/deployment.py",
     "infra/local/stack.py",
     "infra/local/pump.py",
 }

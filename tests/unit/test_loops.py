@@ -19,7 +19,16 @@ _ROOT: Final = Path(__file__).resolve().parents[2]
 _PACKAGES: Final = ("ledger", "producers", "consumers", "compaction", "infra", "countledger")
 _DRIVER: Final = "ledger/attempts.py"
 # The names under which clients of services are kept.
-_CLIENTS: Final = {"dynamo", "reads", "writes", "client", "events", "topics", "_async_dynamo"}
+_CLIENTS: Final = {
+    "dynamo",
+    "reads",
+    "writes",
+    "client",
+    "events",
+    "topics",
+    "_async_dynamo",
+    "cloudformation",
+}
 # What sends requests by itself: steps of the driver, and what carries them out.
 _SENDERS: Final = {"Send", "ask", "attempt", "run", "run_async", "translated"}
 
@@ -41,7 +50,8 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     },
     "polling: waits until another process has come so far": {
         "infra/cli/watch.py": "follow",
-        "infra/deploy/deployment.py": "_await_proposal execute",
+        "infra/deploy/deployment.py": "_await_proposal",
+        "infra/deploy/stack_operation.py": "follow",
     },
     "reading again: several reads must show one and the same moment": {
         "consumers/alerts/rules.py": "read",

@@ -1,0 +1,165 @@
+"""What a deployment refuses before anything is made; what the engine refuses as AWS does."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread, Timer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from countledger.infra.deploy.deployment import Deployment
+from countledger.infra.deploy.stack_operation import DeployFailed
+from countledger.infra.deploy.template_limits import POLICY_MAX, Surroundings, sizes
+from countledger.infra.template import load_template, template_text
+from tests.e2e.world import bundle_of, stacks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from countledger.infra.local.stack import LocalStack
+    from tests.e2e.conftest import Deploy
+
+_DELAY_S = 1.0
+
+
+def topics(count: int) -> str:
+    """So many ARNs, as a parameter has them."""
+    return ",".join(f"arn:aws:sns:us-east-1:123456789012:alerts-{i:04}" for i in range(count))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--parameter", f"AlertTopicArns={topics(80)}"], "managed policy OperatePolicy would"),
+        (["--bucket", "elsewhere-{name}"], "is in eu-west-1, and the stack in us-east-1"),
+    ],
+    ids=["a policy over IAM's size", "a bucket of another region"],
+)
+def test_what_would_fail_midway_is_refused_before_anything_is_made(
+    stack: LocalStack,
+    deploy: Deploy,
+    name: str,
+    arguments: list[str],
+    reason: str,
+) -> None:
+    abroad: Any = stack.session().client("s3", endpoint_url=stack.url, region_name="eu-west-1")
+    abroad.create_bucket(
+        Bucket=f"elsewhere-{name}", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"}
+    )
+
+    done = deploy(*(one.replace("{name}", name) for one in arguments))
+
+    assert done.code == 2
+    assert reason in done.err
+    assert name not in stacks_of(stack)
+
+
+def test_the_size_that_is_checked_is_the_one_that_iam_counts(stack: LocalStack) -> None:
+    """The names that CloudFormation makes up differ by a character or two in length."""
+    parameters = {"AlertTopicArns": "arn:aws:sns:us-east-1:*:*"}
+    around = Surroundings(stack.name, "us-east-1", "aws")
+    computed = {name: size for name, _, size, _ in sizes(load_template(), parameters, around)}
+    iam = stack.client("iam")
+    for output in ("OperatePolicyArn", "ReadPolicyArn", "StatusPolicyArn"):
+        version = iam.get_policy_version(PolicyArn=stack.outputs[output], VersionId="v1")
+        text = json.dumps(version["PolicyVersion"]["Document"], separators=(",", ":"))
+        counted = len(text.replace(" ", ""))
+        assert abs(counted - computed[output.removesuffix("Arn")]) <= 10
+
+
+def _propose(deployment: Deployment, template: str) -> dict[str, str]:
+    made = deployment.propose(
+        bucket=deployment.stack_name,
+        bundle=b"",
+        parameters={"DeletionProtection": "false"},
+        template=template,
+    )
+    assert made is not None
+    return deployment.execute(made)
+
+
+def test_the_engine_refuses_a_policy_that_iam_refuses(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("countledger.infra.deploy.template_limits.POLICY_MAX", 10 * POLICY_MAX)
+    large = template_text().replace("Sid: FindTheReplicas", f"Sid: {'FindTheReplicas' * 500}")
+
+    with pytest.raises(DeployFailed, match=r"CompactPolicy: .*PolicySize: 6144"):
+        _propose(deployment, large)
+
+
+@contextmanager
+def late_proxy(upstream: str) -> Iterator[str]:
+    """Answers ExecuteChangeSet at once and lets it begin a second later, as AWS may."""
+    engine = urlsplit(upstream).netloc
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if b"Action=ExecuteChangeSet" in body:
+                Timer(_DELAY_S, self._forward, [body, dict(self.headers)]).start()
+                empty = b"<ExecuteChangeSetResponse><ExecuteChangeSetResult/>"
+                self._answer(200, empty + b"</ExecuteChangeSetResponse>")
+            else:
+                self._answer(*self._forward(body, dict(self.headers)))
+
+        def _forward(self, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+            connection = HTTPConnection(engine)
+            connection.request("POST", self.path, body, headers)
+            answer = connection.getresponse()
+            content = answer.read()
+            connection.close()
+            return answer.status, content
+
+        def _answer(self, code: int, body: bytes) -> None:
+            self.send_response(code)
+            self.send_header("Content-Type", "text/xml")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_an_update_is_over_when_its_own_events_say_so(
+    stack: LocalStack, deployment: Deployment
+) -> None:
+    """The status before it reads as the end of an update until CloudFormation begins."""
+    _propose(deployment, template_text())
+    more = '\nOutputs:\n  Later: {Value: "yes", Description: What the update adds.}\n'
+    changed = (
+        template_text().replace("\nOutputs:\n", more).replace("Default: INFO", "Default: DEBUG")
+    )
+    with late_proxy(stack.url) as url:
+        client: Any = stack.session().client("cloudformation", endpoint_url=url)
+        late = Deployment(
+            cloudformation=client,
+            s3=deployment.s3,
+            stack_name=deployment.stack_name,
+            poll_s=0.01,
+        )
+        made = late.propose(
+            bucket=deployment.stack_name,
+            bundle=bundle_of("2"),
+            parameters={"LogRetentionDays": "7"},
+            template=changed,
+        )
+        assert made is not None
+
+        assert late.execute(made)["Later"] == "yes"
