@@ -198,13 +198,13 @@ def _carried_out(
     def work() -> None:
         while waiting:
             try:
-                numbers, run = waiting.popleft()
+                job = waiting.popleft()
             except IndexError:
                 break  # another thread took the last one
-            place = numbers[0] // _CHUNK
+            place = job.numbers[0] // _CHUNK
             stopped = bool(fatal) and place > fatal[0][0]
-            found = [fatal[0][1]] * len(numbers) if stopped else run()
-            for number, one in zip(numbers, found, strict=True):
+            found = [fatal[0][1]] * len(job.numbers) if stopped else job.run()
+            for number, one in zip(job.numbers, found, strict=True):
                 outcomes[number] = one
                 if isinstance(one, SetupError) and not stopped:
                     fatal.append((place, one))
