@@ -12,6 +12,7 @@ from countledger.infra.cli.options import BadUsage, Options, Yes, confirm, share
 from countledger.infra.cli.output import FINDINGS, notice, show, show_json, show_text
 from countledger.infra.cli.progress import open_progress
 from countledger.infra.deploy.bundle import LAMBDA, MAX_UNZIPPED_BYTES, build_bundle
+from countledger.infra.deploy.cdk_construct import cdk_files
 from countledger.infra.deploy.change_set import refuse_unknown, tag_table
 from countledger.infra.deploy.code_bucket import (
     default_bucket,
@@ -21,10 +22,11 @@ from countledger.infra.deploy.code_bucket import (
     upload,
 )
 from countledger.infra.deploy.deployment import Deployment
+from countledger.infra.deploy.terraform_module import terraform_files
 from countledger.infra.template import load_template, parse_template, template_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from countledger.infra.deploy.change_set import Proposal, ResourceChange
     from countledger.infra.deploy.stack_operation import StackEvent
@@ -130,26 +132,48 @@ def package(
     bucket: Bucket = None,
     architecture: Architecture = "arm64",
     bundle: BundleFile = None,
+    terraform: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", file_okay=False, help="Write a Terraform module to DIR."),
+    ] = None,
+    cdk: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", file_okay=False, help="Write a CDK construct to DIR."),
+    ] = None,
 ) -> None:
     """Upload the functions' code, and print the template that uses it.
 
-    For those who deploy by a pipeline, CDK (CfnInclude) or Terraform (aws_cloudformation_stack):
-    the template is plain CloudFormation, needs CAPABILITY_IAM, and is larger than a request may
-    be, so it goes by a bucket. With --json it is JSON.
+    The template is plain CloudFormation, needs CAPABILITY_IAM, and is larger than a request may
+    be, so it goes by a bucket. With --json it is JSON. With --terraform or --cdk it is written with
+    a module or a construct (Python) around it, and an example; a later call replaces these files.
 
     Examples:
       countledger package --bucket my-artifacts > countledger.yaml
+      countledger package --terraform countledger-module
+      countledger package --cdk countledger_cdk
     """
     connection = options.connection()
     place = _place(connection, bucket)
     key = upload(connection.objects(), place, _content(bundle, architecture), ".zip")
-    text = packaged(template_text(), place, key)
-    if architecture != "arm64":
-        notice(f"give the stack the parameter Architecture={architecture}")
+    text = packaged(template_text(), place, key, architecture)
+    if terraform is not None:
+        _write(terraform, terraform_files(text, place))
+    if cdk is not None:
+        _write(cdk, cdk_files(text))
+    if terraform is not None or cdk is not None:
+        return
     if options.json:
         show_json(parse_template(text))
     else:
         show_text(text.rstrip("\n"))
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+        show_text(str(path))
 
 
 def poll_s(connection: Connection) -> float:
