@@ -42,8 +42,8 @@ def destroy(
 ) -> int:
     """Remove the stack from an AWS account; its tables and their items stay.
 
-    It names who has the stack's policies, what is deleted and what is kept, and asks for the name
-    of the stack. Messages in its queues, records in its stream of Kinesis, and the triggers of
+    It names who has the stack's policies, what is deleted and what is kept, and prompts for the
+    name of the stack. Messages in its queues, records in its stream of Kinesis, and the triggers of
     schedules are deleted with it. The tables are kept unless --delete-data is given; `countledger
     deploy --adopt` creates a stack around them again. The bucket of the code stays: other stacks
     may use it. After an interruption or a failure run the same command again.
