@@ -1,10 +1,10 @@
 """The embedded engine's process: MiniStack on an inherited socket, with its gaps patched by name.
 
 Run by `engine.py` as a script of its own, and never imported elsewhere: importing MiniStack reads
-the environment. Of countledger it imports `engine_refusals.py` alone.
+the environment. Of countledger it imports other patches alone.
 
-The end of a pipe from the parent shows that the parent has ended (also after a kill -9 of the
-parent) this process ends, with the workers of its functions and its temporary directory.
+When the pipe from the parent ends (also after a kill -9 of the parent), this process ends, with the
+workers of its functions and its temporary directory.
 """
 
 import argparse
@@ -27,12 +27,12 @@ from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config
 from ministack import app
 from ministack.core import iam_actions, iam_evaluator, lambda_runtime
-from ministack.services import dynamodb, lambda_svc
+from ministack.services import dynamodb
 
 from countledger.infra.local.engine_refusals import REFUSALS
+from countledger.infra.local.engine_templates import TEMPLATE_PATCHES
 
 DYNAMODB_DIGITS: Final = 38
-# The services through which a function may invoke another one.
 _LEADING_ON: Final = ("lambda", "sqs", "sns", "eventbridge", "sfn", "scheduler")
 
 
@@ -197,19 +197,6 @@ def patch_iam_names_buses() -> None:
     iam_actions.extract_resource_arn = resource_arn
 
 
-def patch_concurrency_is_a_number() -> None:
-    """A queue's mapping has a number as its concurrency, not the text of a parameter."""
-    plain = lambda_svc._sqs_esm_concurrency  # noqa: SLF001 - as above
-
-    def concurrency(mapping: dict[str, Any], *rest: Any) -> int:  # noqa: ANN401 - its arguments
-        scaling = mapping.get("ScalingConfig") or {}
-        if isinstance(scaling.get("MaximumConcurrency"), str):
-            scaling["MaximumConcurrency"] = int(scaling["MaximumConcurrency"])
-        return int(plain(mapping, *rest))
-
-    lambda_svc._sqs_esm_concurrency = concurrency  # noqa: SLF001 - as above
-
-
 def patch_loopback_is_secure() -> None:
     """A call over loopback passes `aws:SecureTransport`: there is no TLS on 127.0.0.1."""
     pin = app.pin_request_origin
@@ -234,7 +221,6 @@ PATCHES = (
     patch_iam_batches_of_messages,
     patch_iam_names_schedules,
     patch_iam_names_buses,
-    patch_concurrency_is_a_number,
     patch_loopback_is_secure,
     patch_lineage_stays_out_of_tables,
 )
@@ -272,7 +258,7 @@ def _kill_children() -> None:
 
 async def serve(socket_fd: int) -> None:
     """Serve MiniStack on the inherited socket until a SIGTERM or SIGINT."""
-    for patch in (*PATCHES, *REFUSALS):
+    for patch in (*PATCHES, *TEMPLATE_PATCHES, *REFUSALS):
         patch()
     config = Config()
     config.bind = [f"fd://{socket_fd}"]

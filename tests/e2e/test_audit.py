@@ -92,7 +92,9 @@ def test_the_scheduled_audit_repairs_and_tells(audited: LocalStack, counter: str
     alter_total(audited, counter, 1)
     schedules = audited.client("scheduler").list_schedules()["Schedules"]
     (timer,) = [one for one in schedules if "Audit" in one["Name"]]
-    target = audited.client("scheduler").get_schedule(Name=timer["Name"])["Target"]
+    target = audited.client("scheduler").get_schedule(
+        Name=timer["Name"], GroupName=timer["GroupName"]
+    )["Target"]
 
     first = _invoke(audited, target)
     second = _invoke(audited, target)

@@ -11,7 +11,6 @@ from countledger.producers.event import Event
 from tests.engines.store import Store
 
 SNOWMAN = "\N{SNOWMAN}"  # three bytes of UTF-8
-COMBINED = "e\N{COMBINING ACUTE ACCENT}"
 
 
 def test_names_and_keys_at_their_bounds_count(store: Store, namespace: str) -> None:

@@ -69,7 +69,6 @@ FAULTS: Final = (
     *(Fault(kind, applied) for kind in _UNCLEAR for applied in (False, True)),
     Fault(Kind.THROTTLE),
 )
-LOST_ANSWERS: Final = tuple(fault for fault in FAULTS if fault.applied)
 # What the SDK takes for a success, and an empty answer.
 GARBLED: Final = (Fault(Kind.GARBLED), Fault(Kind.GARBLED, applied=True))
 

@@ -2,23 +2,22 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.errors import AlreadyClaimed, NotClaimed, Unclear
+from countledger.ledger.errors import NotClaimed, Unclear
 from countledger.ledger.ids import new_id
 from countledger.producers.claims import claim as claim_module
-from countledger.producers.claims.claim import Claim, Taking
+from countledger.producers.claims.claim import Claim
 from countledger.producers.claims.claims import Claims
-from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
+from countledger.producers.own_items import ItemChange, NewItem
 from tests.engines.numbering import all_items, claims_of, own_table
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
-from tests.faults.injection import Attempts, Fault, Kind, before_call, faults, held_back
+from tests.faults.injection import Attempts, Fault, Kind, faults, held_back
 
 LOST = Fault(Kind.TIMEOUT, applied=True)
 NOT_SENT = Fault(Kind.TIMEOUT)
@@ -57,9 +56,6 @@ class Ann:
     def release(self, claims: Claims) -> bool:
         return claims.release(self.old)
 
-    def release_with_item(self, claims: Claims) -> bool:
-        return claims.release(self.old, own=[ItemDeletion(self.users, {"id": "ann"})])
-
     def seen(self) -> tuple[str | None, str | None, list[str]]:
         """Who has the old address, who the new one, and what the user's item says."""
         claims = claims_of(self.store)
@@ -81,36 +77,6 @@ def ann(store: Store, counter: str) -> Iterator[Ann]:
 
 def _meeting(claims: Claims, at: str, *plan: Fault | None) -> AbstractContextManager[Attempts]:
     return faults(claims.context.dynamo.client, at=at, plan=plan)
-
-
-def without_the_condition(patch: pytest.MonkeyPatch) -> None:
-    """A claim is put over another's."""
-    kept = Taking.write
-
-    def unconditional(self: Taking) -> object:
-        return replace(kept(self), condition=None)
-
-    patch.setattr(Taking, "write", unconditional)
-
-
-@judged(without_the_condition)
-def test_of_two_who_both_saw_a_free_value_one_gets_it(store: Store, ann: Ann, rule: Rule) -> None:
-    slow, fast = claims_of(store), claims_of(store)
-    told: list[object] = []
-
-    def take(claims: Claims, owner: str) -> None:
-        try:
-            told.append((owner, claims.take(Claim(ann.scope, "old", owner))))
-        except AlreadyClaimed as refused:
-            told.append((owner, refused.owner))
-
-    with rule.watched():
-        client = slow.context.dynamo.client
-        assert slow.owner(ann.scope, "old") is None
-        with before_call(client, "PutItem", partial(take, fast, "fast")):
-            take(slow, "slow")
-        if told != [("fast", True), ("slow", "fast")]:
-            raise WrongNumber(str(told))
 
 
 def without_the_token(patch: pytest.MonkeyPatch) -> None:

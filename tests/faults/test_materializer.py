@@ -11,8 +11,6 @@ from botocore.awsrequest import AWSPreparedRequest
 from countledger.consumers import materializer as materializer_module
 from countledger.consumers.batch import BatchOutcome, complete_outcome
 from countledger.consumers.fold import Fold
-from countledger.consumers.materializer import Materializer
-from countledger.consumers.record import sequence_of
 from countledger.consumers.stream import ShardName
 from countledger.consumers.total_writer import Written
 from countledger.ledger.errors import ServiceFailed
@@ -64,37 +62,6 @@ def failures_kept_to_itself(patch: pytest.MonkeyPatch) -> None:
 
 
 # ---- laws ----
-
-
-def _fail_on(store: Store, materializer: Materializer, counter: str, fault: Fault) -> BatchOutcome:
-    """Deliver four records of a counter and of another, while only the other can be written."""
-    other = f"{counter}/other"
-    shard, records = written(store, counter, other, each=4)
-    mine = f'"{counter}"'.encode()
-
-    with faults(
-        materializer.dynamo.client,
-        plan=repeat(fault, SDK_ATTEMPTS),
-        only=lambda request: _total(request) and mine in _body(request),
-    ):
-        outcome = materializer.apply(records, shard)
-    expect_total(store, other)
-    if outcome.retry_from is not None:
-        assert list(outcome.failed) == [counter]
-        assert outcome.retry_from == sequence_of(records[0])
-        deliver(materializer, records, shard)
-    expect_total(store, other)
-    return outcome
-
-
-@judged(failures_kept_to_itself)
-@pytest.mark.parametrize("fault", [Fault(Kind.TIMEOUT), Fault(Kind.THROTTLE), GARBLED[0]], ids=str)
-def test_p1_a_total_that_cannot_be_written_is_delivered_again(
-    rule: Rule, store: Store, counter: str, fault: Fault
-) -> None:
-    with rule.watched():
-        _fail_on(store, store.materializer(), counter, fault)
-        expect_total(store, counter)
 
 
 @judged(failures_kept_to_itself)

@@ -2,20 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from countledger.ledger.attempts import Done
-from countledger.ledger.connection import Retries
 from countledger.ledger.errors import Throttled, Unnumbered
-from countledger.producers.sequences import expecting
 from countledger.producers.sequences.appending import Appending
 from countledger.producers.sequences.collection import Collection
-from countledger.producers.sequences.expecting import CROWDED, ExpectedDraw
-from countledger.producers.sequences.sequence import plan_expected
+from countledger.producers.sequences.expecting import CROWDED
 from countledger.producers.sequences.sequences import Sequences
 from tests.engines.numbering import all_items, own_table, sequences_of
 from tests.engines.store import Store
@@ -26,23 +21,7 @@ from tests.faults.injection import (
     Kind,
     before_call,
     faults,
-    held_back,
 )
-
-Draw = Callable[[Sequences, str], list[int]]
-
-
-def one(sequences: Sequences, sequence: str) -> list[int]:
-    return [sequences.draw(sequence)]
-
-
-def block(sequences: Sequences, sequence: str) -> list[int]:
-    return list(sequences.draw_block(sequence, 5))
-
-
-def expected(sequences: Sequences, sequence: str) -> list[int]:
-    return [sequences.draw_expected(sequence)]
-
 
 LOST: Final = Fault(Kind.TIMEOUT, applied=True)
 NOT_SENT: Final = Fault(Kind.TIMEOUT)
@@ -70,112 +49,11 @@ def _meeting(
     return faults(sequences.context.dynamo.client, at=at, plan=plan, then=meanwhile)
 
 
-def _expect_each_once(numbers: list[int]) -> None:
-    if len(set(numbers)) < len(numbers):
-        raise WrongNumber(f"given out twice: {sorted(numbers)}")
-
-
 def _expect_items(store: Store, collection: Collection, texts: dict[int, str]) -> None:
     items = all_items(store, collection.table)
     found = sorted((int(item["place"]["S"][2:]), item["text"]["S"]) for item in items)
     if found != sorted(texts.items()):
         raise WrongNumber(f"{found} and not {sorted(texts.items())}")
-
-
-@pytest.mark.parametrize("draw", [one, block, expected])
-@pytest.mark.parametrize("retries", ["none", "standard"])
-@pytest.mark.parametrize("fault", [LOST, NOT_SENT, Fault(Kind.THROTTLE)], ids=str)
-def test_no_number_is_given_out_twice_though_another_draws_before_its_sender_hears(
-    store: Store, counter: str, draw: Draw, fault: Fault, retries: Retries
-) -> None:
-    victim, other = sequences_of(store, retries=retries), sequences_of(store)
-    told = draw(victim, counter)
-
-    with _meeting(victim, "UpdateItem", fault, then=lambda: told.extend(draw(other, counter))):
-        told += draw(victim, counter)
-    told += draw(victim, counter)
-
-    _expect_each_once(told)
-    assert len(told) == 4 * len(draw(other, counter))
-
-
-def without_the_expectation(patch: pytest.MonkeyPatch) -> None:
-    """Whoever has seen the last number takes the next."""
-
-    def unconditional(*arguments: Any, **named: Any) -> object:  # noqa: ANN401 - handed on
-        return replace(plan_expected(*arguments, **named), condition=None)
-
-    patch.setattr(expecting, "plan_expected", unconditional)
-
-
-@judged(without_the_expectation)
-def test_another_draw_between_the_look_and_the_write(
-    store: Store, counter: str, rule: Rule
-) -> None:
-    """The slower one goes for the next number."""
-    slow, fast = sequences_of(store), sequences_of(store)
-    told = expected(slow, counter)
-
-    with rule.watched():
-        client = slow.context.dynamo.client
-        with before_call(client, "UpdateItem", lambda: told.extend(expected(fast, counter))):
-            told += expected(slow, counter)
-        _expect_each_once(told)
-
-
-def without_the_tag(patch: pytest.MonkeyPatch) -> None:
-    """A number behind the one that was seen is taken for this call's own."""
-    interpret = ExpectedDraw._interpret
-
-    def believing(self: ExpectedDraw, reply: Any) -> Any:  # noqa: ANN401 - handed on
-        before = getattr(reply.state, "before", None)
-        if before and before.in_doubt and reply.answer["total"] == before.last + 1:
-            return Done(before.last + 1)
-        return interpret(self, reply)
-
-    patch.setattr(ExpectedDraw, "_interpret", believing)
-
-
-@judged(without_the_tag)
-def test_a_draw_knows_its_own_number_by_its_tag(store: Store, counter: str, rule: Rule) -> None:
-    victim, other = sequences_of(store), sequences_of(store)
-    told = expected(victim, counter)
-
-    with rule.watched():
-        with _meeting(
-            victim, "UpdateItem", NOT_SENT, then=lambda: told.extend(expected(other, counter))
-        ):
-            told += expected(victim, counter)
-        _expect_each_once(told)
-
-
-def without_a_look_at_the_number_in_doubt(patch: pytest.MonkeyPatch) -> None:
-    """After a lost answer the highest number is asked for, and no more."""
-    patch.setattr(Appending, "_doubt", lambda _self, _number: None)
-
-
-def _put_with_another_meanwhile(store: Store, collection: Collection, fault: Fault) -> None:
-    victim, other = sequences_of(store), sequences_of(store)
-    told: dict[int, str] = {}
-
-    def put(sequences: Sequences, text: str) -> None:
-        told[sequences.append(collection, {"text": text}).number] = text
-
-    with _meeting(victim, "PutItem", fault, then=partial(put, other, "other's")):
-        put(victim, "victim's")
-    put(other, "last")
-    _expect_items(store, collection, told)
-    assert sorted(told) == [1, 2, 3]
-
-
-@judged(without_a_look_at_the_number_in_doubt)
-@pytest.mark.parametrize("fault", [LOST, Fault(Kind.RESET, applied=True)], ids=str)
-def test_an_item_that_is_there_is_found(
-    store: Store, collection: Collection, fault: Fault, rule: Rule
-) -> None:
-    """The number in doubt is looked at before another is gone for."""
-    with rule.watched():
-        _put_with_another_meanwhile(store, collection, fault)
 
 
 def test_a_lost_number_is_asked_for_again(store: Store, collection: Collection) -> None:
@@ -245,17 +123,6 @@ def test_what_was_resumed_already_is_found(
         found = sequences_of(store).resume(told.value.pending)
         _expect_items(store, collection, {1: "other's", 2: "victim's", 3: "last"})
         assert found.number == 2
-
-
-def test_a_late_request_finds_its_number_taken(store: Store, collection: Collection) -> None:
-    """It lies in the network while the same call puts the item by another attempt."""
-    victim = sequences_of(store)
-    with held_back(victim.context.dynamo.client, "PutItem") as late:
-        assert victim.append(collection, {"text": "once"}).number == 1
-    late.land()
-
-    assert late.landings == [400]
-    _expect_items(store, collection, {1: "once"})
 
 
 def test_an_item_that_was_deleted_before_it_could_be_seen_is_not_guessed_about(

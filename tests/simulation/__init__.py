@@ -17,6 +17,7 @@
     auditor       an account of its own, checked at every write; what must hold once all is quiet
     simulation    one seed: its shape, its actors, its quiet end
     alert_account what must alert: every move, every rule, and a walk through the totals
+    canary        how a rule is switched off, and how that is noticed
     canaries      known wrong variants, each of which must be caught
 
 `python -m tests.simulation SEED` replays one; `make simulate SEEDS=1000` runs many.

@@ -40,13 +40,16 @@ def _arguments() -> Namespace:
     return parser.parse_args()
 
 
-def _replay(console: Console, given: Namespace) -> int:
+def _asked(given: Namespace) -> Failure:
+    """The focus and the limits of the arguments."""
     without = tuple(name for name in given.without.split(",") if name)
     skipped = read_skipped(given.skip)
-    asked = Failure(
-        given.seed, "", (), without, given.clients, given.operations, given.focus, skipped
-    )
-    failure = run(asked)
+    seed = given.seed or 0
+    return Failure(seed, "", (), without, given.clients, given.operations, given.focus, skipped)
+
+
+def _replay(console: Console, given: Namespace) -> int:
+    failure = run(_asked(given))
     if failure is None:
         console.print(f"seed {given.seed}: all is well")
         return 0
@@ -72,7 +75,7 @@ def _run(console: Console, given: Namespace) -> Tally:
     )
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("seeds", total=given.seeds)
-        for tally in run_all(given.first, given.seeds, given.jobs):
+        for tally in run_all(given.first, given.seeds, given.jobs, _asked(given)):
             done.merge(tally)
             rate = done.steps / (monotonic() - began_s)
             failed = f", {len(done.failures)} failed" if done.failures else ""

@@ -1,16 +1,19 @@
-"""Wrong variants of the evaluator, each without one of its rules."""
+"""Wrong variants of the evaluator and of the rules of alerts."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.alerts import evaluator as evaluator_module
-from countledger.consumers.alerts import state_item
+from countledger.consumers.alerts import rule_items, state, state_item
 from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link, Notifier
+from countledger.consumers.alerts.evaluator import InitialScan
+from countledger.consumers.alerts.message import QueueDeadLetters
 from countledger.consumers.alerts.rule import Rule
+from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.alerts.state import decide
 from countledger.consumers.alerts.state_item import (
     AlertState,
@@ -19,15 +22,16 @@ from countledger.consumers.alerts.state_item import (
     encode_state,
     published_write_of,
 )
+from countledger.infra.template import mapping_settings
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.operations import Put
+from tests.simulation import evaluating, transactions
+from tests.simulation.canary import Canary, all_of, replaced, wrapped
 from tests.simulation.shape import COUNTERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pytest
 
     from countledger.consumers.alerts.alert import Firing
     from countledger.consumers.alerts.crossing import TotalChange
@@ -48,69 +52,123 @@ class Hasty(ChainEvaluator):
         return whole
 
 
-def next_alerts_do_not_wait(patch: pytest.MonkeyPatch) -> None:
-    """A state is written whether the alerts of the last one have been told or not."""
-
-    def write_of(table: str, write: WriteState) -> Put:
-        if write.over is not None:  # beside a total that stood
-            return state_item.write_of(table, write)
-        before = AnyOf(Absent("version"), Compare("version", "<", write.state.version))
-        return Put(table, encode_state(write.state), before)
-
-    def decide_at_once(
-        state: AlertState | None, change: TotalChange, rule: Rule
-    ) -> PublishFiring | WriteState | None:
-        passed = state is not None and state.version < change.version
-        return decide(replace(state, published=True) if state and passed else state, change, rule)
-
-    patch.setattr(
-        evaluator_module, "ChainEvaluator", partial(Hasty, write_of=write_of, decide=decide_at_once)
-    )
+def _write_over_unpublished(table: str, write: WriteState) -> Put:
+    """A state is written whether the alerts of the last one have been published or not."""
+    if write.over is not None:  # beside the total of an initial scan
+        return state_item.write_of(table, write)
+    before = AnyOf(Absent("version"), Compare("version", "<", write.state.version))
+    return Put(table, encode_state(write.state), before)
 
 
-def evaluated_versions_are_evaluated_again(patch: pytest.MonkeyPatch) -> None:
-    """A state is written whatever version scanned there."""
-
-    def write_of(table: str, write: WriteState) -> Put:
-        return Put(
-            table,
-            encode_state(write.state),
-            AnyOf(Absent("published"), Compare("published", "=", True)),
-        )
-
-    def decide_anyway(
-        state: AlertState | None, change: TotalChange, rule: Rule
-    ) -> PublishFiring | WriteState | None:
-        known = (
-            state if state is None or state.version == change.version else replace(state, version=0)
-        )
-        return decide(known, change, rule)
-
-    patch.setattr(
-        evaluator_module,
-        "ChainEvaluator",
-        partial(ChainEvaluator, write_of=write_of, decide=decide_anyway),
-    )
+def _decide_at_once(
+    state: AlertState | None, change: TotalChange, rule: Rule
+) -> PublishFiring | WriteState | None:
+    passed = state is not None and state.version < change.version
+    return decide(replace(state, published=True) if state and passed else state, change, rule)
 
 
-def marked_before_it_is_published(patch: pytest.MonkeyPatch) -> None:
-    """The mark comes first, and a crash behind it loses the alerts."""
-    publish = Notifier.publish
-
-    def marked(notifier: Notifier, firing: Firing) -> int:
-        # Of a total that stood it is another mark.
-        with suppress(ConditionFailed):
-            notifier.dynamo.update(published_write_of(COUNTERS, PublishFiring(firing)))
-        return publish(notifier, firing)
-
-    patch.setattr(Notifier, "publish", marked)
+def _write_any_version(table: str, write: WriteState) -> Put:
+    published = AnyOf(Absent("published"), Compare("published", "=", True))
+    return Put(table, encode_state(write.state), published)
 
 
-def evaluated_by_the_rules_of_today(patch: pytest.MonkeyPatch) -> None:
-    """What is delivered late is evaluated by the revision that is in force by then."""
-    patch.setattr(Rule, "is_effective_at", lambda rule, _at_ms: rule.effective_until_ms is None)
+def _decide_any_version(
+    state: AlertState | None, change: TotalChange, rule: Rule
+) -> PublishFiring | WriteState | None:
+    known = state if state is None or state.version == change.version else replace(state, version=0)
+    return decide(known, change, rule)
 
 
-def levels_are_not_looked_up(patch: pytest.MonkeyPatch) -> None:
-    """The evaluator of a rule with a re-arm level begins without its state."""
-    patch.setattr(ChainEvaluator, "_read", lambda _judge, _link: None)
+def _marked(publish: Any, notifier: Notifier, firing: Firing) -> Any:  # noqa: ANN401 - handed on
+    """The mark comes first, and a crash after it loses the alerts."""
+    # A firing of an initial scan has another mark.
+    with suppress(ConditionFailed):
+        notifier.dynamo.update(published_write_of(COUNTERS, PublishFiring(firing)))
+    return publish(notifier, firing)
+
+
+def _chain(of: type[ChainEvaluator], write_of: object, decide: object) -> partial[ChainEvaluator]:
+    parts: Any = {"write_of": write_of, "decide": decide}
+    return partial(of, **parts)
+
+
+CANARIES: Final = [
+    Canary(
+        "alerts: batches are not halved",
+        replaced(
+            evaluating,
+            "mapping_settings",
+            lambda _id: replace(mapping_settings("EvaluatorMapping"), bisect=True),
+        ),
+        "alerts",
+        seed=48,
+    ),
+    Canary(
+        "alerts: versions",
+        replaced(
+            evaluator_module,
+            "ChainEvaluator",
+            _chain(ChainEvaluator, _write_any_version, _decide_any_version),
+        ),
+        "alerts",
+        seed=16,
+    ),
+    Canary(
+        "alerts: the next change waits for the last",
+        replaced(
+            evaluator_module,
+            "ChainEvaluator",
+            _chain(Hasty, _write_over_unpublished, _decide_at_once),
+        ),
+        "alerts",
+        seed=4,
+    ),
+    Canary(
+        "alerts: published, then marked", wrapped(Notifier, "publish", _marked), "alerts", seed=4
+    ),
+    # What is delivered late is evaluated by the revision that is effective by then.
+    Canary(
+        "alerts: the time of a record",
+        replaced(Rule, "is_effective_at", lambda rule, _at_ms: rule.effective_until_ms is None),
+        "alerts",
+        seed=1,
+    ),
+    # The evaluator of a rule with a re-arm level begins without its state.
+    Canary(
+        "alerts: re-arm levels",
+        replaced(ChainEvaluator, "_read", lambda *_: None),
+        "alerts",
+        seed=60,
+    ),
+    # The items of a transaction land far apart here, so that a query meets half of one more often.
+    Canary(
+        "alerts: no half change of a rule",
+        all_of(
+            replaced(rule_items, "_is_whole", lambda *_: True),
+            replaced(transactions, "_SPREAD_MS", (300,)),
+        ),
+        "alerts",
+        seed=9,
+    ),
+    Canary(
+        "alerts: a change leaves in time",
+        replaced(RuleChanger, "refuse_late", lambda *_: None),
+        "alerts",
+        seed=103,
+    ),
+    Canary(
+        "alerts: an initial scan waits until the rule is effective",
+        replaced(InitialScan, "_await", lambda *_: None),
+        "alerts",
+        seed=8,
+    ),
+    Canary(
+        "alerts: an initial scan keeps the state before it",
+        replaced(state, "state_before", lambda known, _change: known),
+        "alerts",
+        seed=8,
+    ),
+    Canary(
+        "alerts: dead letters", replaced(QueueDeadLetters, "put", lambda *_: None), "alerts", seed=6
+    ),
+]

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 SEQUENCE: Final = "q:orders"
 COLLECTION: Final = Collection(POSTS, ("counter", "p-17"), "part", prefix=PREFIX, digits=6)
-NUMBERING: Final = ("sequence draw", "sequence expected", "sequence lease", "sequence append")
 
 
 def draw(client: Client) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers import walk
 from countledger.consumers.leftovers import Leftovers
 from countledger.infra.portability import importing
 from countledger.infra.portability.exporting import Exporter
-from countledger.infra.portability.importing import Importer
+from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -22,13 +23,12 @@ from countledger.ledger.expressions import Assign, Compare
 from countledger.ledger.operations import Delete, Put, Update
 from countledger.producers.buffer import delivery, outcomes, spool, state
 from countledger.producers.buffer.producer import BufferedProducer
-from countledger.producers.buffer.spool_rows import decode_row
 from countledger.producers.claims.claim import Freeing, Taking
 from countledger.producers.compensation import Compensator
 from countledger.producers.ingest import entries, ingest
 from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.kinesis import message, producer
-from countledger.producers.sequences import expecting, sequence
+from countledger.producers.sequences import expecting, sequences
 from countledger.producers.sequences.appending import Appending
 from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.drawing import Lease
@@ -36,333 +36,281 @@ from countledger.producers.sequences.expecting import ExpectedDraw
 from countledger.producers.strict import keyed_write
 from countledger.producers.strict.keyed_write import KeyedWrite
 from tests.simulation import product
+from tests.simulation.canary import (
+    Canary,
+    all_of,
+    refusals_believed,
+    replaced,
+    unconditional,
+    wrapped,
+)
 from tests.simulation.dynamo import SimulatedClient
 from tests.simulation.shape import LEDGER
 
 if TYPE_CHECKING:
-    import pytest
-
-    from countledger.ledger.attempts import Steps
     from countledger.ledger.entry import Entry
-    from countledger.producers.event import Event
+
+_NUMBERS: Final = count(10**6)
 
 
-def _unconditional(write: Any) -> Any:  # noqa: ANN401 - any write
-    return replace(write, condition=None)
-
-
-def _anew(entry: Entry, number: int) -> Entry:
+def _renamed(entry: Entry, number: int) -> Entry:
     """The entry under another id."""
     return replace(entry, id=f"{entry.id[:24]}{number:012x}")
 
 
-# ---- setting to a value ----
+def _lagging(one: product.Product) -> Compensator:
+    """What is to be compensated is read where it may lag."""
+
+    def read(counter: str) -> SimpleNamespace:
+        return SimpleNamespace(sum=one.totals.read(counter).total)
+
+    exact: Any = SimpleNamespace(read=read, dynamo=one.reads, table=LEDGER)
+    return Compensator(one.recorder, exact)
 
 
-def set_by_the_total(patch: pytest.MonkeyPatch) -> None:
-    """What is to be compensated is read where it may lag behind."""
-
-    def lagging(one: product.Product) -> Compensator:
-        def read(counter: str) -> SimpleNamespace:
-            return SimpleNamespace(sum=one.totals.read(counter).total)
-
-        exact: Any = SimpleNamespace(read=read, dynamo=one.reads, table=LEDGER)
-        return Compensator(one.recorder, exact)
-
-    patch.setattr(product.Product, "compensator", property(lagging))
-
-
-def set_without_a_look(patch: pytest.MonkeyPatch) -> None:
-    """A retry reckons anew, as if nothing had been recorded under its key."""
-    patch.setattr(Compensator, "_there", lambda *_: None)
-
-
-# ---- buffers ----
-
-
-def coalesce_the_keyed(patch: pytest.MonkeyPatch) -> None:
-    """A sum has no key, so a retry is another event."""
-
-    def may_coalesce(event: Event) -> bool:
-        return event.note is None
-
-    patch.setattr(state, "may_coalesce", may_coalesce)
-
-
-def reopen_under_other_ids(patch: pytest.MonkeyPatch) -> None:
+def _reopened(decode: Any, row: int, text: str) -> Any:  # noqa: ANN401 - a row
     """What a spool holds is sent as if it were new."""
-    decode, numbers = decode_row, iter(range(10**6, 10**9))
-
-    def decoded(row: int, text: str) -> Any:  # noqa: ANN401 - a row
-        found = decode(row, text)
-        if found.entry is None or found.entry.key is not None:
-            return found
-        return found._replace(entry=_anew(found.entry, next(numbers)))
-
-    patch.setattr(spool, "decode_row", decoded)
+    found = decode(row, text)
+    if found.entry is None or found.entry.key is not None:
+        return found
+    return found._replace(entry=_renamed(found.entry, next(_NUMBERS)))
 
 
-def send_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
-    """The spool has the events still when their entry is sent."""
-    patch.setattr(delivery, "keep", lambda _pendings, _spool: None)
-
-
-def forget_before_the_answer(patch: pytest.MonkeyPatch) -> None:
+def _forgetful(keep: Any, pendings: Any, kept: Any) -> None:  # noqa: ANN401 - handed on
     """The spool lets go of what is only on its way."""
-    keep = delivery.keep
-
-    def forgetful(pendings: Any, kept: Any) -> None:  # noqa: ANN401 - handed on
-        keep(pendings, kept)
-        if kept is not None:
-            kept.update([row for one in pendings for row in one.rows or []], [])
-
-    patch.setattr(delivery, "keep", forgetful)
+    keep(pendings, kept)
+    if kept is not None:
+        kept.update([row for one in pendings for row in one.rows or []], [])
 
 
-def fail_without_a_word(patch: pytest.MonkeyPatch) -> None:
-    """Entries that failed are told to nobody."""
-    patch.setattr(outcomes.Outcomes, "take_failures", lambda _self: ())
+def _arrived(decode: Any, data: bytes, *, arrived_ms: int, origin: str) -> Entry:  # noqa: ANN401
+    """A record that is in the stream twice is two events."""
+    entry: Entry = decode(data, arrived_ms=arrived_ms, origin=origin)
+    return entry if entry.key is not None else _renamed(entry, arrived_ms)
 
 
-# ---- Kinesis ----
+def _bound(entry: Entry) -> Entry:
+    """What is in a message is no part of its identity: who knows the id replaces the entry."""
+    return entry if entry.key is not None else replace(entry, message_id=entry.id)
 
 
-def identity_by_arrival(patch: pytest.MonkeyPatch) -> None:
-    """A record that lies in the stream twice is two events."""
-    decode = message.decode
-
-    def decoded(data: bytes, *, arrived_ms: int, origin: str) -> Entry:
-        entry = decode(data, arrived_ms=arrived_ms, origin=origin)
-        return entry if entry.key is not None else _anew(entry, arrived_ms)
-
-    patch.setattr(entries, "decode", decoded)
-
-
-def identity_by_id_alone(patch: pytest.MonkeyPatch) -> None:
-    """What is in a message is no part of its identity: whoever knows the id replaces the entry."""
-
-    def bound(entry: Entry) -> Entry:
-        return entry if entry.key is not None else replace(entry, message_id=entry.id)
-
-    patch.setattr(message, "bound", bound)
-    patch.setattr(producer, "bound", bound)
-
-
-def ingest_goes_on(patch: pytest.MonkeyPatch) -> None:
-    """What failed for now is passed over."""
-    patch.setattr(ingest, "_retry_from", lambda *_: None)
-
-
-def ingest_sets_nothing_aside(patch: pytest.MonkeyPatch) -> None:
-    """What cannot be counted is dropped."""
-    patch.setattr(Ingest, "_quarantine", lambda *_: None)
-
-
-# ---- strict counters ----
-
-
-def markers_by_age(patch: pytest.MonkeyPatch) -> None:
+def _remove_by_age(leftovers: Leftovers, _counter: str, markers: Any) -> None:  # noqa: ANN401
     """Markers are removed by their time, whichever counter they belong to."""
-
-    def remove(leftovers: Leftovers, _counter: str, markers: Any) -> None:  # noqa: ANN401 - items
-        now_ms = max((marker["at"] for marker in markers), default=0)
-        for marker in markers:
-            key = {name: marker[name] for name in ("counter", "part")}
-            leftovers._delete_item(key, Compare("at", "<=", now_ms))
-
-    patch.setattr(Leftovers, "_delete_old", remove)
+    now_ms = max((marker["at"] for marker in markers), default=0)
+    for marker in markers:
+        key = {name: marker[name] for name in ("counter", "part")}
+        leftovers._delete_item(key, Compare("at", "<=", now_ms))
 
 
-# ---- sequences ----
-
-
-def append_over(patch: pytest.MonkeyPatch) -> None:
-    """An item is put whatever lies there."""
-    put = Collection.put
-    patch.setattr(Collection, "put", lambda *arguments: _unconditional(put(*arguments)))
-
-
-def append_without_doubt(patch: pytest.MonkeyPatch) -> None:
-    """After a lost answer the item is put under the next number."""
-    patch.setattr(Appending, "_doubt", lambda _self, _number: None)
-    patch.setattr(Appending, "_is_mine", lambda _self, _item: False)
-
-
-def expect_nothing(patch: pytest.MonkeyPatch) -> None:
-    """A draw by expectation is carried out whatever the last number is."""
-    plan = sequence.plan_expected
-    patch.setattr(
-        expecting, "plan_expected", lambda *some, **more: _unconditional(plan(*some, **more))
-    )
-
-
-def expect_by_the_number(patch: pytest.MonkeyPatch) -> None:
+def _hopeful(interpret: Any, draw: ExpectedDraw, reply: Any) -> Any:  # noqa: ANN401 - handed on
     """After a lost answer the next number passes for one's own."""
-    interpret = ExpectedDraw._interpret
-
-    def hopeful(draw: ExpectedDraw, reply: Any) -> Any:  # noqa: ANN401 - handed on
-        before = getattr(reply.state, "before", None)
-        if before and reply.answer and reply.answer.get("total") == before.last + 1:
-            reply = replace(reply, answer={**reply.answer, "tag": before.tag})
-        return interpret(draw, reply)
-
-    patch.setattr(ExpectedDraw, "_interpret", hopeful)
+    before = getattr(reply.state, "before", None)
+    if before and reply.answer and reply.answer.get("total") == before.last + 1:
+        reply = replace(reply, answer={**reply.answer, "tag": before.tag})
+    return interpret(draw, reply)
 
 
-def delete_any_sequence(patch: pytest.MonkeyPatch) -> None:
-    """A sequence is deleted whichever has the name by then."""
-
-    def of_a_name(table: str, key: Any, _condition: object) -> Delete:  # noqa: ANN401 - a key
-        return Delete(table, key, Compare("method", "=", "sequence"))
-
-    patch.setattr("countledger.producers.sequences.sequences.Delete", of_a_name)
-
-
-# ---- claims ----
-
-
-def free_for_anybody(patch: pytest.MonkeyPatch) -> None:
-    """A claim is released without asking whose it is."""
-    write = Freeing.write
-    patch.setattr(Freeing, "write", lambda step: _unconditional(write(step)))
-
-
-def take_from_anybody(patch: pytest.MonkeyPatch) -> None:
-    """A claim is taken whoever has it."""
-    write = Taking.write
-    patch.setattr(Taking, "write", lambda step: _unconditional(write(step)))
-
-
-def free_by_owner_alone(patch: pytest.MonkeyPatch) -> None:
-    """A claim is deleted if its owner has it, by whichever claim."""
-    write = Freeing.write
-
-    def by_owner(step: Freeing) -> Any:  # noqa: ANN401 - a write
-        owned = Compare("owner", "=", step.claim.owner)
-        return replace(write(step), condition=owned)
-
-    patch.setattr(Freeing, "write", by_owner)
-
-
-def take_under_another_id(patch: pytest.MonkeyPatch) -> None:
+def _taken_again(write: Any, step: Taking) -> Any:  # noqa: ANN401 - a write
     """An owner that takes what it has already makes another claim of it."""
-    write = Taking.write
-
-    def renamed(step: Taking) -> Any:  # noqa: ANN401 - a write
-        put = write(step)
-        if not isinstance(put, Update):
-            return put
-        clauses = (Assign("id", step.claim_id), *put.clauses)
-        return replace(put, clauses=clauses)
-
-    patch.setattr(Taking, "write", renamed)
-
-
-# ---- transfers ----
-
-
-def transfer_in_steps(patch: pytest.MonkeyPatch) -> None:
-    """One counter after the other."""
-    transact = SimulatedClient.transact
-
-    def in_steps(dynamo: SimulatedClient, writes: Any, token: str) -> bool:  # noqa: ANN401 - handed on
-        first = writes[0]
-        if not (isinstance(first, Put) and first.item["counter"].startswith("keyed#")):
-            return transact(dynamo, writes, token)
-        for number, write in enumerate(writes):
-            try:
-                (dynamo.put if isinstance(write, Put) else dynamo.update)(write)
-            except ConditionFailed as failed:
-                reasons = [Reason("None")] * len(writes)
-                reasons[number] = Reason("ConditionalCheckFailed", failed.item)
-                raise TransactionCancelled(tuple(reasons)) from None
-        return True
-
-    patch.setattr(SimulatedClient, "transact", in_steps)
-
-
-def transfers_unmarked(patch: pytest.MonkeyPatch) -> None:
-    """The marker of a key is put whatever lies there."""
-    marker = keyed_write._marker
-
-    def careless(context: Any, change_id: str, facts: Any) -> Put:  # noqa: ANN401 - handed on
-        put: Put = _unconditional(marker(context, change_id, facts))
+    put = write(step)
+    if not isinstance(put, Update):
         return put
-
-    patch.setattr(keyed_write, "_marker", careless)
-
-
-def transfers_refused_at_once(patch: pytest.MonkeyPatch) -> None:
-    """A refusal is final although a request may still land."""
-
-    def believed(_self: Any, refused: Any) -> Steps[Any]:  # noqa: ANN401
-        yield from ()
-        return refused
-
-    patch.setattr(KeyedWrite, "confirm_refusal", believed)
+    return replace(put, clauses=(Assign("id", step.claim_id), *put.clauses))
 
 
-# ---- export and import ----
-
-
-def import_at_each_try(patch: pytest.MonkeyPatch) -> None:
-    """Each try of an import makes entries of its own time."""
-    begin = Importer.begin
-
-    def begun(client: Any, name: str, clock: Any) -> Importer:  # noqa: ANN401 - handed on
-        return replace(begin(client, name, clock), at=to_datetime(clock.now_ms()))
-
-    patch.setattr(Importer, "begin", begun)
-
-
-def import_without_a_key(patch: pytest.MonkeyPatch) -> None:
-    """Each try of an import is another event."""
-    event_of = importing._event_of
-
-    def anonymous(*arguments: Any) -> Any:  # noqa: ANN401 - handed on
-        event: Any = event_of(*arguments)
-        return replace(event, key=None)
-
-    patch.setattr(importing, "_event_of", anonymous)
-
-
-def sequences_are_moved_behind(patch: pytest.MonkeyPatch) -> None:
-    """A sequence that exists is taken for one that is as far as the file says."""
-    make = Importer._make_sequence
-
-    def careless(importer: Importer, line: Any) -> importing.ImportResult:  # noqa: ANN401 - handed on
+def _in_steps(transact: Any, dynamo: SimulatedClient, writes: Any, token: str) -> Any:  # noqa: ANN401
+    """One counter after the other."""
+    first = writes[0]
+    if not (isinstance(first, Put) and first.item["counter"].startswith("keyed#")):
+        return transact(dynamo, writes, token)
+    for number, write in enumerate(writes):
         try:
-            return make(importer, line)
-        except SequenceExists:
-            return importing.ImportResult.EXISTS
+            (dynamo.put if isinstance(write, Put) else dynamo.update)(write)
+        except ConditionFailed as failed:
+            reasons = [Reason("None")] * len(writes)
+            reasons[number] = Reason("ConditionalCheckFailed", failed.item)
+            raise TransactionCancelled(tuple(reasons)) from None
+    return True
 
-    patch.setattr(Importer, "_make_sequence", careless)
+
+def _never_behind(make: Any, importer: Importer, line: Any) -> ImportResult:  # noqa: ANN401
+    """A sequence that exists is taken for one that is as far as the file says."""
+    try:
+        result: ImportResult = make(importer, line)
+    except SequenceExists:
+        return ImportResult.EXISTS
+    return result
 
 
-def export_totals(patch: pytest.MonkeyPatch) -> None:
+def _materialized(line: Any, exporter: Exporter, counter: str) -> Any:  # noqa: ANN401 - handed on
     """An export tells what is materialized."""
-    line = Exporter.line
-
-    def lagging(exporter: Exporter, counter: str) -> Any:  # noqa: ANN401 - handed on
-        found = line(exporter, counter)
-        return found.model_copy(update={"value": exporter.client.total(counter).total})
-
-    patch.setattr(Exporter, "line", lagging)
+    total = exporter.client.total(counter).total
+    return line(exporter, counter).model_copy(update={"value": total})
 
 
-def walk_totals_first(patch: pytest.MonkeyPatch) -> None:
-    """A counter that gets its total between the two tables is in neither."""
-    patch.setattr(walk, "ORDER", tuple(reversed(walk.ORDER)))
+_UNREPORTED: Final = replaced(outcomes.Outcomes, "take_failures", lambda _self: ())
+# The spool has the events still when their entry is sent.
+_UNSPOOLED: Final = replaced(delivery, "keep", lambda _pendings, _spool: None)
 
-
-# ---- forks ----
-
-
-def forks_share_a_lease(patch: pytest.MonkeyPatch) -> None:
-    """A child draws from the block that it has a copy of."""
-    patch.setattr(Lease, "_in_a_child", lambda one, _process: next(iter(one._blocks.values())))
-
-
-def forks_keep_events(patch: pytest.MonkeyPatch) -> None:
-    """A child sends what its parent had in hand."""
-    patch.setattr(BufferedProducer, "restart_in_fork", lambda _producer: None)
+CANARIES: Final = [
+    Canary(
+        "set: from the exact sum",
+        replaced(product.Product, "compensator", property(_lagging)),
+        "stock",
+        seed=1,
+    ),
+    # A retry computes again, as if nothing had been recorded under its key.
+    Canary(
+        "set: its entry is found by its key",
+        replaced(Compensator, "_there", lambda *_: None),
+        "stock",
+    ),
+    # A sum has no key, so a retry is another event.
+    Canary(
+        "keyed events are not coalesced",
+        replaced(state, "may_coalesce", lambda event: event.note is None),
+        "buffer",
+        seed=2,
+    ),
+    Canary(
+        "a spool's entries keep their ids",
+        wrapped(spool, "decode_row", _reopened),
+        "buffer",
+        seed=5,
+    ),
+    Canary("a spool stores an entry before it is sent", _UNSPOOLED, "buffer", seed=3),
+    Canary(
+        "a spool deletes an entry after the answer",
+        wrapped(delivery, "keep", _forgetful),
+        "buffer",
+        seed=9,
+    ),
+    Canary("failures of a buffer are reported", _UNREPORTED, "buffer", seed=1),
+    Canary("async: failures are reported", _UNREPORTED, "async", seed=1),
+    Canary("async: a spool stores an entry first", _UNSPOOLED, "async", seed=1),
+    # A child draws from the block that it has a copy of.
+    Canary(
+        "fork: a lease belongs to one process",
+        replaced(Lease, "_in_a_child", lambda one, _process: next(iter(one._blocks.values()))),
+        "forks",
+    ),
+    # A child sends what its parent had in hand.
+    Canary(
+        "fork: events belong to the parent",
+        replaced(BufferedProducer, "restart_in_fork", lambda _producer: None),
+        "forks",
+        seed=3,
+    ),
+    # Each try of an import makes entries of its own time.
+    Canary(
+        "import: one time for all attempts",
+        wrapped(
+            Importer,
+            "begin",
+            lambda begin, client, name, clock: replace(
+                begin(client, name, clock), at=to_datetime(clock.now_ms())
+            ),
+        ),
+        "moving",
+        seed=2,
+    ),
+    # Each try of an import is another event.
+    Canary(
+        "import: its name is the key",
+        wrapped(
+            importing, "_event_of", lambda event_of, *given: replace(event_of(*given), key=None)
+        ),
+        "moving",
+        seed=3,
+    ),
+    Canary(
+        "import: sequences never go back",
+        wrapped(Importer, "_make_sequence", _never_behind),
+        "moving",
+        seed=65,
+    ),
+    Canary("export: the exact sum", wrapped(Exporter, "line", _materialized), "moving", seed=1),
+    # A counter that gets its total between the two tables is in neither.
+    Canary(
+        "export: the ledger before the totals",
+        replaced(walk, "ORDER", tuple(reversed(walk.ORDER))),
+        "moving",
+        seed=5,
+    ),
+    Canary(
+        "ingest: identity is the event's", wrapped(entries, "decode", _arrived), "ingest", seed=1
+    ),
+    Canary(
+        "ingest: identity is the content, too",
+        all_of(replaced(message, "bound", _bound), replaced(producer, "bound", _bound)),
+        "ingest",
+        seed=6,
+    ),
+    Canary(
+        "ingest: failures are delivered again",
+        replaced(ingest, "_retry_from", lambda *_: None),
+        "ingest",
+        seed=2,
+    ),
+    Canary(
+        "ingest: refused payloads are quarantined",
+        replaced(Ingest, "_quarantine", lambda *_: None),
+        "ingest",
+    ),
+    Canary(
+        "marker: deleted by its incarnation",
+        replaced(Leftovers, "_delete_old", _remove_by_age),
+        "makings",
+        seed=63,
+    ),
+    Canary("append: on condition", unconditional(Collection, "put"), "numbers", seed=4),
+    # After a lost answer the item is put under the next number.
+    Canary(
+        "append: an uncertain number is read",
+        all_of(
+            replaced(Appending, "_doubt", lambda *_: None),
+            replaced(Appending, "_is_mine", lambda *_: False),
+        ),
+        "numbers",
+    ),
+    Canary(
+        "draw_expected: its condition", unconditional(expecting, "plan_expected"), "numbers", seed=1
+    ),
+    Canary(
+        "draw_expected: its tag", wrapped(ExpectedDraw, "_interpret", _hopeful), "numbers", seed=1
+    ),
+    Canary(
+        "sequences: deleted by their id",
+        replaced(
+            sequences,
+            "Delete",
+            lambda table, key, _condition: Delete(table, key, Compare("method", "=", "sequence")),
+        ),
+        "numbers",
+        seed=3,
+    ),
+    Canary("claims: released by their owner", unconditional(Freeing, "write"), "numbers", seed=1),
+    Canary("claims: taken if free", unconditional(Taking, "write"), "numbers", seed=1),
+    Canary(
+        "claims: released by their id",
+        wrapped(
+            Freeing,
+            "write",
+            lambda write, step: replace(
+                write(step), condition=Compare("owner", "=", step.claim.owner)
+            ),
+        ),
+        "numbers",
+        seed=102,
+    ),
+    Canary(
+        "claims: an owner's claim keeps its id",
+        wrapped(Taking, "write", _taken_again),
+        "numbers",
+        seed=1,
+    ),
+    Canary("transfer: one transaction", wrapped(SimulatedClient, "transact", _in_steps), "joint"),
+    # The marker of a key is put even if there is one.
+    Canary("transfer: its marker", unconditional(keyed_write, "_marker"), "joint", seed=3),
+    Canary("transfer: refusals are confirmed", refusals_believed(KeyedWrite), "joint", seed=86),
+]

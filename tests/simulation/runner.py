@@ -6,13 +6,13 @@ import logging
 import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from time import process_time
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.coverage import Coverage
-from tests.simulation.shrink import Failure
-from tests.simulation.simulation import Simulation
+from tests.simulation.shrink import Failure, simulation_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,17 +47,22 @@ class Tally:
         self.coverage.merge(other.coverage)
 
 
-def run_block(seeds: Sequence[int], focus: str | None = None) -> Tally:
-    """Run seeds here, one after the other."""
+_EVERYTHING: Final = Failure(0, "")
+
+
+def run_block(seeds: Sequence[int], like: Failure = _EVERYTHING) -> Tally:
+    """Run seeds here, one after the other, with the focus and the limits of `like`."""
     tally = Tally()
     began_s = process_time()
     for seed in seeds:
-        simulation = Simulation(seed, focus=focus)
+        given = replace(like, seed=seed)
+        simulation = simulation_of(given)
         try:
             simulation.run()
         except Exception as error:  # noqa: BLE001 - told, whatever it is
             text = f"{type(error).__name__}: {error}"
-            tally.failures.append(Failure(seed, text, tuple(simulation.world.told), focus=focus))
+            told = tuple(simulation.world.told)
+            tally.failures.append(replace(given, text=text, told=told))
         tally.seeds += 1
         tally.steps += simulation.steps
         tally.coverage.add(simulation)
@@ -65,7 +70,7 @@ def run_block(seeds: Sequence[int], focus: str | None = None) -> Tally:
     return tally
 
 
-def run_all(first: int, count: int, jobs: int) -> Iterator[Tally]:
+def run_all(first: int, count: int, jobs: int, like: Failure = _EVERYTHING) -> Iterator[Tally]:
     """Run seeds on so many cores; what came of each block, as it comes."""
     blocks = [
         range(start, min(start + _BLOCK, first + count))
@@ -73,7 +78,7 @@ def run_all(first: int, count: int, jobs: int) -> Iterator[Tally]:
     ]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, initializer=quiet_core) as pool:
-        yield from pool.map(run_block, blocks)
+        yield from pool.map(partial(run_block, like=like), blocks)
 
 
 def quiet_core() -> None:

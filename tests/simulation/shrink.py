@@ -58,9 +58,9 @@ class Failure:
         return line + (f" --without '{','.join(self.without)}'" if self.without else "")
 
 
-def run(failure: Failure) -> Failure | None:
-    """Run a simulation again as it was made shorter; None: all is well."""
-    simulation = Simulation(
+def simulation_of(failure: Failure) -> Simulation:
+    """The simulation of a seed, with what it is limited to."""
+    return Simulation(
         failure.seed,
         failure.without,
         clients=failure.clients,
@@ -68,6 +68,11 @@ def run(failure: Failure) -> Failure | None:
         focus=failure.focus,
         skipped=failure.skipped,
     )
+
+
+def run(failure: Failure) -> Failure | None:
+    """Run a simulation again as it was made shorter; None: all is well."""
+    simulation = simulation_of(failure)
     try:
         simulation.run()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what is looked for

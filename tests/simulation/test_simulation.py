@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.simulation.accidents import ACCIDENTS
-from tests.simulation.canaries import CANARIES, Canary
+from tests.simulation.canaries import CANARIES
 from tests.simulation.coverage import FUNCTIONS, SILENT
 from tests.simulation.faults import Fault
 from tests.simulation.operations import OPERATIONS
 from tests.simulation.runner import Tally, quiet_core, run_block
-from tests.simulation.shrink import read_skipped, spelled
+from tests.simulation.shrink import Failure, read_skipped, spelled
 from tests.simulation.simulation import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.simulation.canary import Canary
 
 SEEDS = int(os.environ.get("COUNTLEDGER_SIMULATIONS", "300"))
 
@@ -56,7 +58,7 @@ def test_p1_to_p8_hold_in_every_seed(tally: Tally) -> None:
 
 def test_p4_p5_hold_where_runs_of_compaction_meet_reads_and_late_retries() -> None:
     """Hardly any other focus lets a run be overtaken at each of its steps."""
-    tally = run_block(range(SEEDS // 5), "merges")
+    tally = run_block(range(SEEDS // 5), Failure(0, "", focus="merges"))
 
     assert [one.replay for one in tally.failures] == []
 
@@ -97,6 +99,19 @@ def test_what_is_left_out_of_a_failure_is_read_as_it_is_spelled() -> None:
 
     assert spelled(skipped) == "0:1-3,5/2:11"
     assert read_skipped(spelled(skipped)) == skipped
+
+
+def test_many_seeds_have_the_focus_and_the_limits_that_the_command_names() -> None:
+    command = [sys.executable, "-m", "tests.simulation", "--seeds", "2", "--jobs", "1"]
+    command += ["--focus", "joint", "--without", "joint give up"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    # The row of an operation that was met has numbers.
+    rows = [line.strip() for line in output.splitlines() if line.strip()[-1:].isdigit()]
+    names = {one.name for one in OPERATIONS}
+    assert {name for name in names for row in rows if row.startswith(f"{name} ")} == {
+        "joint transfer"
+    }
 
 
 @pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: canary.rule)

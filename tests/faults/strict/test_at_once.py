@@ -1,21 +1,15 @@
 """Several strict counters at once under faults: all or none, once, and what is said is so."""
 
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from itertools import chain, repeat
-from random import Random
+from itertools import repeat
 
 import pytest
 
 from countledger.consumers.snapshot import SnapshotReader
 from countledger.ledger.attempts import Steps
-from countledger.ledger.attributes import Item
 from countledger.ledger.expressions import AllOf, Compare, Condition
-from countledger.ledger.operations import Put
-from countledger.producers.strict import keyed_write, multi_update
-from countledger.producers.strict.context import MethodContext
+from countledger.producers.strict import multi_update
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.keyed_write import KeyedWrite
 from countledger.producers.strict.outcome import (
@@ -40,7 +34,6 @@ from tests.faults.injection import (
 from tests.faults.strict.sellers import client_of, others_change, seller_of
 
 TRANSACT = "TransactWriteItems"
-LOST = Fault(Kind.TIMEOUT, applied=True)
 
 
 def without_settling(patch: pytest.MonkeyPatch) -> None:
@@ -51,16 +44,6 @@ def without_settling(patch: pytest.MonkeyPatch) -> None:
         return refused
 
     patch.setattr(KeyedWrite, "confirm_refusal", believed)
-
-
-def without_the_markers_condition(patch: pytest.MonkeyPatch) -> None:
-    """Put the marker, whatever lies there."""
-    real = keyed_write._marker
-
-    def put(context: MethodContext, change_id: str, facts: Item) -> Put:
-        return replace(real(context, change_id, facts), condition=None)
-
-    patch.setattr(keyed_write, "_marker", put)
 
 
 def without_the_version(patch: pytest.MonkeyPatch) -> None:
@@ -113,25 +96,6 @@ def test_no_snapshot_shows_half_a_transfer(store: Store, counter: str) -> None:
         moving.result()
 
     assert sums == {5}
-
-
-@judged(without_settling)
-def test_a_refusal_after_a_lost_answer_is_final(store: Store, counter: str, rule: Rule) -> None:
-    """Others take the last of it and give it back: the late request finds its way closed."""
-    seller, source, target = _pair(store, counter)
-    other = seller_of(store)
-
-    with rule.watched():
-        with held_back(client_of(seller), TRANSACT) as late:
-            others_change([other], source, -5)
-            outcome = _transfer(seller, source, target)
-        others_change([other], source, 5)
-        late.land()
-
-        assert isinstance(outcome, BoundReached)
-        assert outcome.counter == source
-        _expect(seller, {source: 5, target: 0})
-        assert late.landings == [400]
 
 
 @pytest.mark.parametrize("kind", [Kind.THROTTLE, Kind.UNREACHABLE])
@@ -190,17 +154,6 @@ def test_what_was_given_up_stays_out(store: Store, counter: str) -> None:
     _expect(seller, {source: 5, target: 0})
 
 
-@judged(without_the_markers_condition)
-def test_a_retry_by_another_process_counts_once(store: Store, counter: str, rule: Rule) -> None:
-    """Its token is another one; the marker alone knows the key."""
-    seller, source, target = _pair(store, counter)
-
-    with rule.watched():
-        for _ in range(2):
-            _transfer(seller_of(store), source, target)
-        _expect(seller, {source: 3, target: 2})
-
-
 @judged(without_the_version)
 @pytest.mark.parametrize("bins", [1, 3])
 def test_a_bound_that_moves_meanwhile_is_respected(
@@ -237,35 +190,6 @@ def test_a_value_is_set_over_no_change_that_was_not_seen(store: Store, counter: 
         assert isinstance(seller.change(name, 8), BoundReached)
         assert isinstance(seller.change(name, 7), Applied)
         _expect(seller, {name: 9})
-
-
-def test_transfers_in_circles_neither_make_nor_lose_anything(store: Store, counter: str) -> None:
-    """Eight threads at four counters, retries and lost answers among them: the sum stands."""
-    names = [f"{counter}-{number}" for number in range(4)]
-    first = seller_of(store)
-    for name, method in zip(names, ("atomic", "occ", "marker", "atomic"), strict=True):
-        first.create(name, method=method, lower=0, opening=3, bins=2 if name == names[3] else 1)
-    plan = chain.from_iterable([None, LOST, Fault(Kind.THROTTLE)] for _ in range(30))
-
-    def moves(number: int) -> Counter[str]:
-        seller, random = seller_of(store), Random(number)  # noqa: S311 - a fixed course of events
-        moved: Counter[str] = Counter()
-        with faults(client_of(seller), at=TRANSACT, plan=plan if number == 0 else ()):
-            for step in range(8):
-                source, target = random.sample(names, 2)
-                key = f"{counter}-{number}-{step}"
-                told = [seller.transactions.transfer(source, target, 1, key=key) for _ in range(2)]
-                if isinstance(told[1], Applied | Duplicate):
-                    moved.update({target: 1, source: -1})
-        return moved
-
-    with ThreadPoolExecutor(8) as pool:
-        moved = list(pool.map(moves, range(8)))
-
-    expected = {name: 3 + sum(one[name] for one in moved) for name in names}
-    assert min(expected.values()) >= 0
-    assert sum(expected.values()) == 12
-    _expect(first, expected)
 
 
 @pytest.mark.parametrize("act", [_transfer, _change])

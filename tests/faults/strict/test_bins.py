@@ -1,24 +1,16 @@
 """Spread counters: bounds hold, nothing accepted is lost, and what is left anywhere is sold."""
 
 from functools import partial
-from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from countledger.ledger import keys
 from countledger.ledger.attempts import Steps
-from countledger.ledger.attributes import Item
 from countledger.ledger.clock import SystemClock
-from countledger.ledger.ids import new_id
 from countledger.producers.strict import atomic
-from countledger.producers.strict.counters import StrictCounters
-from countledger.producers.strict.definition import SPREADABLE, Method
+from countledger.producers.strict.definition import Method
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
-    Contended,
     Duplicate,
     StrictOutcome,
     Unknown,
@@ -30,67 +22,6 @@ from tests.faults.injection import Fault, Kind, before_call, faults, held_back
 from tests.faults.strict.sellers import client_of, in_threads, others_change, seller_of, write_of
 
 WRITERS = 8
-CHANGES = 5
-
-
-def _bins(store: Store, counter: str, bins: int) -> list[Item]:
-    """The items that hold the value."""
-    places = [keys.bin_key(counter, number) for number in range(bins)]
-    found = [store.item(store.counters, place) for place in places]
-    return [item for item in found if item is not None]
-
-
-def _check_each_bin(items: list[Item]) -> None:
-    """Every bin keeps its own bounds, and its rooms say how far they are."""
-    for item in items:
-        assert item["lower"] <= item["total"] <= item["upper"]
-        assert item["headroom_up"] == item["upper"] - item["total"]
-        assert item["headroom_down"] == item["total"] - item["lower"]
-
-
-def _work(seller: StrictCounters, counter: str, seed: int) -> list[tuple[int, StrictOutcome]]:
-    """One writer's changes, by a seed."""
-    random = Random(seed)  # noqa: S311 - a test
-    deltas = [random.choice([-1, 1]) * random.randint(1, 12) for _ in range(CHANGES)]
-    return [(delta, seller.change(counter, delta)) for delta in deltas]
-
-
-@pytest.mark.parametrize("method", SPREADABLE)
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    bins=st.integers(2, 12),
-    stock=st.tuples(st.integers(0, 60), st.integers(1, 40)),
-    seed=st.integers(0, 10**6),
-)
-def test_bounds_hold_and_nothing_accepted_is_lost(
-    store: Store, method: Method, bins: int, stock: tuple[int, int], seed: int
-) -> None:
-    counter = f"bins:{new_id(0)}"
-    sellers = [seller_of(store, clock=SystemClock()) for _ in range(WRITERS)]
-    opening, upper = stock[0], sum(stock)
-    sellers[0].create(counter, method=method, lower=0, upper=upper, opening=opening, bins=bins)
-
-    results: list[tuple[int, StrictOutcome]] = []
-
-    def work(number: int) -> StrictOutcome:
-        results.extend(_work(sellers[number], counter, seed + number))
-        return results[-1][1]
-
-    in_threads([partial(work, number) for number in range(WRITERS)])
-
-    accepted = sum(delta for delta, outcome in results if isinstance(outcome, Applied))
-    items = _bins(store, counter, bins)
-    left = sellers[0].show(counter).value
-    assert {type(outcome) for _, outcome in results} <= {Applied, BoundReached, Contended}
-    assert left == opening + accepted == sum(item["total"] for item in items)
-    _check_each_bin(items)
-    # Whatever is left, in whichever bins: one buyer can have all of it, and no more.
-    if left:
-        assert isinstance(sellers[1].change(counter, -left), Applied)
-    refused = sellers[1].change(counter, -1)
-    assert isinstance(refused, BoundReached)
-    assert (refused.value, refused.bound) == (0, 0)
-    assert sellers[0].show(counter).value == 0
 
 
 @pytest.mark.parametrize("method", [Method.CRT, Method.MARKER])
@@ -172,30 +103,3 @@ def test_a_late_split_of_method_atomic_stays_out(store: Store, counter: str, rul
         if other.show(counter).value != 40:
             raise WrongNumber(f"{counter} is {other.show(counter).value}")
         assert late.landings == [400]
-
-
-@pytest.mark.parametrize("method", SPREADABLE)
-def test_bounds_of_a_spread_counter_move_while_it_is_in_use(
-    store: Store, counter: str, method: Method
-) -> None:
-    """More stock is put on sale while seven sell: all of it can be sold, and no more."""
-    sellers = [seller_of(store, clock=SystemClock()) for _ in range(WRITERS)]
-    sellers[0].create(counter, method=method, upper=20, bins=5)
-
-    def sell(seller: StrictCounters) -> StrictOutcome:
-        for _ in range(4):
-            outcome = seller.change(counter, 1)
-        return outcome
-
-    def restock() -> StrictOutcome:
-        sellers[0].set_bounds(counter, upper=50)
-        return Contended(counter, 0, "")
-
-    in_threads([restock, *(partial(sell, s) for s in sellers[1:])])
-
-    sold = sellers[0].show(counter)
-    assert sold.upper == 50
-    assert isinstance(sellers[0].change(counter, 50 - sold.value), Applied)
-    refused = sellers[0].change(counter, 1)
-    assert isinstance(refused, BoundReached)
-    assert (refused.value, refused.bound) == (50, 50)

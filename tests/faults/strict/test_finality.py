@@ -4,54 +4,24 @@ from itertools import chain, repeat
 
 import pytest
 
-from countledger.ledger.attempts import Steps
-from countledger.ledger.expressions import Assign
-from countledger.ledger.operations import Update
-from countledger.producers.strict import optimistic
 from countledger.producers.strict.counters import StrictCounters
-from countledger.producers.strict.definition import Definition, Method
-from countledger.producers.strict.marker import MarkerChange
+from countledger.producers.strict.definition import Method
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
-    Contended,
     Duplicate,
-    Refusal,
     StrictOutcome,
     Unknown,
     Withdrawn,
 )
-from countledger.producers.strict.state import StrictState
-from countledger.producers.strict.token import CrtChange
-from countledger.producers.strict.token_set import SetChange
 from tests.engines.store import Store
-from tests.faults.canary import Rule, WrongNumber, judged
+from tests.faults.canary import WrongNumber
 from tests.faults.injection import Fault, Kind, before_call, faults, held_back
 from tests.faults.strict.sellers import client_of, others_change, seller_of, write_of
 
 OPTIMISTIC = (Method.OCC, Method.HISTORY)
 REMEMBERING = (Method.CRT, Method.MARKER, Method.SET)
 # The request by which a method keeps a late one out.
-
-
-def without_the_fence(patch: pytest.MonkeyPatch) -> None:
-    """Believe that a request that is not in when the item is read again will not come in."""
-
-    def harmless(table: str, definition: Definition, _state: StrictState) -> Update:
-        return Update(table, definition.main, (Assign("fenced", 1),))
-
-    patch.setattr(optimistic, "plan_fence", harmless)
-
-
-def without_settling(patch: pytest.MonkeyPatch) -> None:
-    """Say the refusal, and leave the old request its way."""
-
-    def believed(_self: object, refused: Refusal) -> Steps[StrictOutcome]:
-        yield from ()
-        return refused
-
-    for sending in (CrtChange, MarkerChange, SetChange):
-        patch.setattr(sending, "confirm_refusal", believed)
 
 
 def _expect_value(seller: StrictCounters, counter: str, value: int) -> None:
@@ -113,51 +83,6 @@ def test_a_refusal_behind_a_fence_is_final(store: Store, counter: str, method: M
     assert isinstance(outcome, BoundReached)
     assert late.landings == [400]
     _expect_value(victim, counter, 0)
-
-
-@judged(without_the_fence)
-@pytest.mark.parametrize("method", OPTIMISTIC)
-def test_not_applied_behind_a_fence_is_final(
-    store: Store, counter: str, method: Method, rule: Rule
-) -> None:
-    victim = seller_of(store)
-    victim.create(counter, method=method)
-
-    with rule.watched():
-        # Behind the request that is held back, the fence goes through and nothing else.
-        throttled = faults(
-            client_of(victim),
-            at="UpdateItem",
-            plan=chain([None], repeat(Fault(Kind.THROTTLE))),
-        )
-        with held_back(client_of(victim), write_of(method)) as late, throttled:
-            outcome = victim.change(counter, 1)
-        late.land()
-
-        assert isinstance(outcome, Contended)
-        _expect_value(victim, counter, 0)
-        assert late.landings == [400]
-
-
-@judged(without_settling)
-@pytest.mark.parametrize("method", REMEMBERING)
-def test_a_refusal_after_a_lost_answer_is_final(
-    store: Store, counter: str, method: Method, rule: Rule
-) -> None:
-    """Others take the last room and give it back: the late request finds its way closed."""
-    victim, other = seller_of(store), seller_of(store)
-    victim.create(counter, method=method, upper=1)
-
-    with rule.watched():
-        with held_back(client_of(victim), write_of(method)) as late:
-            others_change([other], counter, 1)
-            outcome = victim.change(counter, 1, key="order-1")
-        others_change([other], counter, -1)
-        late.land()
-
-        assert isinstance(outcome, BoundReached)
-        _expect_value(victim, counter, 0)
-        assert late.landings == [400]
 
 
 @pytest.mark.parametrize("method", REMEMBERING)

@@ -21,8 +21,6 @@ def _shard(name: str, parent: str | None = None, *, closed: bool = False) -> Str
 
 
 _CLOSED = _shard("a", closed=True)
-_OPEN = [_shard("b", "a"), _shard("c")]
-_CHILDREN = [_shard("b", "a", closed=True), _shard("c", "b")]
 _CASES: dict[str, tuple[list[StreamShard], dict[str, int], int | None, list[str]]] = {
     # the shards, up to when each was handled; the freshness, the idle ones
     "the slowest open one": (

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from countledger.infra.template import load_template
+from tests.unit.infra.metric_math import listed
 
 ROOT = Path(__file__).parents[3]
 RESOURCES: dict[str, Any] = load_template()["Resources"]
@@ -24,19 +25,30 @@ ALARMS = {
     if one["Type"] == "AWS::CloudWatch::Alarm"
 }
 # What the services' own documentation lists, with the dimension and what it names.
+LAMBDA = {"Errors", "Invocations", "IteratorAge", "Throttles"}
+POLLING = {"FailedInvokeEventCount", "FilteredOutEventCount", "PolledEventCount"}
+TABLE = {"ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits", "WriteThrottleEvents"}
 SERVICES = {
-    "AWS/Lambda": ({"Errors", "IteratorAge", "Throttles"}, "FunctionName", "AWS::Lambda::Function"),
-    "AWS/SQS": (
+    ("AWS/Lambda", "FunctionName"): (LAMBDA, "AWS::Lambda::Function"),
+    ("AWS/Lambda", "EventSourceMappingUUID"): (POLLING, "AWS::Lambda::EventSourceMapping"),
+    ("AWS/SQS", "QueueName"): (
         {"ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible"},
-        "QueueName",
         "AWS::SQS::Queue",
     ),
-    "AWS/DynamoDB": (
-        {"ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits"},
-        "TableName",
-        "Table",
+    ("AWS/DynamoDB", "TableName"): (TABLE, "AWS::DynamoDB::GlobalTable"),
+    ("AWS/Kinesis", "StreamName"): ({"IncomingRecords"}, "AWS::Kinesis::Stream"),
+    ("AWS/Scheduler", "ScheduleGroup"): (
+        {"InvocationDroppedCount", "TargetErrorCount"},
+        "AWS::Scheduler::ScheduleGroup",
     ),
 }
+
+
+def watched(alarm: dict[str, Any]) -> list[dict[str, Any]]:
+    """The metrics of an alarm: its own, or those of its expression."""
+    if "Metrics" not in alarm:
+        return [alarm]
+    return [one["MetricStat"]["Metric"] for one in listed(alarm) if "MetricStat" in one]
 
 
 def emitted_by(service: str) -> set[str]:
@@ -66,7 +78,7 @@ def test_our_metrics_are_emitted_where_the_dashboard_looks(metric: list[Any]) ->
 @pytest.mark.parametrize("metric", THEIRS, ids=lambda one: f"{one[1]}-{one[3]}")
 def test_the_services_metrics_are_those_of_our_resources(metric: list[Any]) -> None:
     namespace, name, dimension, value, _ = metric
-    names, wanted, kind = SERVICES[namespace]
+    names, kind = SERVICES[namespace, dimension]
     found = re.fullmatch(r"\$\{(\w+)(?:\.\w+)?\}", value)
     assert found is not None
     logical = found[1]
@@ -74,25 +86,27 @@ def test_the_services_metrics_are_those_of_our_resources(metric: list[Any]) -> N
         logical = NAMES[logical]["Fn::If"][1]["Ref"]
 
     assert name in names
-    assert dimension == wanted
-    assert RESOURCES[logical]["Type"].endswith(kind)
+    assert RESOURCES[logical]["Type"] == kind
 
 
 @pytest.mark.parametrize("name", ALARMS)
 def test_an_alarm_watches_what_there_is(name: str) -> None:
     """One that looks elsewhere never goes off, and nobody hears of it."""
-    alarm = ALARMS[name]
-    (dimension,) = alarm["Dimensions"]
-
-    if alarm["Namespace"] == "countledger":
-        assert dimension["Name"] == "service"
-        assert alarm["MetricName"] in emitted_by(dimension["Value"]["Fn::Sub"])
-    else:
-        names, wanted, kind = SERVICES[alarm["Namespace"]]
+    for metric in watched(ALARMS[name]):
+        dimension, *index = metric["Dimensions"]
+        if metric["Namespace"] == "countledger":
+            assert dimension["Name"] == "service"
+            assert metric["MetricName"] in emitted_by(dimension["Value"]["Fn::Sub"])
+            continue
+        names, kind = SERVICES[metric["Namespace"], dimension["Name"]]
         ((_, value),) = dimension["Value"].items()
-        assert alarm["MetricName"] in names
-        assert dimension["Name"] == wanted
-        assert RESOURCES[value if isinstance(value, str) else value[0]]["Type"] == kind
+        table = RESOURCES[value if isinstance(value, str) else value[0]]
+        assert metric["MetricName"] in names
+        assert table["Type"] == kind
+        for one in index:
+            assert one["Name"] == "GlobalSecondaryIndexName"
+            indexes = table["Properties"]["GlobalSecondaryIndexes"]
+            assert one["Value"] in {found["IndexName"] for found in indexes}
 
 
 def test_every_function_that_emits_is_on_the_dashboard() -> None:

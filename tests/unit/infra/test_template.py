@@ -289,6 +289,23 @@ def test_the_audit_is_off_until_somebody_asks_for_it() -> None:
     assert "AuditRepairs" in role
 
 
+def test_backups_are_off_until_requested_and_their_role_may_restore_nothing() -> None:
+    parts = [name for name in RESOURCES if name.startswith("Backup")]
+    assert {RESOURCES[name].get("Condition") for name in parts} == {"HasBackup"}
+    assert TEMPLATE["Parameters"]["BackupSchedule"]["Default"] == ""
+    assert RESOURCES["BackupVault"]["DeletionPolicy"] == "Retain"
+    both = [{"Fn::GetAtt": ["Ledger", "Arn"]}, {"Fn::GetAtt": ["Counters", "Arn"]}]
+    assert resource("BackupSelection")["BackupSelection"]["Resources"] == both
+    (rule,) = resource("BackupPlan")["BackupPlan"]["BackupPlanRule"]
+    (copy,) = rule["CopyActions"]["Fn::If"][1]
+    assert copy["DestinationBackupVaultArn"] == {"Ref": "BackupCopyVaultArn"}
+    assert copy["Lifecycle"] == rule["Lifecycle"]
+    allowed = allowed_to("BackupRole")
+    assert allowed["dynamodb:StartAwsBackupJob"] == both
+    assert allowed["backup:CopyIntoBackupVault"] == {"Ref": "BackupCopyVaultArn"}
+    assert not [one for one in allowed if "Restore" in one or "Item" in one or "Scan" in one]
+
+
 def test_who_changes_strict_counters_may_see_where_their_table_lies() -> None:
     """What works there is read from its description; nobody needs that of the ledger."""
     described = allowed_to("StrictPolicy")["dynamodb:DescribeTable"]
@@ -461,6 +478,7 @@ def test_outputs_are_the_agreed_ones() -> None:
         "CompactionFailuresQueueUrl",
         "ScheduleGroupName",
         "SchedulerRoleArn",
+        "BackupVaultName",
         "DashboardName",
         "EmitPolicyArn",
         "StrictPolicyArn",
@@ -482,7 +500,7 @@ def test_outputs_are_the_agreed_ones() -> None:
 
 def test_there_is_no_stream_until_somebody_asks_for_one() -> None:
     parts = [name for name in RESOURCES if name.startswith(("Ingest", "Kinesis"))]
-    assert len(parts) == 14
+    assert len(parts) == 15
     assert {RESOURCES[name].get("Condition") for name in parts} == {"HasIngest"}
     outputs = [one for name, one in TEMPLATE["Outputs"].items() if name.startswith("Ingest")]
     assert {one["Condition"] for one in outputs} == {"HasIngest"}
@@ -490,7 +508,7 @@ def test_there_is_no_stream_until_somebody_asks_for_one() -> None:
     for name, one in RESOURCES.items():
         if name not in parts:
             text = json.dumps(one["Properties"]).replace('{"Fn::If": ["HasIngest"', "")
-            may = {"OperatePolicy", "StatusPolicy", "Dashboard"}
+            may = {"OperatePolicy", "StatusPolicy", "Dashboard", "FunctionThrottleAlarm"}
             assert ("Ingest" in text) == (name in may), name
 
 

@@ -1,0 +1,44 @@
+"""Gaps of MiniStack 1.5.33 in what a template may say; imported by `engine_process.py` alone."""
+
+from typing import Any, Final
+
+from ministack.services import lambda_svc
+from ministack.services.cloudformation import provisioners
+
+
+def patch_alarms_over_several_metrics() -> None:
+    """An alarm may have an expression over metrics instead of one metric.
+
+    MiniStack refuses it. It is described then, and its state can be set, but nothing evaluates the
+    expression. The record names the expression in the place of the metric, which has no
+    data. As on AWS, exactly one of the metrics and expressions is the one that the alarm looks at.
+    """
+    plain = provisioners._cw_metric_alarm_record  # noqa: SLF001 - it has no seam
+
+    def record(name: str, properties: dict[str, Any]) -> dict[str, Any]:
+        metrics = properties.get("Metrics")
+        if not metrics:
+            return dict(plain(name, properties))
+        returned = [one["Id"] for one in metrics if one.get("ReturnData", True) in (True, "true")]
+        if len(returned) != 1:
+            raise ValueError(f"exactly one of Metrics must have ReturnData true, not {returned}")
+        single = {"MetricName": returned[0], "Namespace": "expression"}
+        return dict(plain(name, {**properties, **single, "Metrics": None}))
+
+    provisioners._cw_metric_alarm_record = record  # noqa: SLF001 - as above
+
+
+def patch_concurrency_is_a_number() -> None:
+    """A queue's mapping has a number as its concurrency, not the text of a parameter."""
+    plain = lambda_svc._sqs_esm_concurrency  # noqa: SLF001 - as above
+
+    def concurrency(mapping: dict[str, Any], *rest: Any) -> int:  # noqa: ANN401 - its arguments
+        scaling = mapping.get("ScalingConfig") or {}
+        if isinstance(scaling.get("MaximumConcurrency"), str):
+            scaling["MaximumConcurrency"] = int(scaling["MaximumConcurrency"])
+        return int(plain(mapping, *rest))
+
+    lambda_svc._sqs_esm_concurrency = concurrency  # noqa: SLF001 - as above
+
+
+TEMPLATE_PATCHES: Final = (patch_alarms_over_several_metrics, patch_concurrency_is_a_number)

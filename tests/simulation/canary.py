@@ -1,0 +1,121 @@
+"""What a canary is, and the ways in which one takes a rule out of the product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.simulation import faults
+from tests.simulation.accidents import ACCIDENTS
+from tests.simulation.shape import drawn
+from tests.simulation.simulation import Simulation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from countledger.ledger.attempts import Steps
+    from tests.simulation.faults import Fault
+    from tests.simulation.shape import Shape
+
+    Switch = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A wrong variant.
+
+    Attributes:
+        rule: what it lacks.
+        switch_off: takes the rule out of the product.
+        focus: what the simulations do, in which it is looked for; None: anything.
+        within: in how many of them it must be caught.
+        seed: the one in which it was caught last, tried first.
+    """
+
+    rule: str
+    switch_off: Switch
+    focus: str | None = None
+    within: int = 400
+    seed: int = 0
+
+    def caught_by(self) -> int | None:
+        """The seed that breaks a promise without the rule; that the variant crashes is no catch."""
+        with pytest.MonkeyPatch.context() as patch:
+            self.switch_off(patch)
+            seeds = (self.seed, *range(self.within))
+            return next((seed for seed in seeds if self._breaks(seed)), None)
+
+    def _breaks(self, seed: int) -> bool:
+        try:
+            Simulation(seed, focus=self.focus).run()
+        except AssertionError:
+            return True
+        return False
+
+
+def replaced(owner: object, name: str, value: object) -> Switch:
+    """Something of the product is replaced."""
+    return lambda patch: patch.setattr(owner, name, value)
+
+
+def wrapped(owner: object, name: str, around: Callable[..., object]) -> Switch:
+    """A function of the product is replaced; `around` gets it first, and then its arguments."""
+
+    def switch_off(patch: pytest.MonkeyPatch) -> None:
+        kept = getattr(owner, name)
+        patch.setattr(owner, name, lambda *given, **more: around(kept, *given, **more))
+
+    return switch_off
+
+
+def unconditional(owner: object, name: str) -> Switch:
+    """The write that a function plans has no condition; a refusal in its place stays."""
+    return wrapped(owner, name, lambda plan, *given, **more: bare(plan(*given, **more)))
+
+
+def bare(write: Any) -> Any:  # noqa: ANN401 - any write
+    """A write without its condition."""
+    return write if isinstance(write, str) else replace(write, condition=None)
+
+
+def all_of(*switches: Switch) -> Switch:
+    """Several rules are switched off."""
+
+    def switch_off(patch: pytest.MonkeyPatch) -> None:
+        for one in switches:
+            one(patch)
+
+    return switch_off
+
+
+def refusals_believed(*changes: type) -> Switch:
+    """A refusal of these is final although an earlier request may still be applied."""
+
+    def believed(_change: object, refused: object) -> Steps[object]:
+        yield from ()
+        return refused
+
+    return all_of(*(replaced(one, "confirm_refusal", believed) for one in changes))
+
+
+def shaped(**changes: Any) -> Switch:  # noqa: ANN401 - of a `Shape`
+    """Each simulation has the shape of its seed with these changes."""
+
+    def changed(random: Random, operations: dict[str, float], focus: str | None) -> Shape:
+        return replace(drawn(random, operations, focus), **changes)
+
+    return lambda patch: patch.setattr("tests.simulation.simulation.drawn", changed)
+
+
+def little_but(*accidents: str) -> Switch:
+    """No other accidents happen than these."""
+    some = {name: ACCIDENTS[name] for name in accidents}
+    return lambda patch: patch.setattr("tests.simulation.simulation.ACCIDENTS", some)
+
+
+def rated(fault: Fault, rate: float) -> Switch:
+    """A fault has this rate, where it occurs at all."""
+    return lambda patch: patch.setitem(faults._RATES, fault, (rate,))
