@@ -82,6 +82,14 @@ def stored_total(counter: str, item: Item | None) -> StoredTotal:
         version = item.get("version")
         known = isinstance(version, int) and not isinstance(version, bool)
         return StoredTotal(counter, item, None, str(error), version if known else None)
+    if total.method is not None:
+        # Its namespace, which says so, is gone: no ledger decides this value.
+        name = keys.namespace_of(counter)
+        reason = (
+            f"it is of method {total.method}, and namespace {name!r} does not exist: create the "
+            "namespace with its kind"
+        )
+        return StoredTotal(counter, item, None, reason, None)
     return StoredTotal(counter, item, total, None, total.version)
 
 

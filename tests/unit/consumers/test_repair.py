@@ -65,6 +65,19 @@ def test_a_drift_is_repaired_and_all_else_stays(world: World) -> None:
     assert world.total() == after
 
 
+def test_the_value_of_a_strict_counter_is_never_taken_for_a_drift(world: World) -> None:
+    """Its namespace says what it is, and may be missing in a ledger that was restored."""
+    world.deliver([world.emit(5)])
+    world.corrupt(method="marker")
+    before = world.total()
+
+    repair = world.repair()
+
+    assert (repair.remedy, repair.verdict.verdict) == (Remedy.SKIPPED, Judgement.UNREADABLE)
+    assert "method marker" in repair.reason
+    assert world.total() == before
+
+
 def test_a_lost_total_is_made_and_nothing_counts_twice(world: World) -> None:
     records = [world.emit(5), world.emit(7)]
     world.deliver(records)

@@ -18,6 +18,8 @@ EVERYTHING = {
     "AlertTopicArns": ",".join(["arn:aws:sns:ap-southeast-1:123456789012:" + "t" * 32] * 4),
     "ArchiveBucketArn": "arn:aws:s3:::" + "b" * 63,
     "AuditMode": "repair",
+    "BackupCopyVaultArn": "arn:aws:backup:ap-southeast-1:123456789012:backup-vault:" + "v" * 50,
+    "BackupSchedule": "cron(0 3 * * ? *)",
     "AuditSchedule": "rate(1 day)",
     "IngestStream": "on-demand",
     "KmsKeyArn": "arn:aws:kms:ap-southeast-1:123456789012:key/" + "k" * 36,

@@ -304,6 +304,23 @@ def test_the_probe_is_off_until_somebody_asks_for_it_and_reaches_its_own_counter
             assert bool(partitions) == any(action.startswith("dynamodb:") for action in actions)
 
 
+def test_backups_are_off_until_requested_and_their_role_may_restore_nothing() -> None:
+    parts = [name for name in RESOURCES if name.startswith("Backup")]
+    assert {RESOURCES[name].get("Condition") for name in parts} == {"HasBackup"}
+    assert TEMPLATE["Parameters"]["BackupSchedule"]["Default"] == ""
+    assert RESOURCES["BackupVault"]["DeletionPolicy"] == "Retain"
+    both = [{"Fn::GetAtt": ["Ledger", "Arn"]}, {"Fn::GetAtt": ["Counters", "Arn"]}]
+    assert resource("BackupSelection")["BackupSelection"]["Resources"] == both
+    (rule,) = resource("BackupPlan")["BackupPlan"]["BackupPlanRule"]
+    (copy,) = rule["CopyActions"]["Fn::If"][1]
+    assert copy["DestinationBackupVaultArn"] == {"Ref": "BackupCopyVaultArn"}
+    assert copy["Lifecycle"] == rule["Lifecycle"]
+    allowed = allowed_to("BackupRole")
+    assert allowed["dynamodb:StartAwsBackupJob"] == both
+    assert allowed["backup:CopyIntoBackupVault"] == {"Ref": "BackupCopyVaultArn"}
+    assert not [one for one in allowed if "Restore" in one or "Item" in one or "Scan" in one]
+
+
 def test_who_changes_strict_counters_may_see_where_their_table_lies() -> None:
     """What works there is read from its description; nobody needs that of the ledger."""
     described = allowed_to("StrictPolicy")["dynamodb:DescribeTable"]
@@ -476,6 +493,7 @@ def test_outputs_are_the_agreed_ones() -> None:
         "CompactionFailuresQueueUrl",
         "ScheduleGroupName",
         "SchedulerRoleArn",
+        "BackupVaultName",
         "DashboardName",
         "EmitPolicyArn",
         "StrictPolicyArn",

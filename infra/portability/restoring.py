@@ -1,0 +1,270 @@
+"""Restore: the content of two restored tables becomes that of a new stack.
+
+DynamoDB and AWS Backup restore a table as a new one. This reads both, and writes into the empty
+tables of a stack, in an order in which nothing counts twice:
+
+    claim     the stack is empty, or this restore was begun here before
+    copy      `counters` first, then `ledger`: each item as it is, on condition that it is absent
+    rebuild   `repair` of every counter: totals come from the ledger alone
+    recreate  positions in rankings, schedules with their triggers, alert rules as new revisions
+
+Not copied, because they belong to the lost stack: totals of ledgers with their watermarks, the
+progress of its streams, the states of alerts, positions of audits, last runs. Rules come last: no
+alert is raised while totals grow from zero. A crash between any two writes leaves a restore that
+the same call continues.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from countledger.compaction.schedule import ScheduleSpec, decode_schedule
+from countledger.compaction.trigger import interval_ms
+from countledger.consumers.alerts.rules import Rules
+from countledger.ledger import keys
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.errors import BadSetting, ConditionFailed, CountledgerError, shown
+from countledger.ledger.expressions import Absent
+from countledger.ledger.operations import Put, Scan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from countledger import Audit, CountLedger, Repair
+    from countledger.compaction.schedule import Schedule
+    from countledger.consumers.alerts.rule import Rule, RuleSpec
+    from countledger.consumers.alerts.rule_items import RuleSnapshot
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.dynamo import DynamoClient
+
+_WRITERS: Final = 16
+_PAGE: Final = 500
+# The record of a restore. No import has this name: the name of an import contains no `#`.
+_RECORD: Final = keys.import_key("#restore")
+# What a stack writes by itself before it is used; and of a lost stack nothing is needed of these.
+_OF_THE_STACK: Final = (keys.STREAM_PREFIX, keys.BOOKMARK_PREFIX, _RECORD["counter"])
+# Of a namespace: the schedule is created again, with its trigger.
+_NOT_OF_NAMESPACES: Final = frozenset({keys.SCHEDULE, keys.RUN})
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredTables:
+    """The names of the two tables that DynamoDB or AWS Backup restored."""
+
+    ledger: str
+    counters: str
+
+
+def is_copied(item: Item) -> bool:
+    """Whether an item of a restored `counters` is copied as it is. Pure."""
+    place, part = str(item["counter"]), str(item["part"])
+    if place.startswith(_OF_THE_STACK) or place == keys.ALERT_RULES:
+        return False
+    if place.startswith(keys.NAMESPACE_PREFIX):
+        return part not in _NOT_OF_NAMESPACES
+    if part.startswith(keys.ALERT_PREFIX):
+        return False
+    # Of strict counters and sequences the item is the value itself; a ledger's total is rebuilt.
+    return part != keys.TOTAL or "method" in item
+
+
+@dataclass(frozen=True, slots=True)
+class Restorer:
+    """Restores one stack; every method may be called again.
+
+    Attributes:
+        client: of the new stack.
+        tables: the restored tables, in its region.
+        clock: for the time at which the restore began.
+    """
+
+    client: CountLedger
+    tables: RestoredTables
+    clock: Clock = field(default_factory=SystemClock)
+
+    def begin(self) -> bool:
+        """Reserve the stack for this restore: whether the items were copied before.
+
+        A few read units and one write unit.
+
+        Raises:
+            BadSetting: the stack is not empty, or was restored from other tables; or the two
+                tables are those of the stack, or not of this product.
+        """
+        ours = self._own()
+        for source, own, sort in zip(self._sources(), ours, ("entry", "part"), strict=True):
+            if source in ours:
+                raise BadSetting(f"table {source!r} belongs to this stack: name the restored one")
+            found = [one["AttributeName"] for one in self._dynamo.describe(source)["KeySchema"]]
+            if found != ["counter", sort]:
+                raise BadSetting(
+                    f"table {source!r} has the key {', '.join(found)}, not counter, {sort}: it is "
+                    f"no copy of {own!r}"
+                )
+        record = self._dynamo.get(self._counters, _RECORD, consistent=True)
+        if record is None:
+            self._refuse_content()
+            self._note(Absent("part"))
+            return False
+        if record.get("tables") != [*self._sources()]:
+            raise BadSetting(
+                f"this stack was restored from {record.get('tables')}, and these are "
+                f"{[*self._sources()]}: restore into a new stack"
+            )
+        return "copied_at" in record
+
+    def copy(self) -> Iterator[int]:
+        """Copy the items; after each page how many so far.
+
+        A read unit for each 8 KB of the restored tables, and a write unit for each KB of each item,
+        also where a call before this one copied it.
+
+        Raises:
+            BadSetting: the stack has another item of that key, so it is in use already.
+        """
+        done = 0
+        (ledger, own_ledger), (counters, own_counters) = zip(
+            self._sources(), self._own(), strict=True
+        )
+        with ThreadPoolExecutor(_WRITERS, "countledger-restore") as pool:
+            # First the settings that functions read, then the entries that they are invoked with.
+            for page in self._dynamo.pages(Scan(counters, page_size=_PAGE)):
+                puts = [Put(own_counters, item, Absent("part")) for item in page if is_copied(item)]
+                done += len([*pool.map(self._put, puts)])
+                yield done
+            for page in self._dynamo.pages(Scan(ledger, page_size=_PAGE)):
+                puts = [Put(own_ledger, item, Absent("entry")) for item in page]
+                done += len([*pool.map(self._put, puts)])
+                yield done
+        self._note(None, copied_at=self.clock.now_ms())
+
+    def rebuild(self) -> Audit[Repair]:
+        """Set every total to the sum of its ledger. As `repair_all` of `client.audit`."""
+        return self.client.audit.repair_all()
+
+    def recreate(self) -> Iterator[tuple[str, CountledgerError | None]]:
+        """Rankings, schedules and rules: what each is, and why it could not be created.
+
+        What exists under the same name stays as it is. Costs as each of them by hand.
+        """
+        for what, create in self._creations():
+            try:
+                create()
+            except CountledgerError as error:
+                yield what, error
+            else:
+                yield what, None
+
+    def _creations(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        client, dynamo = self.client, self._dynamo
+        namespaces = [one.name for one in client.namespaces.list(on_corrupt=lambda _: None)]
+        for name in filter(client.rankings.is_on, namespaces):
+            yield (
+                f"ranking of namespace {name}",
+                partial(client.rankings.switch_on, name, wait=False),
+            )
+        for group in client.groups.list(on_corrupt=lambda _: None):
+            if group.ranked:
+                switch_on = partial(client.groups.switch_ranking, group.name, on=True)
+                yield f"ranking of group {group.name}", switch_on
+        schedules = [keys.schedule_key(one) for one in namespaces]
+        for item in dynamo.get_many(self.tables.counters, schedules):
+            name = str(item["counter"]).removeprefix(keys.NAMESPACE_PREFIX)
+            yield f"schedule of namespace {name}", partial(self._schedule, item)
+        rules = Rules(dynamo, self.tables.counters, client.connection.region).read()
+        for name in (*rules.current, *rules.unreadable):
+            yield f"alert rule {name}", partial(self._rule, rules, name)
+
+    def _schedule(self, item: Item) -> None:
+        schedule = decode_schedule(item)
+        if self.client.schedules.find(schedule.namespace) is None:
+            self.client.schedules.create(schedule.namespace, **_spec_of_schedule(schedule))
+
+    def _rule(self, restored: RuleSnapshot, name: str) -> None:
+        spec = _spec_of_rule(restored.rule(name))
+        if name not in {one.name for one in self.client.alerts.list()}:
+            self.client.alerts.create(name, **spec)
+
+    def _put(self, write: Put) -> None:
+        try:
+            self._dynamo.put(write)
+        except ConditionFailed as there:
+            if there.item != write.item:
+                key = ", ".join(
+                    shown(write.item[name])
+                    for name in ("counter", "part", "entry")
+                    if name in write.item
+                )
+                raise BadSetting(
+                    f"{write.table} has another item {key} than the restored table: the stack was "
+                    "used before the restore ended; stop its writers, and restore into a new stack"
+                ) from None
+
+    def _refuse_content(self) -> None:
+        """Refuse a stack with items other than those that its own functions write."""
+        for table in self._own():
+            for page in self._dynamo.pages(Scan(table, page_size=_PAGE)):
+                for item in page:
+                    if not str(item["counter"]).startswith(_OF_THE_STACK):
+                        raise BadSetting(
+                            f"{table} is not empty (it has {shown(item['counter'])}): what was "
+                            "merged in between would count twice; restore into a new stack"
+                        )
+
+    def _note(self, condition: Absent | None, **more: int) -> None:
+        record: Item = {
+            **_RECORD,
+            "tables": [*self._sources()],
+            "at": self.clock.now_ms(),
+            **more,
+        }
+        self._dynamo.put(Put(self._counters, record, condition))
+
+    def _sources(self) -> tuple[str, str]:
+        return self.tables.ledger, self.tables.counters
+
+    def _own(self) -> tuple[str, str]:
+        return self.client.connection.setting("ledger_table"), self._counters
+
+    @property
+    def _counters(self) -> str:
+        return self.client.connection.setting("counters_table")
+
+    @property
+    def _dynamo(self) -> DynamoClient:
+        return self.client.connection.dynamo("standard")
+
+
+def _spec_of_schedule(schedule: Schedule) -> ScheduleSpec:
+    """What creates an equal schedule."""
+    spec: ScheduleSpec = {
+        "min_entries": schedule.min_entries,
+        "min_age_ms": schedule.min_age_ms,
+        "retire": schedule.retire,
+        "archive": schedule.archive,
+    }
+    every_ms = interval_ms(schedule.expression)
+    if every_ms is None:
+        spec["cron"] = schedule.expression
+    else:
+        spec["every_ms"] = every_ms
+    return spec
+
+
+def _spec_of_rule(rule: Rule) -> RuleSpec:
+    """What creates an equal rule, as a new revision."""
+    spec: RuleSpec = {
+        "threshold": rule.threshold,
+        "direction": rule.direction,
+        "rearm": rule.rearm,
+        "step": rule.step,
+        "to": str(rule.target),
+    }
+    if rule.counter is not None:
+        spec["counter"] = rule.counter
+    if rule.prefix is not None:
+        spec["prefix"] = rule.prefix
+    return spec
