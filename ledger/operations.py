@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from countledger.ledger.attributes import Item, Key, encode
+from countledger.ledger.entry import encode_entry
 from countledger.ledger.expressions import (
     Clause,
     Condition,
@@ -15,6 +16,8 @@ from countledger.ledger.expressions import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from countledger.ledger.entry import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +110,19 @@ class Transact:
 
 @dataclass(frozen=True, slots=True)
 class PutBatch:
-    """Write up to 25 items without condition; the answer is those that the service did not take."""
+    """Write up to 25 entries without condition; the answer is those that the service did not take.
+
+    Attributes:
+        entries: each with the spread of its counter.
+    """
 
     table: str
-    items: Sequence[Item]
+    entries: Sequence[tuple[Entry, int]]
+
+    @property
+    def items(self) -> list[Item]:
+        """The items to be written."""
+        return [encode_entry(entry, spread) for entry, spread in self.entries]
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,8 @@ class DynamoPerformer:
                 return self.dynamo.delete(operation)
             case Transact(writes, token):
                 return self.dynamo.transact(writes, token)
-            case PutBatch(table, items):
-                return self.dynamo.put_batch(table, items)
+            case PutBatch():
+                return self.dynamo.put_entries(operation)
             case Get(table, key, consistent):
                 return self.reads.get(table, key, consistent=consistent)
             case GetMany(table, keys, consistent):

@@ -104,13 +104,15 @@ def make_entry(event: Event, *, now_ms: int, origin: str, new_id: Callable[[int]
     """
     key = event.key
     occurred_at_ms = None if event.occurred_at is None else to_ms(event.occurred_at)
-    if isinstance(key, RangeKey):
-        key = key.idempotency_key()
     if key is None:
         entry_id, at_ms = new_id(now_ms), now_ms
     else:
+        if isinstance(key, RangeKey):
+            key = key.idempotency_key()
         entry_id = id_of_key(key)
-        at_ms = key.at_ms if isinstance(key, IdempotencyKey) else now_ms
+        at_ms = now_ms
+        if isinstance(key, IdempotencyKey):
+            at_ms, key = key.at_ms, key.key
     return new_entry(
         event.counter,
         entry_id,
@@ -118,7 +120,7 @@ def make_entry(event: Event, *, now_ms: int, origin: str, new_id: Callable[[int]
         at_ms,
         origin,
         event.events,
-        key.key if isinstance(key, IdempotencyKey) else key,
+        key,
         event.note,
         occurred_at_ms,
     )

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
@@ -131,36 +131,36 @@ class Recorder:
                     raise fatal
 
     def _record_chunk(self, events: Sequence[Event], pool: ThreadPoolExecutor) -> list[Outcome]:
-        outcomes: dict[int, Outcome] = {}
+        refused: dict[int, Outcome] = {}
         keyed: dict[int, Entry] = {}
         plain: dict[int, Entry] = {}
         known: set[str] = set()
+        now_ms = self.clock.now_ms()
         for number, event in enumerate(events):
             namespace = namespace_of(event.counter)
-            try:
-                if namespace not in known:
+            if namespace not in known:
+                try:
                     self.sender.namespaces.for_use(event.counter, Kind.LEDGER)
-                    known.add(namespace)
-            except _OF_ONE_EVENT as error:
-                outcomes[number] = error
-            else:
-                (plain if event.key is None else keyed)[number] = self._entry_of(event)
-        numbers = list(plain)
-        batches = [
-            numbers[start : start + BATCH_WRITE_ITEMS]
-            for start in range(0, len(numbers), BATCH_WRITE_ITEMS)
+                except _OF_ONE_EVENT as error:
+                    refused[number] = error
+                    continue
+                known.add(namespace)
+            entry = make_entry(event, now_ms=now_ms, origin=self.region, new_id=self.new_id)
+            (plain if event.key is None else keyed)[number] = entry
+        numbers, entries = list(plain), list(plain.values())
+        groups = [
+            slice(start, start + BATCH_WRITE_ITEMS)
+            for start in range(0, len(plain), BATCH_WRITE_ITEMS)
         ]
-        jobs = [Job(batch, partial(self._send_batch, plain, batch)) for batch in batches]
-        jobs += [Job([*group], partial(self._send_in_turn, group)) for group in _by_identity(keyed)]
-        outcomes |= _carried_out(jobs, pool)
-        return [*map(outcomes.__getitem__, range(len(events)))]
+        jobs = [Job(numbers[one], partial(self.sender.send_batch, entries[one])) for one in groups]
+        jobs += [
+            Job([*group], partial(self._send_in_turn, group.values()))
+            for group in _by_identity(keyed)
+        ]
+        return _carried_out(jobs, pool, refused, len(events))
 
-    def _send_batch(self, entries: Mapping[int, Entry], numbers: list[int]) -> dict[int, Outcome]:
-        sent = self.sender.send_batch([entries[number] for number in numbers])
-        return dict(zip(numbers, sent, strict=True))
-
-    def _send_in_turn(self, entries: dict[int, Entry]) -> dict[int, Outcome]:
-        return {number: self.sender.outcome_of(entry) for number, entry in entries.items()}
+    def _send_in_turn(self, entries: Iterable[Entry]) -> list[Outcome]:
+        return [self.sender.outcome_of(entry) for entry in entries]
 
     def _entry_of(self, event: Event) -> Entry:
         return make_entry(event, now_ms=self.clock.now_ms(), origin=self.region, new_id=self.new_id)
@@ -175,7 +175,7 @@ class Job(NamedTuple):
     """
 
     numbers: Sequence[int]
-    run: Callable[[], dict[int, Outcome]]
+    run: Callable[[], list[Outcome]]
 
 
 def in_order(jobs: Sequence[Job]) -> deque[Job]:
@@ -183,36 +183,36 @@ def in_order(jobs: Sequence[Job]) -> deque[Job]:
     return deque(jobs)
 
 
-def _carried_out(jobs: Sequence[Job], pool: ThreadPoolExecutor) -> dict[int, Outcome]:
-    """The outcomes of all jobs; each thread takes one job after the other.
+def _carried_out(
+    jobs: Sequence[Job], pool: ThreadPoolExecutor, refused: Mapping[int, Outcome], events: int
+) -> list[Outcome]:
+    """The outcomes of so many events; each thread takes one job after the other.
 
     After an error that concerns every event no job of later events begins: the error is its
     outcome. Jobs of the same 200 events are carried out, as in a stream.
     """
     waiting = in_order(jobs)
     fatal: list[tuple[int, SetupError]] = []
+    outcomes: list[Any] = [refused.get(number) for number in range(events)]
 
-    def work() -> dict[int, Outcome]:
-        outcomes: dict[int, Outcome] = {}
+    def work() -> None:
         while waiting:
             try:
                 job = waiting.popleft()
             except IndexError:
                 break  # another thread took the last one
             place = job.numbers[0] // _CHUNK
-            if fatal and place > fatal[0][0]:
-                outcomes |= dict.fromkeys(job.numbers, fatal[0][1])
-                continue
-            found = job.run()
-            fatal.extend((place, one) for one in found.values() if isinstance(one, SetupError))
-            outcomes |= found
-        return outcomes
+            stopped = bool(fatal) and place > fatal[0][0]
+            found = [fatal[0][1]] * len(job.numbers) if stopped else job.run()
+            for number, one in zip(job.numbers, found, strict=True):
+                outcomes[number] = one
+                if isinstance(one, SetupError) and not stopped:
+                    fatal.append((place, one))
 
     threads = [pool.submit(work) for _ in range(min(_SENDERS, len(jobs)))]
-    found: dict[int, Outcome] = {}
     for one in threads:
-        found |= one.result()
-    return found
+        one.result()
+    return outcomes
 
 
 def _by_identity(entries: dict[int, Entry]) -> list[dict[int, Entry]]:

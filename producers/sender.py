@@ -36,6 +36,7 @@ from countledger.ledger.errors import (
     Throttled,
 )
 from countledger.ledger.expressions import Absent
+from countledger.ledger.keys import entry_key, namespace_of
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put, PutBatch
@@ -46,27 +47,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
-    from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespace, Namespaces
 
 Outcome: TypeAlias = Receipt | CountledgerError
-
-
-@dataclass(slots=True)
-class AddressedEntry:
-    """An entry as it is stored, with the namespace that its age is compared by."""
-
-    entry: Entry
-    namespace: Namespace
-    item: Item
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """Its key in the table."""
-        return self.item["counter"], self.item["entry"]
+# An entry, and the namespace that its place and its age are a matter of.
+AddressedEntry: TypeAlias = "tuple[Entry, Namespace]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +133,8 @@ class Sender:
             entry: the entry.
             maybe_applied: whether an earlier request for it may have been applied.
         """
-        addressed = self._addressed(entry)
-        write = Put(self.table, addressed.item, Absent("entry"))
+        namespace = self.namespaces.for_use(entry.counter, Kind.LEDGER)
+        write = Put(self.table, encode_entry(entry, namespace.spread), Absent("entry"))
 
         def interpret(reply: Reply[None]) -> Verdict[None, Receipt]:
             match reply.answer:
@@ -163,7 +151,7 @@ class Sender:
             raise _not_recorded(entry, exhausted) from exhausted.error
 
         def request(_: None) -> Send:
-            return Send(write, partial(self._check_age, entry, addressed.namespace))
+            return Send(write, partial(self._check_age, entry, namespace))
 
         attempts = Attempts(self.clock, self.random, self.backoff, maybe_applied=maybe_applied)
         return (yield from attempt(None, request, interpret, give_up, attempts))
@@ -186,9 +174,9 @@ class Sender:
                 progress, self._batch_request, self._interpret_batch, _give_up_batch, attempts
             )
         outcomes = dict(progress.outcomes)
-        for number, one in progress.pending.items():
+        for number, (entry, _) in progress.pending.items():
             outcomes[number] = yield from self.sending_alone(
-                one.entry, maybe_applied=attempts.maybe_applied
+                entry, maybe_applied=attempts.maybe_applied
             )
         return [*map(outcomes.__getitem__, range(len(outcomes)))]
 
@@ -202,15 +190,17 @@ class Sender:
     def _batch_request(self, progress: BatchProgress) -> Send:
         pending = progress.pending.values()
         # All of them may leave within one period: when they leave, one comparison.
-        from_ms = max(one.entry.at_ms for one in pending) - self.clock_skew_ms
-        to_ms = min(one.entry.at_ms + one.namespace.horizon_ms for one in pending)
+        times_ms = [entry.at_ms for entry, _ in pending]
+        from_ms = max(times_ms) - self.clock_skew_ms
+        to_ms = min(times_ms) + min(namespace.horizon_ms for _, namespace in pending)
 
         def check_ages() -> None:
             if not from_ms <= self.clock.now_ms() <= to_ms:
-                for one in pending:
-                    self._check_age(one.entry, one.namespace)
+                for entry, namespace in pending:
+                    self._check_age(entry, namespace)
 
-        return Send(PutBatch(self.table, [one.item for one in pending]), check_ages)
+        entries = [(entry, namespace.spread) for entry, namespace in pending]
+        return Send(PutBatch(self.table, entries), check_ages)
 
     def _interpret_batch(
         self, reply: Reply[BatchProgress]
@@ -227,9 +217,9 @@ class Sender:
         pending = reply.state.pending
         left = {(item["counter"], item["entry"]) for item in reply.answer}
         taken: dict[int, Outcome] = {
-            n: recorded(one.entry)
-            for n, one in pending.items()
-            if not left or one.place not in left
+            n: recorded(entry)
+            for n, (entry, namespace) in pending.items()
+            if not left or (entry.counter, entry_key(entry.id, namespace.spread)) not in left
         }
         progress = reply.state.with_outcomes(taken)
         unprocessed = Throttled(f"BatchWriteItem on {self.table}: left unprocessed")
@@ -238,22 +228,27 @@ class Sender:
     # ---- what may be sent ----
 
     def _admitted(self, entries: Sequence[Entry]) -> BatchProgress:
-        """The entries that can be addressed, and why the others cannot; ages are checked later."""
+        """The entries whose namespace is known, and why others are not; ages are checked later."""
         pending: dict[int, AddressedEntry] = {}
         refused: dict[int, Outcome] = {}
+        known: dict[str, Namespace] = {}
         for number, entry in enumerate(entries):
+            name = namespace_of(entry.counter)
             try:
-                pending[number] = self._addressed(entry)
+                namespace = known.get(name) or self.namespaces.for_use(entry.counter, Kind.LEDGER)
             except BadInput as error:
                 refused[number] = error
+            else:
+                known[name] = namespace
+                pending[number] = entry, namespace
         return BatchProgress(pending, refused)
 
     def _refused(self, pending: Mapping[int, AddressedEntry]) -> dict[int, Outcome]:
         """Those that are too old, or dated too far ahead."""
         refused: dict[int, Outcome] = {}
-        for number, one in pending.items():
+        for number, (entry, namespace) in pending.items():
             try:
-                self._check_age(one.entry, one.namespace)
+                self._check_age(entry, namespace)
             except BadInput as error:
                 refused[number] = error
         return refused
@@ -265,10 +260,6 @@ class Sender:
             horizon_ms=namespace.horizon_ms,
             clock_skew_ms=self.clock_skew_ms,
         )
-
-    def _addressed(self, entry: Entry) -> AddressedEntry:
-        namespace = self.namespaces.for_use(entry.counter, Kind.LEDGER)
-        return AddressedEntry(entry, namespace, encode_entry(entry, namespace.spread))
 
     @property
     def _perform(self) -> DynamoPerformer:
@@ -287,7 +278,7 @@ def sender_of(connection: Connection, namespaces: Namespaces) -> Sender:
 
 def _give_up_batch(exhausted: Exhausted[BatchProgress]) -> BatchProgress:
     pending = exhausted.state.pending.items()
-    return exhausted.state.with_outcomes({n: _not_recorded(a.entry, exhausted) for n, a in pending})
+    return exhausted.state.with_outcomes({n: _not_recorded(a[0], exhausted) for n, a in pending})
 
 
 def _not_recorded(entry: Entry, exhausted: Exhausted[Any]) -> CountledgerError:

@@ -18,7 +18,7 @@ from botocore.compat import HTTPHeaders
 from botocore.parsers import create_parser
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from botocore.model import ServiceModel
 
@@ -36,6 +36,21 @@ def spelled(arguments: Mapping[str, Any]) -> bytes:
     except TypeError:
         # A text that is not valid Unicode: spelled as boto3 spells it, for the service to refuse.
         return json.dumps(arguments, default=_base64).encode()
+
+
+def puts_of_json(items: Sequence[str]) -> orjson.Fragment:
+    """The puts of a batch, of items that are JSON already."""
+    puts = '}},{"PutRequest":{"Item":'.join(items)
+    return orjson.Fragment(f'[{{"PutRequest":{{"Item":{puts}}}}}]')
+
+
+def without_json(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a batch write, as botocore takes them."""
+    puts = {
+        table: orjson.loads(orjson.dumps(requests, default=_base64))
+        for table, requests in arguments["RequestItems"].items()
+    }
+    return {**arguments, "RequestItems": puts}
 
 
 def read(answer: Answer) -> dict[str, Any]:

@@ -19,12 +19,22 @@ from botocore import exceptions as sdk
 
 from countledger.ledger.before_send import judge_attempt
 from countledger.ledger.service_errors import may_pass
-from countledger.ledger.transport.bodies import LeavingRequest, Refusals, is_refusal, read, spelled
+from countledger.ledger.transport.bodies import (
+    LeavingRequest,
+    Refusals,
+    is_refusal,
+    puts_of_json,
+    read,
+    spelled,
+    without_json,
+)
 from countledger.ledger.transport.handlers import Handlers
 from countledger.ledger.transport.routes import Routes
 from countledger.ledger.transport.wire import Answer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from botocore.credentials import Credentials, ReadOnlyCredentials
 
     from countledger.ledger.transport.routes import Route
@@ -90,14 +100,14 @@ class FastClient:
             CountledgerError: the check of the request, as it leaves, refused it.
         """
         if not self._handlers.allow(operation):
-            return getattr(self._client, method)(**arguments)
+            return self._by_boto3(method, arguments)
         if self._credentials is None:
             raise sdk.NoCredentialsError
         for made in count(1):
             credentials = self._credentials.get_frozen_credentials()
             route = self._routes.of(operation, arguments, credentials.account_id)
             if route is None:
-                return getattr(self._client, method)(**arguments)
+                return self._by_boto3(method, arguments)
             try:
                 return self._attempt(route, operation, credentials, arguments)
             except (sdk.ClientError, sdk.ConnectionError, sdk.HTTPClientError) as error:
@@ -107,6 +117,20 @@ class FastClient:
             longest_s = min(_WAIT_S * 2 ** (made - 1), _WAIT_MAX_S)
             time.sleep(random() * longest_s)  # noqa: S311 - jitter
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _by_boto3(self, method: str, arguments: dict[str, Any]) -> Any:  # noqa: ANN401
+        if method == "batch_write_item":
+            arguments = without_json(arguments)
+        return getattr(self._client, method)(**arguments)
+
+    @staticmethod
+    def puts_of_json(items: Sequence[str]) -> object:
+        """Puts for `batch_write_item`.
+
+        Args:
+            items: each as JSON in the service's form; it is sent as it is.
+        """
+        return puts_of_json(items)
 
     def _attempt(
         self,

@@ -248,9 +248,7 @@ class AsyncPendingEntry(PendingEntry):
 class AsyncOutcomes(Outcomes):
     """Outcomes that tasks await."""
 
-    def pending(self, counter: str, delta: Amount, entry: Entry | None) -> AsyncPendingEntry:
-        """A new pending entry."""
-        return AsyncPendingEntry(self, counter, delta, entry)
+    kind = AsyncPendingEntry
 
     def outcome_of(self, pending: PendingEntry, timeout_s: float | None) -> Outcome:  # noqa: ARG002 - it never waits
         """The outcome of an entry, if it is known; waiting would block the loop that sends it.

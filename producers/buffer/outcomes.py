@@ -58,7 +58,7 @@ class PendingEntry:
         self.counter = counter
         self.delta = delta
         self.entry = entry
-        self.events = 1
+        self.events = 1 if entry is None else entry.events
         self.outcome: Outcome | None = None
         # The attributes below are internal to the buffer.
         self.number = 0  # its place in the queue
@@ -115,10 +115,15 @@ class PendingEntry:
 class Outcomes:
     """The outcomes of one process's buffer.
 
+    Attributes:
+        kind: what its pending entries are.
+
     Args:
         lock: the lock of the buffer; callers wait for outcomes under it.
         on_failure: called with each failure, on a sender's thread; without it, failures are kept.
     """
+
+    kind: type[PendingEntry] = PendingEntry
 
     def __init__(self, lock: Lock, on_failure: Callable[[Failure], object] | None) -> None:
         self.changed = Condition(lock)
@@ -139,16 +144,12 @@ class Outcomes:
         """Mark the entries as those of a parent process."""
         self._abandoned = True
 
-    def pending(self, counter: str, delta: Amount, entry: Entry | None) -> PendingEntry:
-        """A new pending entry."""
-        return PendingEntry(self, counter, delta, entry)
-
     def resolve(self, pendings: Sequence[PendingEntry], outcomes: Sequence[Outcome]) -> None:
         """Store outcomes and wake the callers that wait; called under the lock."""
         for pending, outcome in zip(pendings, outcomes, strict=True):
             pending.outcome = outcome
             self.tally.count(outcome)
-            if type(outcome) is Receipt and pending.rows is None:
+            if pending.rows is None and type(outcome) is Receipt:
                 continue
             failed = not isinstance(outcome, Receipt)
             if failed and not pending.callbacks and not pending.handed_back:

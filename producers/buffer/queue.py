@@ -178,6 +178,12 @@ class SendQueue:
             return None
         return max(min(since_ms) + self.buffering.lingers_ms - now_ms, 0)
 
+    @property
+    def may_be_due(self) -> bool:
+        """Whether the entry that came last can have made a batch due, or begun a wait."""
+        begins_or_fills_a_batch = len(self._plain) % BATCH_WRITE_ITEMS <= 1
+        return begins_or_fills_a_batch or bool(self._keyed) or bool(self._window)
+
     def batches_due(self, now_ms: float) -> int:
         """The number of further batches that could be sent now."""
         ready = len(self._keyed)

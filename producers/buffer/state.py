@@ -238,8 +238,6 @@ class BufferState:
         )
 
     def _pending(self, counter: str, delta: Amount, entry: Entry | None) -> PendingEntry:
-        pending = self.outcomes.pending(counter, delta, entry)
+        pending = self.outcomes.kind(self.outcomes, counter, delta, entry)
         pending.size = size_of(counter, entry)
-        if entry is not None:
-            pending.events = entry.events
         return pending

@@ -130,7 +130,8 @@ class ThreadedBuffer:
 
     def _take(self, pendings: Sequence[PendingEntry]) -> list[PendingEntry]:
         taken = [self.state.take(pending) for pending in pendings]
-        self._wake(ticks_ms())
+        if len(taken) > 1 or self.queue.may_be_due or not self._senders:
+            self._wake(ticks_ms())
         return taken
 
     # ---- sending ----

@@ -1,6 +1,5 @@
 """What an app hears, and what the ledger holds, when a write of an entry goes wrong."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, repeat
@@ -41,8 +40,10 @@ def fresh_id_for_every_attempt(patch: pytest.MonkeyPatch) -> None:
 
     def send(operation: Put | PutBatch, check: Any) -> Send:  # noqa: ANN401 - handed on
         if isinstance(operation, PutBatch):
-            items = [renewed(item) for item in operation.items]
-            return Send(replace(operation, items=items), check)
+            again = [
+                (replace(one, id=new_id(one.at_ms)), spread) for one, spread in operation.entries
+            ]
+            return Send(replace(operation, entries=again), check)
         return Send(replace(operation, item=renewed(operation.item)), check)
 
     patch.setattr(sender, "Send", send)
@@ -50,13 +51,13 @@ def fresh_id_for_every_attempt(patch: pytest.MonkeyPatch) -> None:
 
 def unprocessed_items_forgotten(patch: pytest.MonkeyPatch) -> None:
     """What a batch leaves is taken for written."""
-    real = DynamoClient.put_batch
+    real = DynamoClient.put_entries
 
-    def put_batch(dynamo: DynamoClient, table: str, items: Sequence[Item]) -> list[Item]:
-        real(dynamo, table, items)
+    def put_entries(dynamo: DynamoClient, batch: PutBatch) -> list[Item]:
+        real(dynamo, batch)
         return []
 
-    patch.setattr(DynamoClient, "put_batch", put_batch)
+    patch.setattr(DynamoClient, "put_entries", put_entries)
 
 
 def payload_never_compared(patch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from countledger.ledger.entry import Entry
 from countledger.ledger.expressions import Absent, Add, Compare
-from countledger.ledger.operations import Check, Delete, Put, Query, Scan, Update
+from countledger.ledger.operations import Check, Delete, Put, PutBatch, Query, Scan, Update
 from countledger.producers.asynchronous.sender import open_client
 
 if TYPE_CHECKING:
@@ -46,7 +47,13 @@ class Place:
     @property
     def new(self) -> dict[str, Any]:
         """The item that the operation writes."""
-        return {"counter": self.name, "entry": "e#new", "delta": 2}
+        return self.batch.items[0]
+
+    @property
+    def batch(self) -> PutBatch:
+        """The same as a batch."""
+        entry = Entry(counter=self.name, id="new", delta=2, at_ms=1, origin="eu-west-1")
+        return PutBatch(self.table, [(entry, 1)])
 
 
 # One operation by name, at a place.
@@ -73,7 +80,7 @@ READS: Final[Mapping[str, Callable[[DynamoClient, Place], object]]] = {
 }
 WRITES: Final[Mapping[str, Callable[[DynamoClient, Place], object]]] = {
     "put": lambda dynamo, at: dynamo.put(Put(at.table, at.new, Absent("entry"))),
-    "put_batch": lambda dynamo, at: dynamo.put_batch(at.table, [at.new]),
+    "put_batch": lambda dynamo, at: dynamo.put_entries(at.batch),
     "update": lambda dynamo, at: dynamo.update(update_of(at)),
     "delete": lambda dynamo, at: dynamo.delete(Delete(at.table, at.old)),
     "transact": lambda dynamo, at: dynamo.transact(writes_of(at), at.name),

@@ -100,6 +100,14 @@ def test_an_event_that_waits_for_headroom_does_not_wait_for_company_as_well() ->
     assert len(entries_in(dynamo)) == 100
 
 
+def test_a_batch_that_is_full_does_not_wait_for_the_linger_time() -> None:
+    """Neither the first one, nor a later one while a thread waits for the linger time."""
+    with producer_on(MemoryClient(), Buffering(linger_ms=PATIENT_MS)) as producer:
+        for _ in range(3):
+            added = [producer.add("a:b", 1) for _ in range(25)]
+            assert isinstance(added[-1].result(20), Receipt)
+
+
 @pytest.mark.parametrize("taken", [False, True])
 @pytest.mark.parametrize("spooled", [False, True])
 def test_an_interrupted_add_holds_no_headroom(

@@ -17,9 +17,11 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from countledger.ledger import connection as connections
+from countledger.ledger.attributes import encode
 from countledger.ledger.before_send import guarded
 from countledger.ledger.connection import Connection
 from countledger.ledger.dynamo import DynamoClient
+from countledger.ledger.entry import Entry
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
@@ -31,7 +33,7 @@ from countledger.ledger.errors import (
     Unclear,
 )
 from countledger.ledger.expressions import Absent
-from countledger.ledger.operations import Put, Query, Update
+from countledger.ledger.operations import Put, PutBatch, Query, Update
 from countledger.ledger.settings import Settings
 from countledger.ledger.transport import client, wire
 from countledger.ledger.transport.client import OPERATIONS, FastClient
@@ -515,6 +517,27 @@ def test_other_handlers_have_boto3_make_the_call(server: ScriptedServer) -> None
     assert [one.body["TableName"] for one in server.seen] == ["t", "other", "t", "other", "t"]
     by_boto3 = ["amz-sdk-invocation-id" in one.headers for one in server.seen]
     assert by_boto3 == [False, True, False, True, False]
+
+
+def test_a_batch_of_entries_is_the_same_by_either_transport(server: ScriptedServer) -> None:
+    """The fast transport takes their JSON; where boto3 makes the call, it gets items."""
+    dynamo = _dynamo(server)
+    entries = [Entry(counter=one, id="x", delta=1, at_ms=5, origin="r") for one in ('a:"b"', "c")]
+    batch = PutBatch("t", [(one, 16) for one in entries])
+    seen: list[Any] = []
+    server.script[:] = [answered({"ConsumedCapacity": [CONSUMED], "UnprocessedItems": {}})] * 2
+
+    def look(params: dict[str, Any], **_: object) -> None:
+        seen.append(params["RequestItems"])
+
+    dynamo.put_entries(batch)
+    events: Any = dynamo.client.meta.events
+    events.register("provide-client-params.dynamodb.BatchWriteItem", look)
+    dynamo.put_entries(batch)
+
+    wanted = {"t": [{"PutRequest": {"Item": encode(one)}} for one in batch.items]}
+    assert [one.body["RequestItems"] for one in server.seen] == [wanted, wanted]
+    assert seen == [wanted]
 
 
 def test_the_functions_use_the_fast_transport(server: ScriptedServer) -> None:
