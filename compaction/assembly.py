@@ -17,7 +17,6 @@ from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import Triggers
 from countledger.compaction.worker import Worker
 from countledger.ledger import keys
-from countledger.ledger.assembly import namespaces_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,7 +41,7 @@ __all__ = [
 ]
 
 
-def schedules_of(connection: Connection, namespaces: Namespaces | None = None) -> Schedules:
+def schedules_of(connection: Connection, namespaces: Namespaces) -> Schedules:
     """The schedules of a stack."""
     triggers = Triggers(
         connection.scheduler(),
@@ -54,7 +53,7 @@ def schedules_of(connection: Connection, namespaces: Namespaces | None = None) -
         connection.dynamo("standard"),
         connection.setting("counters_table"),
         triggers,
-        namespaces or namespaces_of(connection),
+        namespaces,
         limits_by(connection.settings),
         connection.region,
         connection.setting("home_region"),
@@ -85,8 +84,8 @@ def dispatcher_of(connection: Connection) -> Dispatcher:
 
 def worker_of(
     connection: Connection,
-    regions: Regions | None = None,
-    namespaces: Namespaces | None = None,
+    regions: Regions,
+    namespaces: Namespaces,
     *,
     archive_as_found: bool = False,
 ) -> Worker:
@@ -94,15 +93,10 @@ def worker_of(
 
     Args:
         connection: to the stack.
-        regions: of the ledger; they may be shared by many workers.
+        regions: of the ledger, from the home region; they may be shared by many workers.
         namespaces: of the stack; as `regions`.
         archive_as_found: as `Compactor.archive_as_found`.
-
-    Raises:
-        WrongRegion: the connection is not to the home region.
     """
-    shared_regions = regions or Regions.of(connection)
-    shared_namespaces = namespaces or namespaces_of(connection)
     index = index_of(connection)
 
     def schedule_of(namespace: str) -> Schedule | None:
@@ -111,17 +105,17 @@ def worker_of(
 
     def compactor_for(schedule: Schedule | None) -> Compactor:
         if schedule is None:
-            return Compactor(shared_regions, shared_namespaces, limits_by(connection.settings))
+            return Compactor(regions, namespaces, limits_by(connection.settings))
         return Compactor(
-            shared_regions,
-            shared_namespaces,
+            regions,
+            namespaces,
             limits_by(connection.settings, schedule.min_age_ms),
             schedule.retire,
             archive_at(connection, schedule.archive),
             archive_as_found=archive_as_found,
         )
 
-    return Worker(index, shared_namespaces, schedule_of, compactor_for)
+    return Worker(index, namespaces, schedule_of, compactor_for)
 
 
 def deletions_of(

@@ -46,16 +46,16 @@ class _NoQuarantine:
         raise AssertionError(record, reason, shard)
 
 
-def _batches(counters: Sequence[str]) -> int:
-    return len(counters) // fold.RECORDS
-
-
-def _read_only(read: Callable[[list[dict[str, Any]]], object], _url: str) -> Work:
+def _read_only(
+    read: Callable[[list[dict[str, Any]]], object],
+    _url: str,
+    batch: list[dict[str, Any]] | None = None,
+) -> Work:
     """Nothing is written: what the batch itself takes."""
-    records = fold.batch()
+    records = batch or fold.batch()
 
     def work(counters: Sequence[str]) -> float:
-        for _ in range(_batches(counters)):
+        for _ in range(len(counters) // fold.RECORDS):
             read(records)
         return 0.0
 
@@ -100,28 +100,15 @@ def materializing(distinct: int, size: int, url: str) -> Work:
     return work
 
 
-def _of_totals(read: Callable[[list[dict[str, Any]]], object], _url: str) -> Work:
+def _of_totals(read: Callable[[list[dict[str, Any]]], object], url: str) -> Work:
     """The same of a batch of the stream of totals."""
-    records = evaluate.batch(time.time_ns() // 10**9)
-
-    def work(counters: Sequence[str]) -> float:
-        for _ in range(_batches(counters)):
-            read(records)
-        return 0.0
-
-    return work
+    return _read_only(read, url, evaluate.batch(time.time_ns() // 10**9))
 
 
-def _evaluate(rules: int, _url: str) -> Work:
+def _evaluate(rules: int, url: str) -> Work:
     evaluator = evaluate.evaluator_with(rules)
     records = evaluate.batch(evaluator.clock.now_ms() // 1000)
-
-    def work(counters: Sequence[str]) -> float:
-        for _ in range(_batches(counters)):
-            evaluator.apply(records, "stream")
-        return 0.0
-
-    return work
+    return _read_only(partial(evaluator.apply, stream="stream"), url, records)
 
 
 _MANY: Final = 200 * fold.RECORDS

@@ -100,7 +100,7 @@ def _aiodynamo_put(url: str) -> Work:
     return work
 
 
-def _ours(emit: Callable[[CountLedger, Sequence[str]], None], url: str) -> Work:
+def ours(emit: Callable[[CountLedger, Sequence[str]], None], url: str) -> Work:
     """Whatever of ours: what it cost is what the service reported."""
     ledger = ledger_at(url)
 
@@ -162,13 +162,13 @@ _EACH: Final = partial(_buffered, Buffering())
 _COALESCED: Final = partial(_buffered, Buffering(coalesce=True))
 
 _OURS: Final = (
-    Way("record", partial(_ours, _record), 1_000),
-    Way("record, with a key", partial(_ours, _record_keyed), 1_000),
-    Way("record_many, with keys", partial(_ours, _record_many_keyed), 1_000),
-    Way("record_many", partial(_ours, _record_many), 20_000),
-    Way("buffered", partial(_ours, _EACH), 20_000),
-    Way("buffered, coalescing, uniform", partial(_ours, _COALESCED), 100_000, uniform),
-    Way("buffered, coalescing, Zipf", partial(_ours, _COALESCED), 100_000, zipf),
+    Way("record", partial(ours, _record), 1_000),
+    Way("record, with a key", partial(ours, _record_keyed), 1_000),
+    Way("record_many, with keys", partial(ours, _record_many_keyed), 1_000),
+    Way("record_many", partial(ours, _record_many), 20_000),
+    Way("buffered", partial(ours, _EACH), 20_000),
+    Way("buffered, coalescing, uniform", partial(ours, _COALESCED), 100_000, uniform),
+    Way("buffered, coalescing, Zipf", partial(ours, _COALESCED), 100_000, zipf),
 )
 # The first one is what the others are compared with.
 WAYS: Final = (
@@ -178,6 +178,6 @@ WAYS: Final = (
     Way("boto3, tuned: batch_write_item of 25", partial(_boto3_batch, TUNED), 10_000),
     *(way for one in _OURS for way in with_each_transport(one)),
     # On an event loop, and through Kinesis, aiobotocore and boto3 are the transports.
-    Way("buffered_async", partial(_ours, _buffered_async), 20_000),
-    Way("kinesis", partial(_ours, _kinesis), 50_000, zipf),
+    Way("buffered_async", partial(ours, _buffered_async), 20_000),
+    Way("kinesis", partial(ours, _kinesis), 50_000, zipf),
 )

@@ -9,11 +9,11 @@ import boto3
 
 from countledger.producers.strict.outcome import Applied
 from tests.bench.canned import STRICT_NAMESPACE
-from tests.bench.emitting import REGION, ledger_at
+from tests.bench.emitting import REGION, ours
 from tests.bench.way import Way, Work, with_each_transport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from countledger import CountLedger
 
@@ -56,17 +56,6 @@ def _boto3_change(url: str) -> Work:
     return work
 
 
-def _ours(do: Callable[[CountLedger, Sequence[str]], None], url: str) -> Work:
-    ledger = ledger_at(url)
-
-    def work(counters: Sequence[str]) -> float:
-        before = ledger.write_units
-        do(ledger, counters)
-        return ledger.write_units - before
-
-    return work
-
-
 def _total(ledger: CountLedger, counters: Sequence[str]) -> None:
     for counter in counters:
         if not ledger.total(counter).total:
@@ -83,9 +72,9 @@ def _change(ledger: CountLedger, counters: Sequence[str]) -> None:
 # The first of each is what the others are compared with.
 TOTALS: Final = (
     Way("boto3: get_item", _boto3_get, 1_000),
-    *with_each_transport(Way("total", partial(_ours, _total), 1_000)),
+    *with_each_transport(Way("total", partial(ours, _total), 1_000)),
 )
 CHANGES: Final = (
     Way("boto3: a conditional update_item", _boto3_change, 1_000),
-    *with_each_transport(Way("strict.change, method atomic", partial(_ours, _change), 1_000)),
+    *with_each_transport(Way("strict.change, method atomic", partial(ours, _change), 1_000)),
 )

@@ -15,6 +15,7 @@ from countledger.producers.strict.keyed_write import KeyedWrite
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
+    Contended,
     Duplicate,
     Refusal,
     StrictOutcome,
@@ -190,6 +191,22 @@ def test_a_value_is_set_over_no_change_that_was_not_seen(store: Store, counter: 
         assert isinstance(seller.change(name, 8), BoundReached)
         assert isinstance(seller.change(name, 7), Applied)
         _expect(seller, {name: 9})
+
+
+def test_a_value_that_others_change_each_time_is_contended(store: Store, counter: str) -> None:
+    """Also after a request without an answer: the refusal is made final, and says why."""
+    seller, other = seller_of(store), seller_of(store)
+    seller.create(counter, method="atomic")
+    client_of(seller).meta.events.register(
+        f"before-call.*.{TRANSACT}", lambda **_: others_change([other], counter, 1)
+    )
+
+    with faults(client_of(seller), at=TRANSACT, plan=[Fault(Kind.TIMEOUT)]):
+        outcome = seller.transactions.set_value(counter, 2, key=f"s {counter}")
+
+    assert isinstance(outcome, Contended)
+    assert outcome.counter == counter
+    assert "others changed the counter each time" in outcome.reason
 
 
 @pytest.mark.parametrize("act", [_transfer, _change])

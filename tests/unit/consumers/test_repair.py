@@ -185,9 +185,10 @@ def test_a_ledger_that_cannot_be_read_stops_no_other_counter(world: World) -> No
     assert good.remedy is Remedy.MADE
 
 
-@pytest.mark.parametrize("made", [True, False], ids=["it changed", "it was made"])
-def test_a_total_that_changed_at_the_last_moment_is_left_alone(world: World, *, made: bool) -> None:
-    """Its exact sum was that of an earlier moment."""
+@pytest.mark.parametrize("clue", ["version", "updated_at", "made"])
+def test_a_total_that_changed_at_the_last_moment_is_left_alone(world: World, clue: str) -> None:
+    """Its exact sum was that of an earlier moment; version and time each show the change."""
+    made = clue != "made"
     if made:
         world.deliver([world.emit(5)])
         world.corrupt(total=6)
@@ -195,7 +196,10 @@ def test_a_total_that_changed_at_the_last_moment_is_left_alone(world: World, *, 
         world.pass_over(world.emit(5))
 
     (finding,) = world.verifier().compare([COUNTER])
+    before = world.total()
     world.deliver([world.emit(7)])
+    for attribute in {"version", "updated_at"} - {clue} if made else ():
+        world.corrupt(**{attribute: before[attribute]})
 
     repair = Repairer(world.verifier())._heal(finding)
 
