@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from countledger.infra.cli.arguments import parse_pairs
+from countledger.infra.cli.deploy_options import (
+    ALARMS,
+    Adopt,
+    AllowReplace,
+    GivenParameters,
+    GivenTags,
+    PlanOnly,
+    RemoveFailed,
+    RoleArn,
+    RollbackMinutes,
+    TerminationProtection,
+)
 from countledger.infra.cli.destroy import poll_s
 from countledger.infra.cli.earlier_stack import NOBODY, EarlierStack, two_tables
 from countledger.infra.cli.options import BadUsage, Options, Yes, confirm, shared
@@ -25,23 +37,6 @@ if TYPE_CHECKING:
     from countledger.infra.deploy.stack_operation import StackEvent
     from countledger.ledger.connection import Connection
 
-# CloudFormation watches five alarms at most: those that a bad release sets off first.
-_ALARMS: Final = (
-    "ErrorAlarm",
-    "EvaluatorErrorAlarm",
-    "QuarantineAlarm",
-    "DispatcherErrorAlarm",
-    "IngestErrorAlarm",
-)
-RoleArn = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ARN",
-        help="The role under which CloudFormation works. [dim]By default that of the last change, "
-        "or your own[/dim]",
-    ),
-]
-
 
 @shared
 def deploy(
@@ -50,52 +45,16 @@ def deploy(
     bucket: Bucket = None,
     architecture: Architecture = "arm64",
     bundle: BundleFile = None,
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="A parameter of the template; repeatable. A parameter that is left out keeps its "
-            "value, or has its default.",
-        ),
-    ] = None,
-    tag: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A tag of the stack and its resources; repeatable."),
-    ] = None,
+    parameter: GivenParameters = None,
+    tag: GivenTags = None,
     role_arn: RoleArn = None,
     yes: Yes = False,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Show the changes and stop; exit code 1 if any.")
-    ] = False,
-    allow_replace: Annotated[
-        bool, typer.Option("--allow-replace", help="Allow that resources are deleted or replaced.")
-    ] = False,
-    rollback_minutes: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=180,
-            help="After an update, watch the alarms for so long, and take it back if one goes off.",
-        ),
-    ] = 0,
-    termination_protection: Annotated[
-        bool | None,
-        typer.Option(help="Whether CloudFormation refuses to delete the stack."),
-    ] = None,
-    remove_failed: Annotated[
-        bool,
-        typer.Option(
-            "--remove-failed",
-            help="First delete what a failed creation left: the stack, and its tables if empty.",
-        ),
-    ] = False,
-    adopt: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LEDGER,COUNTERS",
-            help="Create the stack around these tables of a deleted stack, with their items.",
-        ),
-    ] = None,
+    plan: PlanOnly = False,
+    allow_replace: AllowReplace = False,
+    rollback_minutes: RollbackMinutes = None,
+    termination_protection: TerminationProtection = None,
+    remove_failed: RemoveFailed = False,
+    adopt: Adopt = None,
 ) -> int:
     """Create the stack in an AWS account, or update it to this release.
 
@@ -110,14 +69,14 @@ def deploy(
 
     Exit code 1: declined, nothing was changed; with --plan: there are changes.
     """
+    if plan and (remove_failed or adopt):
+        raise BadUsage("--plan changes nothing, and --remove-failed and --adopt do: leave one out")
     parameters = {
         "Architecture": architecture,
         **parse_pairs("--parameter", "KEY=VALUE", parameter, BadUsage),
     }
     tags = parse_pairs("--tag", "KEY=VALUE", tag, BadUsage)
     refuse_unknown(parameters, load_template()["Parameters"])
-    if plan and (remove_failed or adopt):
-        raise BadUsage("--plan changes nothing, and --remove-failed and --adopt do: leave one out")
     connection = options.connection()
     place = place_of(connection, bucket)
     deployment = Deployment(
@@ -128,13 +87,7 @@ def deploy(
         poll_s=poll_s(connection),
     )
     earlier = EarlierStack(connection, deployment, yes)
-    run = _Run(
-        options=options,
-        connection=connection,
-        deployment=deployment,
-        yes=yes,
-        allow_replace=allow_replace,
-    )
+    run = _Run(options, connection, deployment, yes, allow_replace)
     content = content_of(bundle, architecture)
     if remove_failed:
         earlier.remove_failed(adopted=two_tables(adopt))
@@ -154,7 +107,7 @@ def deploy(
     return code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Run:
     """One run of the command: what its steps share."""
 
@@ -164,14 +117,16 @@ class _Run:
     yes: bool
     allow_replace: bool
 
-    def watched(self, minutes: int) -> Watched | None:
-        """The alarms that take an update back; None: it is not watched, or nothing exists yet."""
-        if not minutes or self.deployment.stack.describe() is None:
+    def watched(self, minutes: int | None) -> Watched | None:
+        """The alarms that take an update back; None: as at the last change, or nothing exists."""
+        if minutes is None or self.deployment.stack.describe() is None:
             return None
+        if minutes == 0:
+            return Watched((), 0)
         made = self.deployment.stack.resources()
         at = f"{self.connection.region}:{self.connection.account()}"
         prefix = f"arn:{self.connection.partition}:cloudwatch:{at}:alarm:"
-        return Watched(tuple(prefix + made[one][1] for one in _ALARMS if one in made), minutes)
+        return Watched(tuple(prefix + made[one][1] for one in ALARMS if one in made), minutes)
 
     def plan(self, proposal: Proposal | None) -> int:
         """Show what would change, and forget it."""
