@@ -85,7 +85,7 @@ def test_nothing_has_a_fixed_name() -> None:
 
 def test_data_outlive_the_stack() -> None:
     for name in ("Ledger", "Counters"):
-        assert RESOURCES[name]["DeletionPolicy"] == "Retain"
+        assert RESOURCES[name]["DeletionPolicy"] == "RetainExceptOnCreate"
         assert RESOURCES[name]["UpdateReplacePolicy"] == "Retain"
     for name in ("Ledger", "Counters"):
         one = resource(name)["Replicas"][0]
