@@ -85,7 +85,7 @@ def test_nothing_has_a_fixed_name() -> None:
 
 def test_data_outlive_the_stack() -> None:
     for name in ("Ledger", "Counters"):
-        assert RESOURCES[name]["DeletionPolicy"] == "Retain"
+        assert RESOURCES[name]["DeletionPolicy"] == "RetainExceptOnCreate"
         assert RESOURCES[name]["UpdateReplacePolicy"] == "Retain"
     for name in ("Ledger", "Counters"):
         one = resource(name)["Replicas"][0]
@@ -404,6 +404,28 @@ def test_who_operates_may_empty_the_queue_of_failed_compactions() -> None:
     assert {name: queue for name, queue in emptied.items() if queue} == {
         "OperatePolicy": {"Fn::GetAtt": ["CompactionFailures", "Arn"]}
     }
+
+
+def test_every_function_and_no_other_role_can_be_traced() -> None:
+    """X-Ray has no resources, so AWS's own policy is attached, and only while tracing is on."""
+    roles = set()
+    for name, one in RESOURCES.items():
+        if one["Type"] == "AWS::Lambda::Function":
+            assert one["Properties"]["TracingConfig"]["Fn::If"][:2] == [
+                "IsTraced",
+                {"Mode": "Active"},
+            ], name
+            roles.add(one["Properties"]["Role"]["Fn::GetAtt"][0])
+    traced = {
+        name
+        for name, one in RESOURCES.items()
+        if one["Type"] == "AWS::IAM::Role" and "AWSXRayDaemonWriteAccess" in json.dumps(one)
+    }
+
+    assert traced == roles
+    for name in traced:
+        assert resource(name)["ManagedPolicyArns"]["Fn::If"][0] == "IsTraced"
+    assert TEMPLATE["Parameters"]["Tracing"]["Default"] == "off"
 
 
 def test_every_role_takes_the_boundary() -> None:
