@@ -8,20 +8,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from countledger.infra.cli.arguments import parse_pairs
-<<<<<<< HEAD
-from countledger.infra.cli.options import BadUsage, Options, Yes, confirm, shared
-from countledger.infra.cli.output import FINDINGS, notice, show, show_json, show_text
-from countledger.infra.cli.progress import open_progress
-from countledger.infra.deploy.bundle import LAMBDA, MAX_UNZIPPED_BYTES, build_bundle
-from countledger.infra.deploy.cdk_construct import cdk_files
-from countledger.infra.deploy.change_set import refuse_unknown, tag_table
-from countledger.infra.deploy.code_bucket import (
-    default_bucket,
-    make_bucket,
-    packaged,
-    take_bucket,
-    upload,
-=======
 from countledger.infra.cli.deploy_options import (
     ALARMS,
     Adopt,
@@ -33,7 +19,6 @@ from countledger.infra.cli.deploy_options import (
     RoleArn,
     RollbackMinutes,
     TerminationProtection,
->>>>>>> main
 )
 from countledger.infra.cli.destroy import poll_s
 from countledger.infra.cli.earlier_stack import NOBODY, EarlierStack, two_tables
@@ -43,15 +28,10 @@ from countledger.infra.cli.packaging import Architecture, Bucket, BundleFile, co
 from countledger.infra.cli.progress import open_progress
 from countledger.infra.deploy.change_set import Watched, refuse_unknown, tag_table
 from countledger.infra.deploy.deployment import Deployment
-<<<<<<< HEAD
-from countledger.infra.deploy.terraform_module import terraform_files
-from countledger.infra.template import load_template, parse_template, template_text
-=======
 from countledger.infra.template import load_template
->>>>>>> main
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from countledger.infra.deploy.change_set import Proposal, ResourceChange
     from countledger.infra.deploy.stack_operation import StackEvent
@@ -106,124 +86,6 @@ def deploy(
         role_arn=role_arn,
         poll_s=poll_s(connection),
     )
-<<<<<<< HEAD
-    content = _content(bundle, architecture)
-    proposal = deployment.propose(bucket=place, bundle=content, parameters=parameters, tags=tags)
-    if proposal is None:
-        notice(f"stack {deployment.stack_name} is up to date")
-        outputs = _tagged(connection, deployment, deployment.outputs())
-        return _report(options, deployment, (), outputs, deployed=False)
-    _describe(proposal, deployment.stack_name)
-    agreed = False
-    try:
-        agreed = _agreed(proposal, yes=yes, allow_replace=allow_replace)
-    finally:
-        if not agreed:
-            deployment.discard(proposal)
-    if not agreed:
-        notice("declined: nothing was changed")
-        return FINDINGS
-    outputs = _tagged(connection, deployment, _execute(deployment, proposal))
-    return _report(options, deployment, proposal.changes, outputs, deployed=True)
-
-
-@shared
-def package(
-    options: Options,
-    *,
-    bucket: Bucket = None,
-    architecture: Architecture = "arm64",
-    bundle: BundleFile = None,
-    terraform: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", file_okay=False, help="Write a Terraform module to DIR."),
-    ] = None,
-    cdk: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", file_okay=False, help="Write a CDK construct to DIR."),
-    ] = None,
-) -> None:
-    """Upload the functions' code, and print the template that uses it.
-
-    The template is plain CloudFormation, needs CAPABILITY_IAM, and is larger than a request may
-    be, so it goes by a bucket. With --json it is JSON. With --terraform or --cdk it is written with
-    a module or a construct (Python) around it, and an example; a later call replaces these files.
-
-    Examples:
-      countledger package --bucket my-artifacts > countledger.yaml
-      countledger package --terraform countledger-module
-      countledger package --cdk countledger_cdk
-    """
-    connection = options.connection()
-    place = _place(connection, bucket)
-    key = upload(connection.objects(), place, _content(bundle, architecture), ".zip")
-    text = packaged(template_text(), place, key, architecture)
-    if terraform is not None:
-        _write(terraform, terraform_files(text, place))
-    if cdk is not None:
-        _write(cdk, cdk_files(text))
-    if terraform is not None or cdk is not None:
-        return
-    if options.json:
-        show_json(parse_template(text))
-    else:
-        show_text(text.rstrip("\n"))
-
-
-def _write(folder: Path, files: Mapping[str, str]) -> None:
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
-        show_text(str(path))
-
-
-def poll_s(connection: Connection) -> float:
-    """The pause between two looks at a stack: short where the engine is on this machine."""
-    return 0.05 if connection.stays_here else 3.0
-
-
-def _place(connection: Connection, bucket: str | None) -> str:
-    """The bucket for code and template, which exists then."""
-    s3, account = connection.objects(), connection.account()
-    if bucket is not None:
-        take_bucket(s3, bucket, account, connection.region)
-        return bucket
-    name = default_bucket(account, connection.region)
-    if make_bucket(s3, name, account, connection.region):
-        notice(f"made bucket {name}")
-    return name
-
-
-def _content(bundle: Path | None, architecture: str) -> bytes:
-    if bundle is None:
-        notice(f"building the functions for {architecture}")
-        return build_bundle(LAMBDA[architecture]).content
-    if bundle.stat().st_size > MAX_UNZIPPED_BYTES:
-        raise BadUsage(f"--bundle {bundle} is larger than Lambda takes")
-    return bundle.read_bytes()
-
-
-def _describe(proposal: Proposal, stack_name: str) -> None:
-    """What would change, on stderr: what is lost in red, where there is colour."""
-    verb = "make" if proposal.creating else "change"
-    notice(f"{verb} stack {stack_name}: {len(proposal.changes)} resources")
-    for change in proposal.changes:
-        causes = f"  ({', '.join(change.causes)})" if change.causes else ""
-        line = f"  {change.effect:<12} {change.resource}  {change.kind}{causes}"
-        typer.secho(line, err=True, fg=typer.colors.RED if change.dangerous else None)
-
-
-def _agreed(proposal: Proposal, *, yes: bool, allow_replace: bool) -> bool:
-    dangerous = [f"{one.resource} ({one.effect})" for one in proposal.changes if one.dangerous]
-    if dangerous and not allow_replace:
-        raise BadUsage(
-            f"this would delete or replace {', '.join(dangerous)}: nothing was changed; give "
-            "--allow-replace if that is meant"
-        )
-    return yes or confirm(
-        "Go on?", "stdin is not a terminal, so nobody can confirm; nothing was changed: give --yes"
-=======
     earlier = EarlierStack(connection, deployment, yes)
     run = _Run(options, connection, deployment, yes, allow_replace)
     content = content_of(bundle, architecture)
@@ -238,7 +100,6 @@ def _agreed(proposal: Proposal, *, yes: bool, allow_replace: bool) -> bool:
         parameters=parameters,
         tags=tags,
         watched=run.watched(rollback_minutes),
->>>>>>> main
     )
     code = run.plan(proposal) if plan else run.carry_out(proposal)
     if termination_protection is not None and not plan and code == 0:
