@@ -223,6 +223,10 @@ class Connection:
         """A client of CloudWatch."""
         return self._client("cloudwatch")
 
+    def administration(self, service: Literal["iam", "service-quotas"]) -> Any:  # noqa: ANN401 - as above
+        """A client of a service that only the command line calls, and no function."""
+        return self._client(service)
+
     def account(self) -> str:
         """The number of the account that the credentials belong to: one call."""
         client = self._client("sts")

@@ -27,7 +27,8 @@ On this machine
   demo demo.demo Count a git repository, and check every total against git.
 In an AWS account
   deploy deploy.deploy Create the stack in an AWS account, or update it to this release.
-  package deploy.package Upload the functions' code, and print the template that uses it.
+  package packaging.package Upload the functions' code, and print the template that uses it.
+  destroy destroy.destroy Remove the stack from an AWS account; its tables and their items stay.
   cost cost.cost Estimate what a month costs, at list prices of us-east-1, and what would save
       most.
 Count

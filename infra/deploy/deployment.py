@@ -35,9 +35,7 @@ _NOTHING_TO_DO: Final = ("didn't contain changes", "No updates are to be perform
 _EMPTY: Final = "REVIEW_IN_PROGRESS"  # the stack of a first change set, not executed yet
 _DONE: Final = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
 # What is left of a first creation that failed: nothing but a deletion is possible.
-FAILED_CREATION: Final = frozenset(
-    {"CREATE_FAILED", "DELETE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
-)
+FAILED_CREATION: Final = frozenset({"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,11 +168,11 @@ class Deployment:
             )
         return self.outputs()
 
-    def protect(self) -> None:
-        """Have CloudFormation refuse to delete the stack, until `destroy` lifts it."""
+    def protect(self, *, on: bool) -> None:
+        """Have CloudFormation refuse to delete the stack, or lift that."""
         with self.stack.asking("UpdateTerminationProtection"):
             self.cloudformation.update_termination_protection(
-                StackName=self.stack_name, EnableTerminationProtection=True
+                StackName=self.stack_name, EnableTerminationProtection=on
             )
 
     def discard(self, proposal: Proposal) -> None:
@@ -238,6 +236,10 @@ class Deployment:
             raise DeployFailed(
                 f"stack {self.stack_name!r} is the rest of a failed creation ({status}): "
                 "`countledger deploy --remove-failed` removes it first"
+            )
+        if status == "DELETE_FAILED":
+            raise DeployFailed(
+                f"stack {self.stack_name!r} could not be deleted: `countledger destroy` shows why"
             )
         if status.endswith("_IN_PROGRESS"):
             raise DeployFailed(

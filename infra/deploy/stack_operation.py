@@ -121,6 +121,18 @@ class StackReader:
                 raise
             return None
 
+    def deleted(self) -> list[str]:
+        """The ARNs of stacks of this name that were deleted in the last 90 days, newest first."""
+        pages = self.cloudformation.get_paginator("list_stacks")
+        with self.asking("ListStacks"):
+            found = [
+                (one.get("DeletionTime", one["CreationTime"]), one["StackId"])
+                for page in pages.paginate(StackStatusFilter=["DELETE_COMPLETE"])
+                for one in page["StackSummaries"]
+                if one["StackName"] == self.name
+            ]
+        return [stack_id for _, stack_id in sorted(found, reverse=True)]
+
     def resources(self) -> dict[str, tuple[str, str]]:
         """Name in the template -> type and physical id, of what the stack has."""
         pages = self.cloudformation.get_paginator("list_stack_resources")

@@ -17,7 +17,7 @@ from countledger.ledger.errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Characters without white space: of a managed policy, and of all policies of a role itself.
+# Characters without white space: of a managed policy, and of all policies inside a role.
 POLICY_MAX: Final = 6144
 ROLE_MAX: Final = 10_240
 # Bytes of all variables of a function.

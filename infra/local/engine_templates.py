@@ -1,9 +1,12 @@
 """Gaps of MiniStack 1.5.33 in what a template may say; imported by `engine_process.py` alone."""
 
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from ministack.services import lambda_svc
+from ministack.services import eventbridge, lambda_svc
 from ministack.services.cloudformation import provisioners
+
+_SCHEDULED: Final = "<aws.scheduler.scheduled-time>"
 
 
 def patch_alarms_over_several_metrics() -> None:
@@ -41,4 +44,24 @@ def patch_concurrency_is_a_number() -> None:
     lambda_svc._sqs_esm_concurrency = concurrency  # noqa: SLF001 - as above
 
 
-TEMPLATE_PATCHES: Final = (patch_alarms_over_several_metrics, patch_concurrency_is_a_number)
+def patch_schedules_say_their_time() -> None:
+    """The input of a schedule may contain the time for which it was scheduled.
+
+    MiniStack passes the placeholder on. The time is that of the tick, which is a little later.
+    """
+    plain = eventbridge._invoke_target  # noqa: SLF001 - as above
+
+    def invoke(target: dict[str, Any], event: dict[str, Any], *rest: Any, **more: Any) -> Any:  # noqa: ANN401 - its own
+        if event.get("Source") == "aws.scheduler" and _SCHEDULED in str(target.get("Input")):
+            time = datetime.fromtimestamp(event["Time"], UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            target = {**target, "Input": target["Input"].replace(_SCHEDULED, time)}
+        return plain(target, event, *rest, **more)
+
+    eventbridge._invoke_target = invoke  # noqa: SLF001 - as above
+
+
+TEMPLATE_PATCHES: Final = (
+    patch_alarms_over_several_metrics,
+    patch_concurrency_is_a_number,
+    patch_schedules_say_their_time,
+)

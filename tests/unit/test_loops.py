@@ -51,6 +51,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     "polling: waits until another process has come so far": {
         "infra/cli/watch.py": "follow",
         "infra/deploy/deployment.py": "_await_proposal",
+        "infra/deploy/destruction.py": "_awaited",
         "infra/deploy/stack_operation.py": "follow",
     },
     "reading again: several reads must show one and the same moment": {

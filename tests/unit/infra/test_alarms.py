@@ -160,6 +160,23 @@ def test_an_invocation_that_is_given_up_alarms_and_one_failed_attempt_does_not(g
     assert of_sums("ScheduleAlarm", {}) == "OK"
 
 
+def test_the_probe_alarms_when_it_measures_nothing() -> None:
+    """The objective that users rely on: silence is no sign of health."""
+    five: list[Series] = [
+        [None] * 5,
+        [70] * 5,
+        [None, 70, None, 43, 103],
+        [2, 70, 70, 70, 70],
+        [2] * 5,
+    ]
+    said = [
+        state_of(resource("ProbeAlarm") | {"Threshold": 60}, {"EmitToTotalSeconds": series})
+        for series in five
+    ]
+
+    assert said == ["ALARM", "ALARM", "OK", "OK", "OK"]
+
+
 def alarms_over_several() -> dict[str, dict[str, Any]]:
     """The alarms with an expression."""
     return {

@@ -59,7 +59,7 @@ def emitted_by(service: str) -> set[str]:
         if variables.get("POWERTOOLS_SERVICE_NAME") == {"Fn::Sub": service}:
             assert variables["POWERTOOLS_METRICS_NAMESPACE"] == "countledger"
             module = properties["Handler"].rpartition(".")[0].removeprefix("countledger.")
-            source = (ROOT / f"{module.replace('.', '/')}.py").read_text()
+            source = (ROOT / f"countledger/{module.replace('.', '/')}.py").read_text()
             named = set(re.findall(r'add_metric\(\s*"(\w+)"', source))
             if "for name, value in numbers.items():" in source:
                 named |= set(re.findall(r'^        "(\w+)": tally\.', source, re.MULTILINE))

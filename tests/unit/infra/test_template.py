@@ -27,6 +27,7 @@ from countledger.ledger.limits import (
 )
 from countledger.ledger.ranking import group_board, namespace_board
 from countledger.ledger.settings import Settings
+from countledger.probe import NAMESPACE
 
 TEMPLATE = load_template()
 RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
@@ -84,7 +85,7 @@ def test_nothing_has_a_fixed_name() -> None:
 
 def test_data_outlive_the_stack() -> None:
     for name in ("Ledger", "Counters"):
-        assert RESOURCES[name]["DeletionPolicy"] == "Retain"
+        assert RESOURCES[name]["DeletionPolicy"] == "RetainExceptOnCreate"
         assert RESOURCES[name]["UpdateReplacePolicy"] == "Retain"
     for name in ("Ledger", "Counters"):
         one = resource(name)["Replicas"][0]
@@ -258,7 +259,7 @@ def test_an_alarm_looks_where_its_function_writes(alarm: str, function: str) -> 
 def test_no_schedule_of_compaction_exists_until_a_user_makes_one() -> None:
     schedules = [n for n, one in RESOURCES.items() if one["Type"] == "AWS::Scheduler::Schedule"]
 
-    assert schedules == ["AuditTimer"]
+    assert sorted(schedules) == ["AuditTimer", "ProbeTimer"]
     assert RESOURCES["ScheduleGroup"]["Type"] == "AWS::Scheduler::ScheduleGroup"
 
 
@@ -287,6 +288,20 @@ def test_the_audit_is_off_until_somebody_asks_for_it() -> None:
     role = json.dumps(resource("AuditRole"))
     assert role.count("dynamodb:UpdateItem") == 1
     assert "AuditRepairs" in role
+
+
+def test_the_probe_is_off_until_somebody_asks_for_it_and_reaches_its_own_counter_only() -> None:
+    parts = [name for name in RESOURCES if name.startswith("Probe")]
+    assert len(parts) == 6
+    assert {RESOURCES[name].get("Condition") for name in parts} == {"HasProbe"}
+    assert TEMPLATE["Parameters"]["Probe"]["Default"] == "off"
+    for where, statement in statements():
+        actions = set(listed(statement["Action"]))
+        if where == "ProbeRole" and "dynamodb:DescribeTable" not in actions:
+            partitions = statement.get("Condition", {}).get("ForAllValues:StringLike", {})
+            for one in partitions.get("dynamodb:LeadingKeys", ()):
+                assert one in {f"{NAMESPACE}:*", keys.NAMESPACE_PREFIX + NAMESPACE}
+            assert bool(partitions) == any(action.startswith("dynamodb:") for action in actions)
 
 
 def test_backups_are_off_until_requested_and_their_role_may_restore_nothing() -> None:
@@ -391,6 +406,28 @@ def test_who_operates_may_empty_the_queue_of_failed_compactions() -> None:
     }
 
 
+def test_every_function_and_no_other_role_can_be_traced() -> None:
+    """X-Ray has no resources, so AWS's own policy is attached, and only while tracing is on."""
+    roles = set()
+    for name, one in RESOURCES.items():
+        if one["Type"] == "AWS::Lambda::Function":
+            assert one["Properties"]["TracingConfig"]["Fn::If"][:2] == [
+                "IsTraced",
+                {"Mode": "Active"},
+            ], name
+            roles.add(one["Properties"]["Role"]["Fn::GetAtt"][0])
+    traced = {
+        name
+        for name, one in RESOURCES.items()
+        if one["Type"] == "AWS::IAM::Role" and "AWSXRayDaemonWriteAccess" in json.dumps(one)
+    }
+
+    assert traced == roles
+    for name in traced:
+        assert resource(name)["ManagedPolicyArns"]["Fn::If"][0] == "IsTraced"
+    assert TEMPLATE["Parameters"]["Tracing"]["Default"] == "off"
+
+
 def test_every_role_takes_the_boundary() -> None:
     """An account that demands a permissions boundary can deploy it."""
     for name, one in RESOURCES.items():
@@ -489,6 +526,7 @@ def test_outputs_are_the_agreed_ones() -> None:
         "OperatePolicyArn",
         "CompactPolicyArn",
         "DeletePolicyArn",
+        "ProbeFunctionName",
         "IngestStreamArn",
         "IngestFunctionName",
         "IngestMappingId",

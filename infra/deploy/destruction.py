@@ -1,0 +1,183 @@
+"""Removes a stack: what it would do, and each step of it, which can be repeated after a crash.
+
+plan       what is attached to its policies, what is deleted, what is kept
+detach     take its policies from users, groups and roles: IAM deletes no policy in use
+delete     the stack, followed by its own events
+then       the tables, on request: they are not deleted with the stack
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.infra.deploy.retained_tables import RetainedTable, delete_table, tables_of
+from countledger.infra.deploy.stack_operation import DeployFailed
+from countledger.ledger.service_errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from countledger.infra.deploy.stack_operation import StackEvent, StackReader
+
+_POLICY: Final = "AWS::IAM::ManagedPolicy"
+_DELETING: Final = "DELETE_IN_PROGRESS"
+_DELETED: Final = "DELETE_COMPLETE"
+# In ListEntitiesForPolicy: the list, the name in it, and the kind of entity.
+_ENTITIES: Final = (
+    ("PolicyGroups", "GroupName", "group"),
+    ("PolicyRoles", "RoleName", "role"),
+    ("PolicyUsers", "UserName", "user"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A policy of the stack that somebody has.
+
+    Attributes:
+        policy: its name in the template.
+        arn: its ARN.
+        kind: `group`, `role` or `user`.
+        entity: the name of who has it.
+    """
+
+    policy: str
+    arn: str
+    kind: str
+    entity: str
+
+
+@dataclass(frozen=True, slots=True)
+class DestroyPlan:
+    """What removing a stack means.
+
+    Attributes:
+        stack_id: its ARN.
+        status: its status; `DELETE_COMPLETE`: only its tables are left.
+        protected: whether CloudFormation refuses to delete it.
+        resources: how many resources it has.
+        attachments: who has its policies.
+        tables: those that exist.
+    """
+
+    stack_id: str
+    status: str
+    protected: bool
+    resources: int
+    attachments: tuple[Attachment, ...]
+    tables: tuple[RetainedTable, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destruction:
+    """Removes one stack.
+
+    Attributes:
+        stack: reads it and waits for it.
+        iam: the client to IAM.
+        dynamodb: the client to its tables.
+        role_arn: the role under which CloudFormation works; None: the one of the last change.
+    """
+
+    stack: StackReader
+    iam: Any
+    dynamodb: DynamoDBClient
+    role_arn: str | None = None
+
+    def plan(self) -> DestroyPlan | None:
+        """What there is to remove; None: neither a stack nor a table of one.
+
+        A few calls, one for each policy of the stack, and what `tables_of` costs.
+        """
+        described = self.stack.describe()
+        if described is None:
+            return self._of_deleted()
+        stack_id = described["StackId"]
+        resources = self.stack.resources()
+        policies = {name: made for name, (kind, made) in resources.items() if kind == _POLICY}
+        return DestroyPlan(
+            stack_id,
+            described["StackStatus"],
+            described.get("EnableTerminationProtection", False),
+            len(resources),
+            tuple(self._attachments(policies)),
+            tables_of(self.stack, stack_id, self.dynamodb),
+        )
+
+    def detach(self, one: Attachment) -> None:
+        """Take a policy from who has it: one call."""
+        calls = {
+            "group": self.iam.detach_group_policy,
+            "role": self.iam.detach_role_policy,
+            "user": self.iam.detach_user_policy,
+        }
+        name = f"{one.kind.title()}Name"
+        with translated(f"detaching {one.policy} from {one.kind} {one.entity}"):
+            calls[one.kind](**{name: one.entity, "PolicyArn": one.arn})
+
+    def delete(
+        self, plan: DestroyPlan, on_event: Callable[[StackEvent], None] | None = None
+    ) -> None:
+        """Delete the stack and wait for the end; a deletion that is under way is awaited.
+
+        Raises:
+            DeployFailed: with the reason of the first resource that could not be deleted.
+        """
+        if plan.status == _DELETED:
+            return
+        if plan.status == _DELETING:
+            status, reason = self._awaited(plan.stack_id)
+        else:
+            token = f"countledger-{uuid.uuid4()}"
+            before = self.stack.newest_event(plan.stack_id)
+            role: Any = {"RoleARN": self.role_arn} if self.role_arn else {}
+            with self.stack.asking("DeleteStack"):
+                self.stack.cloudformation.delete_stack(
+                    StackName=plan.stack_id, ClientRequestToken=token, **role
+                )
+            ending = self.stack.follow(plan.stack_id, token, before, on_event)
+            status, reason = ending.status, ending.reason()
+        if status != _DELETED:
+            raise DeployFailed(
+                f"stack {self.stack.name!r} ended as {status}: {reason}; correct that, then run "
+                "`countledger destroy` again"
+            )
+
+    def delete_tables(self, plan: DestroyPlan) -> None:
+        """Delete the tables, the totals first: what is left after a crash is the ledger."""
+        for table in reversed(plan.tables):
+            delete_table(self.dynamodb, table)
+
+    def _of_deleted(self) -> DestroyPlan | None:
+        """The tables of the newest deleted stack that left any: plans of a stack leave none."""
+        for stack_id in self.stack.deleted():
+            tables = tables_of(self.stack, stack_id, self.dynamodb, live=False)
+            if tables:
+                return DestroyPlan(
+                    stack_id, _DELETED, protected=False, resources=0, attachments=(), tables=tables
+                )
+        return None
+
+    def _attachments(self, policies: dict[str, str]) -> Iterator[Attachment]:
+        pages = self.iam.get_paginator("list_entities_for_policy")
+        for policy, arn in sorted(policies.items()):
+            with translated(f"ListEntitiesForPolicy of {policy}"):
+                for page in pages.paginate(PolicyArn=arn):
+                    for listed, name, kind in _ENTITIES:
+                        for one in page.get(listed, ()):
+                            yield Attachment(policy, arn, kind, one[name])
+
+    def _awaited(self, stack_id: str) -> tuple[str, str]:
+        """Wait for the end of a deletion that an earlier call began: its status and the reason."""
+        deadline_s = time.monotonic() + self.stack.timeout_s
+        while True:
+            with self.stack.asking("DescribeStacks"):
+                found = self.stack.cloudformation.describe_stacks(StackName=stack_id)["Stacks"][0]
+            if found["StackStatus"] != _DELETING or time.monotonic() > deadline_s:
+                return found["StackStatus"], found.get("StackStatusReason", "no reason given")
+            time.sleep(self.stack.poll_s)
