@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
@@ -12,7 +12,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import DueRules, RankRules
 from countledger.consumers.quarantine import StoredQuarantine
-from countledger.consumers.record import failures_from
+from countledger.consumers.record import failures_from, index_of
 from countledger.consumers.stream import ShardName, label_of
 from countledger.consumers.watermark import PassedShards
 from countledger.ledger.connection import Connection
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from countledger.consumers.batch import BatchOutcome
+
+# CloudWatch takes 256 KB as one event; the sort key of an entry has some 40 characters.
+_ENTRIES_PER_LINE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +107,10 @@ def materialize(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]
         parts.metrics.add_metric("ProgressLost", MetricUnit.Count, 1)
         parts.metrics.flush_metrics()
         raise
+    records = event.get("Records") or []
+    _log_handled(parts.logger, handled_entries(records, outcome.retry_from), shard, context)
     _report(parts, outcome, shard, context)
-    return answer_of(outcome, event.get("Records") or [])
+    return answer_of(outcome, records)
 
 
 def answer_of(outcome: BatchOutcome, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -116,6 +121,46 @@ def answer_of(outcome: BatchOutcome, records: Sequence[Mapping[str, Any]]) -> di
         records: the batch.
     """
     return {"state": {}, "batchItemFailures": failures_from(records, outcome.retry_from)}
+
+
+def handled_entries(records: Sequence[Mapping[str, Any]], retry_from: int | None) -> list[str]:
+    """The sort keys of the records that are not delivered again; each ends with the entry's id.
+
+    Their totals include them now, or did before, or they are quarantined.
+
+    Args:
+        records: the batch.
+        retry_from: the sequence number of the first record to deliver again; None: none is.
+    """
+    handled = records[: None if retry_from is None else index_of(records, retry_from)]
+    try:
+        names = [record["dynamodb"]["Keys"]["entry"]["S"] for record in handled]
+    except (KeyError, TypeError):
+        names = [_sort_key_of(record) for record in handled]
+    return [name for name in names if isinstance(name, str)]
+
+
+def _sort_key_of(record: Mapping[str, Any]) -> object:
+    try:
+        return record["dynamodb"]["Keys"]["entry"]["S"]
+    except (KeyError, TypeError):
+        return None  # malformed, so it is quarantined
+
+
+def _log_handled(
+    logger: Logger, entries: Sequence[str], shard: ShardName, context: LambdaContext
+) -> None:
+    """Name the entries of a batch, so that the log finds one by its id.
+
+    As one text: CloudWatch Logs Insights finds 200 fields in an event, and a list is many.
+    """
+    for begin in range(0, len(entries), _ENTRIES_PER_LINE):
+        logger.info(
+            "handled",
+            shard=str(shard),
+            request_id=getattr(context, "aws_request_id", None),
+            entries=" ".join(entries[begin : begin + _ENTRIES_PER_LINE]),
+        )
 
 
 def _report(

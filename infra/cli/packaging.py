@@ -10,6 +10,7 @@ import typer
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import notice, show_json, show_text
 from countledger.infra.deploy.bundle import LAMBDA, MAX_UNZIPPED_BYTES, build_bundle
+from countledger.infra.deploy.cdk_construct import cdk_files
 from countledger.infra.deploy.code_bucket import (
     default_bucket,
     make_bucket,
@@ -17,9 +18,12 @@ from countledger.infra.deploy.code_bucket import (
     take_bucket,
     upload,
 )
+from countledger.infra.deploy.terraform_module import terraform_files
 from countledger.infra.template import parse_template, template_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from countledger.ledger.connection import Connection
 
 Bucket = Annotated[
@@ -52,26 +56,48 @@ def package(
     bucket: Bucket = None,
     architecture: Architecture = "arm64",
     bundle: BundleFile = None,
+    terraform: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", file_okay=False, help="Write a Terraform module to DIR."),
+    ] = None,
+    cdk: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", file_okay=False, help="Write a CDK construct to DIR."),
+    ] = None,
 ) -> None:
     """Upload the functions' code, and print the template that uses it.
 
-    For those who deploy by a pipeline, CDK (CfnInclude) or Terraform (aws_cloudformation_stack):
-    the template is plain CloudFormation, needs CAPABILITY_IAM, and is larger than a request may
-    be, so it goes by a bucket. With --json it is JSON.
+    The template is plain CloudFormation, needs CAPABILITY_IAM, and is larger than a request may
+    be, so it goes by a bucket. With --json it is JSON. With --terraform or --cdk it is written with
+    a module or a construct (Python) around it, and an example; a later call replaces these files.
 
     Examples:
       countledger package --bucket my-artifacts > countledger.yaml
+      countledger package --terraform countledger-module
+      countledger package --cdk countledger_cdk
     """
     connection = options.connection()
     bucket_name = place_of(connection, bucket)
     key = upload(connection.objects(), bucket_name, content_of(bundle, architecture), ".zip")
-    text = packaged(template_text(), bucket_name, key)
-    if architecture != "arm64":
-        notice(f"give the stack the parameter Architecture={architecture}")
+    text = packaged(template_text(), bucket_name, key, architecture)
+    if terraform is not None:
+        _write(terraform, terraform_files(text, bucket_name))
+    if cdk is not None:
+        _write(cdk, cdk_files(text))
+    if terraform is not None or cdk is not None:
+        return
     if options.json:
         show_json(parse_template(text))
     else:
         show_text(text.rstrip("\n"))
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+        show_text(str(path))
 
 
 def place_of(connection: Connection, bucket: str | None) -> str:

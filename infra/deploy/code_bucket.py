@@ -95,13 +95,16 @@ def _is_ours(s3: S3Client, name: str, account: str, region: str) -> bool:
 
 
 _PARAMETER: Final = "  {name}:\n    Type: String\n"
+_ARCHITECTURE: Final = "    Default: arm64\n"
 
 
-def packaged(template: str, bucket: str, key: str) -> str:
-    """The template, whose parameters of the code name the place of the bundle by default."""
+def packaged(template: str, bucket: str, key: str, architecture: str = "arm64") -> str:
+    """The template, whose parameters of the code name the bundle and its processor by default."""
     for name, value in (("CodeBucket", bucket), ("CodeKey", key)):
         declared = _PARAMETER.format(name=name)
         if template.count(declared) != 1:
             raise ValueError(f"the template does not declare {name} as it used to")
         template = template.replace(declared, f'{declared}    Default: "{value}"\n')
-    return template
+    if template.count(_ARCHITECTURE) != 1:
+        raise ValueError("the template does not declare Architecture as it used to")
+    return template.replace(_ARCHITECTURE, f"    Default: {architecture}\n")

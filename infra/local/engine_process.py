@@ -33,6 +33,10 @@ from countledger.infra.local.engine_refusals import REFUSALS
 from countledger.infra.local.engine_templates import TEMPLATE_PATCHES
 
 DYNAMODB_DIGITS: Final = 38
+_EXACT: Final = decimal.Context(
+    prec=DYNAMODB_DIGITS,
+    traps=[decimal.InvalidOperation, decimal.DivisionByZero, decimal.Overflow, decimal.Inexact],
+)
 _LEADING_ON: Final = ("lambda", "sqs", "sns", "eventbridge", "sfn", "scheduler")
 
 
@@ -44,8 +48,7 @@ def patch_38_digit_arithmetic() -> None:
 
     def exact(apply: Callable[..., None]) -> Callable[..., None]:
         def applied(*args: object) -> None:
-            with decimal.localcontext(prec=DYNAMODB_DIGITS) as context:
-                context.traps[decimal.Inexact] = True
+            with decimal.localcontext(_EXACT):
                 try:
                     apply(*args)
                 except decimal.Inexact:

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ from countledger.infra.local.shard_delivery import (
     Invocation,
     Invoke,
     OnFailure,
+    ReadAhead,
     ShardDelivery,
 )
 from countledger.infra.local.shards import ShardSource, readable
@@ -39,6 +41,7 @@ LONGEST_PAUSE_S: Final = 0.25
 FIRST_BACK_OFF_S: Final = 0.05
 LONGEST_BACK_OFF_S: Final = 5.0
 LISTING_AGE_S: Final = 1.0
+_READERS: Final = 4
 
 
 class PumpStalled(ServiceFailed):
@@ -129,6 +132,7 @@ class Pump:
         self._finished: set[str] = set()
         self._listed_at_s = float("-inf")
         self._one_at_a_time = threading.Lock()
+        self._readers = ThreadPoolExecutor(_READERS, "pump-reader")
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -224,9 +228,10 @@ class Pump:
         self._listed_at_s = time.monotonic()
 
     def _delivery_of(self, shard_id: str, *, latest: bool) -> ShardDelivery:
+        reader = self._source.reader(shard_id, "LATEST" if latest else "TRIM_HORIZON")
         return ShardDelivery(
             shard_id,
-            self._source.reader(shard_id, "LATEST" if latest else "TRIM_HORIZON"),
+            ReadAhead(reader, self._readers),
             self._settings,
             stream_arn=self._source.arn,
             invoke=self._invoke,

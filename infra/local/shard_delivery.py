@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -53,6 +54,39 @@ class Invocation:
     def failed(self) -> bool:
         """Whether anything of it must be delivered again or was abandoned."""
         return not isinstance(self.verdict, BatchHandled)
+
+
+class ReadAhead:
+    """Reads a shard one request ahead, while the function works on what came before.
+
+    It says that there is nothing only if there is nothing now: an empty answer that was read ahead
+    is older than the last invocation, which may have written more.
+    """
+
+    def __init__(self, reader: ShardReader, readers: Executor) -> None:
+        """Read nothing yet.
+
+        Args:
+            reader: reads the shard; nobody else uses it.
+            readers: where it reads ahead.
+        """
+        self._reader, self._readers = reader, readers
+        self._ahead: Future[tuple[int, list[StreamRecord]]] | None = None
+
+    @property
+    def ended(self) -> bool:
+        """As of a reader."""
+        return self._ahead is None and self._reader.ended
+
+    def read(self) -> tuple[int, list[StreamRecord]]:
+        """As of a reader; it raises what the reader raised."""
+        ahead, self._ahead = self._ahead, None
+        count, records = (0, []) if ahead is None else ahead.result()
+        if count == 0:
+            count, records = self._reader.read()
+        if count > 0 and not self._reader.ended:
+            self._ahead = self._readers.submit(self._reader.read)
+        return count, records
 
 
 class ShardDelivery:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,7 @@ from tests.bench.rounds import Measurement, rows_of
 from tests.bench.suite import SUITES
 from tests.bench.transports import KINDS
 from tests.bench.way import TRANSPORTS, named
+from tests.guide.marked import table_of, with_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "performance.md"
 RAW: Final = PAGE.with_suffix(".json")
+BY: Final = "make bench"
+_table: Final = partial(table_of, numbers="---:")
 
 
 def measurements_in(raw: Mapping[str, Any]) -> list[Measurement]:
@@ -56,25 +60,10 @@ def tables(raw: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def with_tables(text: str, raw: Mapping[str, Any]) -> str:
-    """The page with its tables as they should be.
-
-    Raises:
-        ValueError: it has no place for one of them.
-    """
-    for name, table in tables(raw).items():
-        begin, end = f"<!-- {name}: written by `make bench` -->\n", f"<!-- end of {name} -->\n"
-        if (text.count(begin), text.count(end)) != (1, 1):
-            raise ValueError(f"the page has no one place for {name!r}")
-        head, _, rest = text.partition(begin)
-        text = f"{head}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
-    return text
-
-
 def write(raw: Mapping[str, Any]) -> None:
     """Keep a run as the one that the page tells of."""
     RAW.write_text(json.dumps(raw, indent=1) + "\n")
-    PAGE.write_text(with_tables(PAGE.read_text(), raw))
+    PAGE.write_text(with_tables(PAGE.read_text(), tables(raw), BY))
 
 
 def _machine(raw: Mapping[str, Any]) -> str:
@@ -198,8 +187,3 @@ def _prices(uniform: float, zipf: float) -> str:
 
 def _dollars(amount: float | None) -> str:
     return "" if amount is None else f"{amount:.3f}"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *rows))

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from countledger.infra.cost import BY_DELETES, BY_TRANSACTIONS, Price, price_of, prices
-from tests.bench.page import PAGE, RAW, tables, with_tables
+from tests.bench.page import BY, PAGE, RAW, tables
 from tests.bench.rounds import Measurement, rows_of
 from tests.bench.suite import SUITES
+from tests.guide.marked import with_tables
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def test_the_page_has_the_tables_of_the_run_beside_it(raw: Any) -> None:  # noqa
     """After a change of prices or ways, `make bench ARGS=--page` writes them again."""
     text = PAGE.read_text()
 
-    assert text == with_tables(text, raw)
+    assert text == with_tables(text, tables(raw), BY)
     assert all(table in text for table in tables(raw).values())
 
 
@@ -37,19 +38,6 @@ def test_the_run_beside_the_page_has_every_way(raw: Any) -> None:  # noqa: ANN40
     )
 
     assert measured == wanted
-
-
-def test_a_stale_table_is_replaced_and_nothing_else(raw: Any) -> None:  # noqa: ANN401
-    text = PAGE.read_text()
-    stale = text.replace("| record [fast] |", "| recorded |")
-
-    assert stale != text
-    assert with_tables(stale, raw) == text
-
-
-def test_a_page_without_a_place_is_refused(raw: Any) -> None:  # noqa: ANN401
-    with pytest.raises(ValueError, match="no one place for 'machine'"):
-        with_tables("# How fast\n", raw)
 
 
 def _measured(way: str, number: int, cpu_us: float) -> Measurement:

@@ -160,6 +160,12 @@ def test_a_packaged_template_deploys_by_itself(
 
     assert text.code == as_json.code == 0, text.err + as_json.err
     assert as_json.json["Resources"] == json.loads(json.dumps(load_template()["Resources"]))
+    module, construct = tmp_path / "module", tmp_path / "construct"
+    both = ("--terraform", str(module), "--cdk", str(construct))
+    wrapped = command("package", "--bundle", str(bundle), *both)
+    assert wrapped.out.splitlines()[-1] == str(construct / "app.py")
+    for folder in (module, construct):
+        assert (folder / "countledger.yaml").read_text() == text.out
     s3, cloudformation = stack.client("s3"), stack.client("cloudformation")
     s3.create_bucket(Bucket=name)
     s3.put_object(Bucket=name, Key="t.yaml", Body=text.out.encode())

@@ -1,7 +1,9 @@
 """The deployed materializer, under its own role and with each actor under its own policy."""
 
 import json
+import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +40,43 @@ def test_entries_become_totals_each_actor_under_its_policy(
         emitter.total(counter)
     with pytest.raises(AccessDenied):
         reader.record(counter, 1)
+
+
+def test_the_documented_query_follows_an_entry_from_its_receipt_to_its_total(
+    auth_stack: LocalStack, counter: str
+) -> None:
+    """The engine runs no queries of Logs Insights: its text is read, and carried out here."""
+    page = (Path(__file__).parents[2] / "docs/operating.md").read_text()
+    query = re.search(
+        r'fields @timestamp, (.+)\n +\| filter message = "(\w+)" and (\w+) like "[0-9a-f-]{36}"',
+        page,
+    )
+    assert query is not None
+    shown, message, searched = query[1].split(", "), query[2], query[3]
+    emitter = client_of(auth_stack, "EmitPolicyArn")
+    receipts = [emitter.record(counter, 1), emitter.record(counter, 1, key="k")]
+    auth_stack.pump.drain()
+    logs = auth_stack.client("logs")
+    lines = [
+        json.loads(event["message"])
+        for group in logs.describe_log_groups()["logGroups"]
+        if auth_stack.outputs["MaterializerFunctionName"] in group["logGroupName"]
+        or "MaterializerLogs" in group["logGroupName"]
+        for event in logs.filter_log_events(logGroupName=group["logGroupName"])["events"]
+        if event["message"].startswith("{")
+    ]
+
+    for receipt in receipts:
+        found = [
+            one
+            for one in lines
+            if one.get("message") == message and receipt.id in one.get(searched, "")
+        ]
+        assert len(found) == 1
+        assert all(found[0][field] for field in shown)
+        batches = [one for one in lines if one.get("message") == "batch"]
+        assert found[0]["request_id"] in {one["request_id"] for one in batches}
+    assert client_of(auth_stack, "ReadPolicyArn").total(counter).entries == 2
 
 
 def test_a_malformed_record_is_quarantined_under_the_functions_role(

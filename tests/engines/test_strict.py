@@ -21,7 +21,6 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.expressions import Assign
 from countledger.ledger.ids import id_of_key
-from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Update
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import SPREADABLE, Method
@@ -459,21 +458,6 @@ def test_p9_a_set_costs_more_as_it_grows(
     spent = metered(dynamo)[0] - before[0]
 
     assert spent == 2 == seller.show(counter).write_units
-
-
-def test_p9_bins_cost_what_they_are(tables: Store, seller: StrictCounters, counter: str) -> None:
-    """Made: two units each. A change that finds room: as without bins."""
-    if tables.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    dynamo = seller.context.dynamo
-    seller.namespaces.for_use(counter, Kind.STRICT)
-
-    seller.create(counter, method="atomic", lower=0, opening=1_000, bins=10)
-    assert metered(dynamo)[0] == 2 * (1 + 1 + 10)
-
-    before = metered(dynamo)
-    seller.change(counter, -1)
-    assert metered(dynamo)[0] - before[0] == 1
 
 
 @pytest.mark.parametrize("method", ["occ", "history"])

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, count, repeat
+from itertools import count
 
 import pytest
 
-from countledger.consumers import quarantine as quarantine_module
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.quarantine import StoredQuarantine, quarantined_of
+from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.stream import ShardName
 from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed
@@ -18,7 +17,7 @@ from countledger.ledger.quarantine_store import QuarantineStore
 from tests.engines.store import Record, Store
 from tests.faults.canary import Rule, WrongNumber, judged
 from tests.faults.delivery import deliver, written
-from tests.faults.injection import Crash, Fault, Kind, faults
+from tests.faults.injection import Fault, Kind, faults
 from tests.faults.numbers import expect_total
 from tests.faults.queue import Queue, new_queue
 
@@ -30,17 +29,6 @@ def queue(store: Store) -> Iterator[Queue]:
     """A quarantine queue of the test's own."""
     with new_queue(store) as made:
         yield made
-
-
-def told_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
-    """The message goes first: a crash behind it leaves what is in a queue alone."""
-
-    def put(self: StoredQuarantine, record: Record, reason: str, shard: str) -> None:
-        copy = quarantined_of(record, reason, shard, self.source, self.store.clock.now_ms())
-        self.queue.send(quarantine_module.body(record, reason, shard, copy.id))
-        self.store.keep(copy)
-
-    patch.setattr(StoredQuarantine, "put", put)
 
 
 def kept_under_a_new_name_each_time(patch: pytest.MonkeyPatch) -> None:
@@ -80,43 +68,6 @@ def _expect_two(store: Store, counter: str, rung: list[str], *, more: int = 0) -
     kept = _copies(store, counter)
     if len(kept) != 2 or set(rung) != set(kept) or len(rung) > 2 + more:
         raise WrongNumber(f"copies {kept}, messages {rung}")
-
-
-@judged(told_before_it_is_kept, kept_under_a_new_name_each_time)
-def test_p8_a_crash_at_any_call_leaves_one_copy_of_each_and_a_message(
-    rule: Rule, store: Store, queue: Queue, counter: str
-) -> None:
-    """Before the call or behind it: at no time is a record in the queue alone."""
-    with rule.watched():
-        for applied in (False, True):
-            for k in count():
-                name = f"{counter}-{applied}-{k}"
-                shard, batch = _batch(store, name)
-                materializer = _keeping(store, queue)
-                dead = chain(
-                    repeat(None, k), [Fault(Kind.CRASH, applied)], repeat(Fault(Kind.CRASH))
-                )
-                died = True
-                with faults(*_clients(materializer, queue), plan=dead):
-                    try:
-                        materializer.apply(batch, shard)
-                        died = False
-                    except Crash:
-                        pass
-                before = queue.messages()
-                kept = _copies(store, name)
-                if not {one["quarantine_id"] for one in before} <= set(kept):
-                    raise WrongNumber("a record is in the queue alone")
-                deliver(materializer, batch, shard)
-
-                after = queue.messages()
-                # One message more where the crash came between it and its mark.
-                _expect_two(store, name, [one["quarantine_id"] for one in before + after], more=1)
-                expect_total(store, name, batch[1:3])
-                if not died:
-                    assert after == []
-                    assert k >= 6
-                    break
 
 
 @judged(kept_under_a_new_name_each_time)

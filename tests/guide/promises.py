@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.guide.tables import table_of
+from tests.guide.marked import table_of
 from tests.simulation.canaries import CANARIES
 from tests.simulation.operations import OPERATIONS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from countledger.infra.scaling import Limit, Load, Setup, Way, needs, settings_for, settled
-from tests.guide.tables import table_of
+from tests.guide.marked import table_of
 
 SCALING: Final = Path(__file__).parents[2] / "docs" / "scaling.md"
 RATES: Final = (1_000, 10_000, 100_000, 1_000_000)

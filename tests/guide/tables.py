@@ -19,9 +19,10 @@ from tests.faults.matrix import (
     expected,
     expected_among_eight,
 )
+from tests.guide.marked import table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
 GUIDE: Final = Path(__file__).parents[2] / "docs" / "strict.md"
 _HIDDEN: Final = ", hidden by an SDK retry"
@@ -43,21 +44,6 @@ def tables() -> dict[str, str]:
     }
 
 
-def with_tables(text: str, made: Mapping[str, str] | None = None) -> str:
-    """A document with its tables as they should be: those of the guide, or the ones made.
-
-    Raises:
-        ValueError: it has no place for one of them.
-    """
-    for name, table in (tables() if made is None else made).items():
-        begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->\n"
-        if (text.count(begin), text.count(end)) != (1, 1):
-            raise ValueError(f"the guide has no one place for the table {name!r}")
-        head, _, rest = text.partition(begin)
-        text = f"{head}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
-    return text
-
-
 def _failures(troubles: Sequence[Trouble]) -> str:
     head = ["method", *(str(trouble).removesuffix(_HIDDEN) for trouble in troubles)]
     return table_of(
@@ -77,9 +63,3 @@ def _cell(row: Row, trouble: Trouble) -> str:
         return "✓" if alone == _RIGHT else str(alone)
     said = ["✓" if cell == _RIGHT else str(cell) for cell in (alone, eight)]
     return f"alone: {said[0]}<br>among eight: {said[1]}"
-
-
-def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table as Markdown has it."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

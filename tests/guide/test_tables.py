@@ -9,15 +9,16 @@ import pytest
 from countledger.producers.strict.definition import Method
 from tests.faults.matrix import ROWS, TROUBLES
 from tests.guide import promises
+from tests.guide.marked import with_tables
 from tests.guide.promises import promises_of
-from tests.guide.tables import GUIDE, tables, with_tables
+from tests.guide.tables import GUIDE, tables
 
 
 def test_the_guide_has_the_tables_as_they_should_be() -> None:
     """After a change of what is expected, `make docs` writes them again."""
     text = GUIDE.read_text()
 
-    assert text == with_tables(text)
+    assert text == with_tables(text, tables())
     assert all(table in text for table in tables().values())
 
 
@@ -26,12 +27,12 @@ def test_a_stale_table_is_replaced_and_nothing_else() -> None:
     stale = text.replace("counted twice", "counted three times")
 
     assert stale != text
-    assert with_tables(stale) == text
+    assert with_tables(stale, tables()) == text
 
 
 def test_a_guide_without_a_place_is_refused() -> None:
     with pytest.raises(ValueError, match="no one place for the table 'failures'"):
-        with_tables("# Which method when\n")
+        with_tables("# Which method when\n", tables())
 
 
 def test_the_page_on_testing_has_the_tables_as_they_should_be() -> None:

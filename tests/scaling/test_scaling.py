@@ -8,8 +8,8 @@ import pytest
 
 from countledger.compaction.retire import Retire
 from countledger.infra.scaling import Load, Setup, Way, first_limit, needs, settings_for, settled
+from tests.guide.marked import with_tables
 from tests.guide.scaling import COUNTERS, RATES, SCALING, scaling_tables
-from tests.guide.tables import with_tables
 from tests.scaling.simulation import first_saturated
 
 _SIMULATED: Final = {

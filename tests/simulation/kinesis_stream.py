@@ -5,12 +5,11 @@ The ingest's mapping reads it as the product's own reader does; producers put re
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from hashlib import blake2b
+from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
@@ -20,8 +19,6 @@ from tests.simulation.stream import Stream
 if TYPE_CHECKING:
     from tests.simulation.process import Process
     from tests.simulation.stream import ShardLog
-
-_PLACES: Final = 256
 
 
 @dataclass(slots=True)
@@ -41,15 +38,8 @@ class KinesisStream(Stream):
 
     def put(self, partition_key: str, data: bytes) -> str:
         """Append a record to its shard; its sequence number."""
-        place = blake2b(partition_key.encode(), digest_size=1).digest()[0]
-        log = next(one for one in self.leaves() if one.low <= place < one.high)
-        now_ms = self.now_ms()
-        log.seen_ms = max(log.seen_ms, now_ms + self.random.random() * self.lag_ms)
-        log.next += self.random.randint(1, 1000)
-        made: Any = KinesisRecord(log.next, now_ms, log.seen_ms, partition_key, data)
-        log.records.append(made)
-        self.news()
-        return str(log.next)
+        made_of = partial(KinesisRecord, partition_key=partition_key, data=data)
+        return str(self.append(partition_key, made_of))
 
     def kept(self, log: ShardLog) -> list[Any]:
         """All."""
@@ -96,13 +86,9 @@ class KinesisClient:
     def get_records(self, ShardIterator: str, Limit: int) -> dict[str, Any]:  # noqa: N803 - theirs
         """The next records; no further iterator behind the last one of a closed shard."""
         name, after = ShardIterator.split(" ")
-        log, now_ms = self.stream.shards[name], self.stream.now_ms()
-        kept = self.stream.kept(log)
-        first = bisect_right(kept, int(after), key=lambda one: one.sequence)
-        found = [one for one in kept[first : first + Limit] if one.visible_ms <= now_ms]
-        last = found[-1].sequence if found else int(after)
+        found, last, ends = self.stream.page(name, int(after), Limit)
         answer: dict[str, Any] = {"Records": [_given(one) for one in found]}
-        if not (log.closed and (not kept or last >= kept[-1].sequence)):
+        if not ends:
             answer["NextShardIterator"] = f"{name} {last}"
         return answer
 

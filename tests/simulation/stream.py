@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
@@ -110,15 +111,38 @@ class Stream:
         """Write the record of a change."""
         if not self.on:
             return
-        place = self._place(change.key)
+        name = "\n".join(change.key) if self.by_item else change.key[0]
+        self.append(
+            name,
+            partial(
+                Record,
+                key=change.key,
+                before=change.before,
+                after=change.after,
+                sort=change.table.sort,
+            ),
+        )
+
+    def append(self, name: str, made_of: Callable[[int, float, float], Any]) -> int:
+        """Append the record of something of that name to its shard; its sequence number."""
+        place = blake2b(name.encode(), digest_size=1).digest()[0]
         log = next(one for one in self.leaves() if one.low <= place < one.high)
         now_ms = self.now_ms()
         log.seen_ms = max(log.seen_ms, now_ms + self.random.random() * self.lag_ms)
         log.next += self.random.randint(1, 1000)
-        images = change.before, change.after
-        made = Record(log.next, now_ms, log.seen_ms, change.key, *images, change.table.sort)
-        log.records.append(made)
+        log.records.append(made_of(log.next, now_ms, log.seen_ms))
         self.news()
+        return log.next
+
+    def page(self, name: str, after: int, limit: int) -> tuple[list[Any], int, bool]:
+        """The next records of a shard, the last number, and whether no more can come."""
+        log, now_ms = self.shards[name], self.now_ms()
+        kept = self.kept(log)
+        first = bisect_right(kept, after, key=lambda one: one.sequence)
+        found = [one for one in kept[first : first + limit] if one.visible_ms <= now_ms]
+        last = found[-1].sequence if found else after
+        ends = log.closed and (not log.records or last >= log.records[-1].sequence)
+        return found, last, ends
 
     def leaves(self) -> list[ShardLog]:
         """The open shards."""
@@ -141,10 +165,6 @@ class Stream:
         oldest_ms = self.now_ms() - DAY_MS
         first = bisect_right(log.records, oldest_ms, key=lambda one: one.made_ms)
         return log.records[first:] if first else log.records
-
-    def _place(self, key: Key) -> int:
-        name = "\n".join(key) if self.by_item else key[0]
-        return blake2b(name.encode(), digest_size=1).digest()[0]
 
     def _add(self, parent: str | None, low: int, high: int) -> None:
         name = f"shardId-{len(self.shards):08d}-{self.random.getrandbits(32):08x}"
@@ -213,13 +233,9 @@ class StreamsClient:
         name, after, hesitates = ShardIterator.split(" ")
         if hesitates != "0":
             return {"Records": [], "NextShardIterator": f"{name} {after} {int(hesitates) - 1}"}
-        log, now_ms = self.stream.shards[name], self.stream.now_ms()
-        kept = self.stream.kept(log)
-        first = bisect_right(kept, int(after), key=lambda one: one.sequence)
-        found = [one for one in kept[first : first + Limit] if one.visible_ms <= now_ms]
+        found, last, ends = self.stream.page(name, int(after), Limit)
         answer: dict[str, Any] = {"Records": [one.made() for one in found]}
-        last = found[-1].sequence if found else int(after)
-        if not (log.closed and (not log.records or last >= log.records[-1].sequence)):
+        if not ends:
             answer["NextShardIterator"] = f"{name} {last} 0"
         return answer
 

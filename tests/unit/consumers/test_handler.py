@@ -125,6 +125,22 @@ def test_progress_that_cannot_be_moved_names_the_last_record(dynamo: MemoryClien
     assert (_totals(dynamo), _position(dynamo)) == ({"a:x": 1, "a:y": 1}, 101)
 
 
+def test_the_log_names_the_entries_that_are_not_delivered_again() -> None:
+    """A line for an entry says that its total includes it, so none is written too early."""
+    records = _records("a:x", "a:y", "a:z")
+    names = [one["dynamodb"]["Keys"]["entry"]["S"] for one in records]
+    broken: list[dict[str, Any]] = [
+        {"dynamodb": {"Keys": None, "SequenceNumber": "98"}},
+        {"dynamodb": {"Keys": {"entry": {"S": 1}}, "SequenceNumber": "99"}},
+    ]
+
+    assert handler.handled_entries(records, None) == names
+    assert handler.handled_entries(records, 102) == names[:2]
+    assert handler.handled_entries(records, 100) == []
+    assert handler.handled_entries([*broken, *records], None) == names
+    assert handler.handled_entries([broken[1], *records], None) == names
+
+
 def test_a_function_without_time_names_the_first_record(dynamo: MemoryClient) -> None:
     assert _answer(_records("a:x", "a:y"), left_ms=1)["batchItemFailures"] == [
         {"itemIdentifier": "100"}

@@ -406,6 +406,28 @@ def test_who_operates_may_empty_the_queue_of_failed_compactions() -> None:
     }
 
 
+def test_every_function_and_no_other_role_can_be_traced() -> None:
+    """X-Ray has no resources, so AWS's own policy is attached, and only while tracing is on."""
+    roles = set()
+    for name, one in RESOURCES.items():
+        if one["Type"] == "AWS::Lambda::Function":
+            assert one["Properties"]["TracingConfig"]["Fn::If"][:2] == [
+                "IsTraced",
+                {"Mode": "Active"},
+            ], name
+            roles.add(one["Properties"]["Role"]["Fn::GetAtt"][0])
+    traced = {
+        name
+        for name, one in RESOURCES.items()
+        if one["Type"] == "AWS::IAM::Role" and "AWSXRayDaemonWriteAccess" in json.dumps(one)
+    }
+
+    assert traced == roles
+    for name in traced:
+        assert resource(name)["ManagedPolicyArns"]["Fn::If"][0] == "IsTraced"
+    assert TEMPLATE["Parameters"]["Tracing"]["Default"] == "off"
+
+
 def test_every_role_takes_the_boundary() -> None:
     """An account that demands a permissions boundary can deploy it."""
     for name, one in RESOURCES.items():

@@ -125,3 +125,15 @@ def test_a_number_is_no_truth_value() -> None:
     assert check_number("n", 1, 0, 1) == 1
     with pytest.raises(BadSequence):
         check_number("n", True, 0, 1)
+
+
+def test_a_page_without_items_is_not_the_end_of_a_collection() -> None:
+    """The service may answer with one although more follow: the highest number is behind it."""
+    context, collection = context_on(MemoryClient(hesitant=True)), Collection(**PLACE)
+
+    put = [
+        Appending.begin(context, PendingAppend(collection, {}, f"tag-{n}")).carry_out()
+        for n in (1, 2)
+    ]
+
+    assert [one.number for one in put] == [1, 2]
