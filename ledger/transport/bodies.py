@@ -38,10 +38,9 @@ def spelled(arguments: Mapping[str, Any]) -> bytes:
         return json.dumps(arguments, default=_base64).encode()
 
 
-def puts_of_json(items: Sequence[str]) -> orjson.Fragment:
+def puts_of_json(items: Sequence[str]) -> list[orjson.Fragment]:
     """The puts of a batch, of items that are JSON already."""
-    puts = '}},{"PutRequest":{"Item":'.join(items)
-    return orjson.Fragment(f'[{{"PutRequest":{{"Item":{puts}}}}}]')
+    return [orjson.Fragment(f'{{"PutRequest":{{"Item":{item}}}}}') for item in items]
 
 
 def without_json(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -124,7 +124,7 @@ class FastClient:
         return getattr(self._client, method)(**arguments)
 
     @staticmethod
-    def puts_of_json(items: Sequence[str]) -> object:
+    def puts_of_json(items: Sequence[str]) -> Sequence[object]:
         """Puts for `batch_write_item`.
 
         Args:
