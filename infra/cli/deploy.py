@@ -28,10 +28,11 @@ from countledger.infra.cli.packaging import Architecture, Bucket, BundleFile, co
 from countledger.infra.cli.progress import open_progress
 from countledger.infra.deploy.change_set import Watched, refuse_unknown, tag_table
 from countledger.infra.deploy.deployment import Deployment
+from countledger.infra.deploy.quotas import read_quotas, refuse_beyond, warnings
 from countledger.infra.template import load_template
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from countledger.infra.deploy.change_set import Proposal, ResourceChange
     from countledger.infra.deploy.stack_operation import StackEvent
@@ -88,6 +89,7 @@ def deploy(
     )
     earlier = EarlierStack(connection, deployment, yes)
     run = _Run(options, connection, deployment, yes, allow_replace)
+    run.check_account(parameters)
     content = content_of(bundle, architecture)
     if remove_failed:
         earlier.remove_failed(adopted=two_tables(adopt))
@@ -116,6 +118,20 @@ class _Run:
     deployment: Deployment
     yes: bool
     allow_replace: bool
+
+    def check_account(self, parameters: Mapping[str, str]) -> None:
+        """Refuse what the account cannot serve; name what may be too little, or is unknown."""
+        stack = self.deployment.stack.describe() or {}
+        now = {one["ParameterKey"]: one["ParameterValue"] for one in stack.get("Parameters", ())}
+        quotas = read_quotas(self.connection)
+        wanted = {**now, **parameters}
+        refuse_beyond(quotas, wanted, now)
+        for text in warnings(quotas, wanted):
+            notice(text)
+        if quotas.unread:
+            notice(
+                f"quotas that could not be read, and are not checked: {', '.join(quotas.unread)}"
+            )
 
     def watched(self, minutes: int | None) -> Watched | None:
         """The alarms that take an update back; None: as at the last change, or nothing exists."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.infra.cli.output import Row
+    from countledger.infra.deploy.quotas import Quotas
     from countledger.infra.local.running import Running
     from countledger.infra.status.facts import Facts, MappingFact, ScheduleFact
     from countledger.infra.status.findings import StatusFinding
@@ -109,6 +110,7 @@ def show_facts(facts: Facts, found: Sequence[StatusFinding], running: Running | 
         ("quarantine", _quarantined(facts)),
         ("alarms", _alarms(facts)),
         ("schedules", [_schedule(one, facts.at_ms) for one in facts.schedules]),
+        ("quotas of the account", _quotas(facts.quotas)),
     ):
         if rows:
             if heading:
@@ -118,6 +120,22 @@ def show_facts(facts: Facts, found: Sequence[StatusFinding], running: Running | 
     for one in found:
         show_text(f"! {one.subject}: {one.says}\n  -> {one.do}")
     show_text(f"action required: {len(found)}" if found else "no action required")
+
+
+def _quotas(quotas: Quotas) -> list[Row]:
+    """What the account allows; what it does not say is listed as unknown."""
+    known: dict[str, int | None] = {
+        "concurrency of Lambda": quotas.concurrency,
+        "of it unreserved": quotas.unreserved,
+        "provisioned write units": (quotas.account_units or {}).get("write"),
+        "write units of one table": quotas.table_write_units,
+        **quotas.listed,
+    }
+    rows: list[Row] = [
+        {"quota": name, "value": "unknown" if value is None else value}
+        for name, value in known.items()
+    ]
+    return rows + [{"quota": what, "value": "not readable"} for what in quotas.unread]
 
 
 def document(facts: Facts, found: Sequence[StatusFinding]) -> dict[str, Any]:

@@ -46,8 +46,7 @@ class Deployment:
         cloudformation: the client to CloudFormation.
         s3: the client to the bucket, in the same region.
         stack_name: the stack.
-        role_arn: the role under which CloudFormation works; None: that of the caller, or the one
-            that the stack was last changed under.
+        role_arn: the role of CloudFormation; None: as at the last change, else the caller's.
         poll_s: pause between two looks.
         timeout_s: when to stop waiting (the stack goes on by itself).
     """
@@ -159,7 +158,9 @@ class Deployment:
         before = stack.newest_event(proposal.stack_id)
         with stack.asking("ExecuteChangeSet"):
             self.cloudformation.execute_change_set(
-                ChangeSetName=proposal.change_set, ClientRequestToken=token
+                StackName=proposal.stack_id,
+                ChangeSetName=proposal.change_set,
+                ClientRequestToken=token,
             )
         ending = stack.follow(proposal.stack_id, token, before, on_event)
         if ending.status not in _DONE:
@@ -178,7 +179,9 @@ class Deployment:
     def discard(self, proposal: Proposal) -> None:
         """Forget a proposal: nothing is left of it."""
         with self.stack.asking("DeleteChangeSet"):
-            self.cloudformation.delete_change_set(ChangeSetName=proposal.change_set)
+            self.cloudformation.delete_change_set(
+                StackName=proposal.stack_id, ChangeSetName=proposal.change_set
+            )
             stack = self.stack.describe()
             if stack is not None and stack["StackStatus"] == _EMPTY:
                 self.cloudformation.delete_stack(StackName=self.stack_name)
@@ -253,7 +256,9 @@ class Deployment:
         deadline_s = time.monotonic() + self.timeout_s
         while True:
             with self.stack.asking("DescribeChangeSet"):
-                found = self.cloudformation.describe_change_set(ChangeSetName=change_set)
+                found = self.cloudformation.describe_change_set(
+                    StackName=self.stack_name, ChangeSetName=change_set
+                )
             if found["Status"] == "CREATE_COMPLETE":
                 return None
             if found["Status"] == "FAILED":
@@ -265,7 +270,7 @@ class Deployment:
     def _changes(self, change_set: str) -> Iterator[Mapping[str, Any]]:
         pages = self.cloudformation.get_paginator("describe_change_set")
         with self.stack.asking("DescribeChangeSet"):
-            for page in pages.paginate(ChangeSetName=change_set):
+            for page in pages.paginate(StackName=self.stack_name, ChangeSetName=change_set):
                 yield from page["Changes"]
 
 

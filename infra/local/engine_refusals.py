@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from ministack.core import iam_actions
 from ministack.services import dynamodb, iam
 from ministack.services.cloudformation import provisioners
 
@@ -92,9 +93,23 @@ def import_global_tables() -> None:
     handlers["AWS::DynamoDB::GlobalTable"]["import"] = plain
 
 
+def authorise_tags_of_tables() -> None:
+    """Tagging a table is authorised on that table; MiniStack authorises it on everything."""
+    plain = iam_actions.extract_resource_arn
+
+    def resource_arn(service: str, *rest: Any) -> str:  # noqa: ANN401 - as above
+        _method, _path, _headers, body, *_others = rest
+        if service == "dynamodb" and b'"ResourceArn"' in (body or b""):
+            return str(json.loads(body)["ResourceArn"])
+        return str(plain(service, *rest))
+
+    iam_actions.extract_resource_arn = resource_arn
+
+
 REFUSALS: Final = (
     refuse_large_policies,
     refuse_deletion_of_attached_policies,
     protect_global_tables,
     import_global_tables,
+    authorise_tags_of_tables,
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from countledger.infra.deploy.quotas import Quotas
 from countledger.ledger.clock import SystemClock, to_datetime, to_ms
 from countledger.ledger.errors import AccessDenied
 from countledger.ledger.limits import SECOND_MS
@@ -30,6 +31,7 @@ class StackFact:
         changed_at_ms: when it was last changed, ms since the epoch.
         bundle: the key of the functions' code in its bucket, named by its content.
         pumped: the mappings, by their names in the template, whose work pumps on this machine do.
+        parameters: of the template, as they are.
     """
 
     name: str
@@ -38,6 +40,7 @@ class StackFact:
     changed_at_ms: int
     bundle: str
     pumped: tuple[str, ...] = ()
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,7 @@ class Facts:
     Attributes:
         at_ms: when it was gathered, ms since the epoch.
         stack: the stack; None: it could not be asked about.
+        quotas: what the account allows, as far as it says.
         unseen: what could not be read, and why.
     """
 
@@ -178,6 +182,7 @@ class Facts:
     freshness: FreshnessFact | None = None
     schedules: tuple[ScheduleFact, ...] = ()
     quarantined: tuple[QuarantinedFact, ...] = ()
+    quotas: Quotas = field(default_factory=Quotas)
     unseen: dict[str, str] = field(default_factory=dict)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from countledger.compaction.trigger import interval_ms
+from countledger.infra.deploy.quotas import warnings
 from countledger.ledger.clock import show_duration
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 
@@ -95,6 +96,9 @@ def _findings(facts: Facts) -> Iterator[StatusFinding]:
         yield from _of_alarm(alarm, facts.at_ms)
     for schedule in facts.schedules:
         yield from _of_schedule(schedule, facts.at_ms)
+    parameters = facts.stack.parameters if facts.stack is not None else {}
+    for text in warnings(facts.quotas, parameters):
+        yield StatusFinding("account", text, "Service Quotas of AWS, or `countledger deploy`")
     for what, why in facts.unseen.items():
         yield StatusFinding(
             what, f"could not be read: {why}", "correct that, then run status again"

@@ -10,6 +10,7 @@ from countledger.compaction.report import LastRunStore
 from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader, freshness_of
+from countledger.infra.deploy.quotas import read_quotas
 from countledger.infra.local.mappings import PUMPED_TAG
 from countledger.infra.status.facts import (
     Facts,
@@ -96,6 +97,7 @@ class Gathering:
             freshness=self._see("freshness", self._freshness, None),
             schedules=self._see("schedules", lambda: tuple(self._schedules()), ()),
             quarantined=self._see("quarantine", lambda: tuple(self._quarantined()), ()),
+            quotas=read_quotas(self._connection),
             unseen=self._unseen,
         )
 
@@ -124,6 +126,7 @@ class Gathering:
             to_ms(found.get("LastUpdatedTime") or found["CreationTime"]),
             parameters.get("CodeKey", ""),
             tuple(tags.get(PUMPED_TAG, "").split()),
+            parameters,
         )
 
     def _resources(self) -> dict[str, dict[str, str]]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from dataclasses import replace
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread, Timer
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from countledger.infra.deploy.deployment import Deployment
+from countledger.infra.cli.deploy_options import ALARMS
+from countledger.infra.deploy.change_set import Watched
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.deploy.template_limits import POLICY_MAX, Surroundings, sizes
 from countledger.infra.template import load_template, template_text
@@ -21,6 +23,7 @@ from tests.e2e.world import bundle_of, stacks_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from countledger.infra.deploy.deployment import Deployment
     from countledger.infra.local.stack import LocalStack
     from tests.e2e.conftest import Deploy
 
@@ -36,9 +39,10 @@ def topics(count: int) -> str:
     ("arguments", "reason"),
     [
         (["--parameter", f"AlertTopicArns={topics(80)}"], "managed policy OperatePolicy would"),
+        (["--parameter", "MaterializerConcurrency=9999"], "Lambda keeps 100 unreserved"),
         (["--bucket", "elsewhere-{name}"], "is in eu-west-1, and the stack in us-east-1"),
     ],
-    ids=["a policy over IAM's size", "a bucket of another region"],
+    ids=["a policy over IAM's size", "the account's concurrency", "a bucket of another region"],
 )
 def test_what_would_fail_midway_is_refused_before_anything_is_made(
     stack: LocalStack,
@@ -94,13 +98,22 @@ def test_the_engine_refuses_a_policy_that_iam_refuses(
 
 
 @contextmanager
-def late_proxy(upstream: str) -> Iterator[str]:
-    """Answers ExecuteChangeSet at once and lets it begin a second later, as AWS may."""
+def late_proxy(upstream: str, bodies: list[str]) -> Iterator[str]:
+    """Answers ExecuteChangeSet at once and lets it begin a second later, as AWS may.
+
+    Args:
+        upstream: the engine's URL.
+        bodies: where the bodies of all requests are appended.
+
+    Yields:
+        The proxy's URL.
+    """
     engine = urlsplit(upstream).netloc
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            bodies.append(unquote(body.decode()))
             if b"Action=ExecuteChangeSet" in body:
                 Timer(_DELAY_S, self._forward, [body, dict(self.headers)]).start()
                 empty = b"<ExecuteChangeSetResponse><ExecuteChangeSetResult/>"
@@ -146,20 +159,29 @@ def test_an_update_is_over_when_its_own_events_say_so(
     changed = (
         template_text().replace("\nOutputs:\n", more).replace("Default: INFO", "Default: DEBUG")
     )
-    with late_proxy(stack.url) as url:
+    alarm = "arn:aws:cloudwatch:us-east-1:000000000000:alarm:a"
+    requests: list[str] = []
+    with late_proxy(stack.url, requests) as url:
         client: Any = stack.session().client("cloudformation", endpoint_url=url)
-        late = Deployment(
-            cloudformation=client,
-            s3=deployment.s3,
-            stack_name=deployment.stack_name,
-            poll_s=0.01,
-        )
+        late = replace(deployment, cloudformation=client)
         made = late.propose(
             bucket=deployment.stack_name,
             bundle=bundle_of("2"),
             parameters={"LogRetentionDays": "7"},
             template=changed,
+            watched=Watched((alarm,), 10),
         )
         assert made is not None
 
         assert late.execute(made)["Later"] == "yes"
+    # The engine ignores it, so the request is read.
+    asked = next(one for one in requests if "Action=CreateChangeSet" in one)
+    assert f"RollbackConfiguration.RollbackTriggers.member.1.Arn={alarm}&" in asked
+    assert "RollbackConfiguration.MonitoringTimeInMinutes=10" in asked
+
+
+def test_the_watched_alarms_exist_and_are_as_many_as_cloudformation_takes() -> None:
+    kinds = {name: one["Type"] for name, one in load_template()["Resources"].items()}
+
+    assert {kinds[name] for name in ALARMS} == {"AWS::CloudWatch::Alarm"}
+    assert len(set(ALARMS)) <= 5

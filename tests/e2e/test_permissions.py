@@ -12,7 +12,8 @@ from countledger.infra.template import load_template
 from countledger.ledger.errors import AccessDenied
 from countledger.ledger.expressions import Compare
 from countledger.ledger.operations import Query
-from tests.e2e.world import client_of
+from tests.e2e.command import Command
+from tests.e2e.world import bundle_of, client_of
 
 PAGE = (Path(__file__).parents[2] / "docs/permissions.md").read_text()
 POLICIES = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
@@ -102,3 +103,41 @@ def test_the_page_names_every_policy_of_the_stack() -> None:
     assert sorted(OUTPUTS) == sorted(
         name for name in load_template()["Outputs"] if name.endswith("PolicyArn")
     )
+
+
+def test_the_deployers_policy_is_what_deploy_and_destroy_call(
+    auth_stack: LocalStack, name: str, tmp_path: Path
+) -> None:
+    """Nothing but the calls themselves: the engine's CloudFormation works as if it were root."""
+    root = Command(auth_stack.environment())
+    role = "arn:aws:iam::000000000000:role/cloudformation"
+    document = root("policy", "deployer", "--stack-name", name, "--role-arn", role).json
+    assert {one["Sid"] for one in document["Statement"]} >= {"ChangeTheStack", "GiveTheRole"}
+    for one in document["Statement"]:
+        # The engine does not know the condition key iam:PolicyARN.
+        if one["Sid"] == "DetachThePolicies":
+            assert one.pop("Condition")["ArnLike"]["iam:PolicyARN"].endswith(f":policy/{name}-*")
+    iam = auth_stack.client("iam")
+    iam.create_user(UserName=name)
+    made = iam.create_policy(PolicyName=name, PolicyDocument=json.dumps(document))
+    iam.attach_user_policy(UserName=name, PolicyArn=made["Policy"]["Arn"])
+    key = iam.create_access_key(UserName=name)["AccessKey"]
+    keys = Credentials(key["AccessKeyId"], key["SecretAccessKey"])
+    deployer = Command(auth_stack.environment(keys))
+    bundle = tmp_path / "bundle.zip"
+    bundle.write_bytes(bundle_of())
+    deploy = ("deploy", "--stack-name", name, "--bundle", str(bundle), "--tag", "team=web")
+
+    new = deployer(*deploy, "--plan")
+    first = deployer(*deploy, "--yes", "--termination-protection", "--json")
+    second = deployer(*deploy, "--yes", "--no-termination-protection")
+    assert first.code == 0, first.err
+    iam.attach_user_policy(UserName=name, PolicyArn=first.json["outputs"]["ReadPolicyArn"])
+    away = ("destroy", "--yes", name, "--detach", "--delete-data")
+    other = deployer(*away[:2], "countledger-auth", "--stack-name", "countledger-auth")
+    gone = deployer(*away, "--stack-name", name)
+
+    assert [new.code, first.code, second.code, gone.code] == [1, 0, 0, 0], (
+        new.err + first.err + second.err + gone.err
+    )
+    assert "not authorized" in other.err, other.err

@@ -35,6 +35,7 @@ _CLIENT_MODULES = 15
 _VAGUE = {"util", "utils", "common", "helper", "helpers", "misc", "base", "shared"}
 # Where boto3 and botocore may be imported. All else works on values, or through these.
 _SDK_FILES = {
+    "countledger/telemetry.py",
     "countledger/client.py",  # the type of a session that apps may hand in
     "compaction/trigger.py",  # the errors of EventBridge Scheduler
     "ledger/attributes.py",

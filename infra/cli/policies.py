@@ -1,0 +1,70 @@
+"""`countledger policy`: the policies of those who deploy, as documents."""
+
+import typer
+
+from countledger.infra.cli.deploy_options import RoleArn
+from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.output import show_json
+from countledger.infra.cli.packaging import Bucket
+from countledger.infra.deploy.code_bucket import default_bucket
+from countledger.infra.deploy.deployer_policy import (
+    Place,
+    caller_policy,
+    pass_role,
+    resource_policy,
+)
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+
+@app.callback()
+@shared
+def policy(_options: Options) -> None:
+    """Policies of those who deploy, as documents for IAM.
+
+    The policies of apps and operators are part of the stack; its outputs name them.
+    """
+
+
+@app.command()
+@shared
+def deployer(options: Options, *, bucket: Bucket = None, role_arn: RoleArn = None) -> None:
+    """Print the policy of who deploys and destroys the stack.
+
+    CloudFormation makes the resources with the permissions of its caller, so the policy has them
+    all. With --role-arn it has only what the commands call themselves and the permission to give
+    CloudFormation that role; `countledger policy role` prints the policy of the role.
+
+    Examples:
+      countledger policy deployer --stack-name shop > deployer.json
+      countledger policy deployer --role-arn arn:aws:iam::123456789012:role/cloudformation
+    """
+    place = _place(options, bucket)
+    document = caller_policy(place)
+    more = resource_policy(place)["Statement"] if role_arn is None else [pass_role(role_arn)]
+    show_json({**document, "Statement": [*document["Statement"], *more]})
+
+
+@app.command()
+@shared
+def role(options: Options, *, bucket: Bucket = None) -> None:
+    """Print the policy of the role under which CloudFormation makes the resources.
+
+    The role trusts cloudformation.amazonaws.com; `countledger deploy --role-arn` gives it.
+
+    Examples:
+      countledger policy role --stack-name shop > role.json
+    """
+    show_json(resource_policy(_place(options, bucket)))
+
+
+def _place(options: Options, bucket: str | None) -> Place:
+    connection = options.connection()
+    account = connection.account()
+    return Place(
+        options.settings.stack_name,
+        connection.partition,
+        connection.region,
+        account,
+        bucket or default_bucket(account, connection.region),
+    )

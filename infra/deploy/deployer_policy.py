@@ -1,0 +1,203 @@
+"""The policy of who deploys and destroys a stack: what the commands call, what CloudFormation does.
+
+CloudFormation works with the permissions of its caller, unless it is given a role. Where IAM knows
+no narrower resource, a statement is for all; else for names that begin with that of the stack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+# IAM restricts none of these to a resource; mappings are named by ids of Lambda's.
+_ANYWHERE: Final = (
+    "application-autoscaling:DeleteScalingPolicy",
+    "application-autoscaling:DeleteScheduledAction",
+    "application-autoscaling:DeregisterScalableTarget",
+    "application-autoscaling:Describe*",
+    "application-autoscaling:PutScalingPolicy",
+    "application-autoscaling:PutScheduledAction",
+    "application-autoscaling:RegisterScalableTarget",
+    "backup-storage:*",
+    "iam:CreateServiceLinkedRole",
+    "kinesis:ListStreams",
+    "lambda:*EventSourceMapping",
+    "logs:DescribeIndexPolicies",
+    "logs:DescribeLogGroups",
+    "logs:DescribeResourcePolicies",
+)
+# A service -> what of it CloudFormation does with the resources of the template, and their ARNs.
+_RESOURCES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "Alarms": (
+        (
+            "cloudwatch:*Alarm",
+            "cloudwatch:*Alarms",
+            "cloudwatch:*agResource",
+            "cloudwatch:ListTagsForResource",
+        ),
+        ("cloudwatch:{region}:{account}:alarm:*",),
+    ),
+    "Dashboards": (
+        (
+            "cloudwatch:*Dashboard",
+            "cloudwatch:*Dashboards",
+            "cloudwatch:*agResource",
+            "cloudwatch:ListTagsForResource",
+        ),
+        ("cloudwatch::{account}:dashboard/*",),
+    ),
+    "Backups": (
+        ("backup:*",),
+        (
+            "backup:{region}:{account}:backup-plan:*",
+            "backup:{region}:{account}:backup-vault:*",
+        ),
+    ),
+    "Tables": (("dynamodb:*",), ("dynamodb:{region}:{account}:table/{stack}-*",)),
+    "Roles": (
+        (
+            "iam:*Role",
+            "iam:*RolePolic*",
+            "iam:*RolePermissionsBoundary",
+            "iam:UpdateAssume*",
+            "iam:UpdateRoleDescription",
+        ),
+        ("iam::{account}:role/{stack}-*",),
+    ),
+    "Policies": (
+        ("iam:*Policy", "iam:*PolicyVersion*"),
+        ("iam::{account}:policy/{stack}-*",),
+    ),
+    "Streams": (("kinesis:*",), ("kinesis:{region}:{account}:stream/{stack}-*",)),
+    "Functions": (
+        ("lambda:*",),
+        (
+            "lambda:{region}:{account}:event-source-mapping:*",
+            "lambda:{region}:{account}:function:{stack}-*",
+        ),
+    ),
+    "Logs": (("logs:*",), ("logs:{region}:{account}:log-group:{stack}-*",)),
+    "Queues": (("sqs:*",), ("sqs:{region}:{account}:{stack}-*",)),
+    "Schedules": (
+        ("scheduler:*",),
+        (
+            "scheduler:{region}:{account}:schedule-group/{stack}-*",
+            "scheduler:{region}:{account}:schedule/*/{stack}-*",
+            "scheduler:{region}:{account}:schedule/{stack}-*/*",
+        ),
+    ),
+    "Code": (("s3:GetObject*",), ("s3:::{bucket}/*",)),
+}
+# What the commands call: the same.
+_CALLS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "ChangeTheStack": (
+        (
+            "cloudformation:CreateChangeSet",
+            "cloudformation:DeleteChangeSet",
+            "cloudformation:DeleteStack",
+            "cloudformation:DescribeChangeSet",
+            "cloudformation:DescribeStackEvents",
+            "cloudformation:DescribeStacks",
+            "cloudformation:ExecuteChangeSet",
+            "cloudformation:ListStackResources",
+            "cloudformation:UpdateTerminationProtection",
+        ),
+        (
+            "cloudformation:{region}:{account}:changeSet/countledger-*/*",
+            "cloudformation:{region}:{account}:stack/{stack}/*",
+        ),
+    ),
+    "LookAtTablesAndDeleteThem": (
+        (
+            "dynamodb:DeleteTable",
+            "dynamodb:DescribeTable",
+            "dynamodb:Scan",
+            "dynamodb:TagResource",
+            "dynamodb:UpdateTable",
+        ),
+        ("dynamodb:{region}:{account}:table/{stack}-*",),
+    ),
+    "KeepTheCode": (
+        ("s3:CreateBucket", "s3:ListBucket", "s3:PutBucketPublicAccessBlock"),
+        ("s3:::{bucket}",),
+    ),
+    "UploadTheCode": (("s3:GetObject", "s3:PutObject"), ("s3:::{bucket}/*",)),
+    "SeeWhoHasThePolicies": (
+        ("iam:ListEntitiesForPolicy",),
+        ("iam::{account}:policy/{stack}-*",),
+    ),
+}
+_SEEN: Final = (
+    "cloudformation:ListStacks",
+    "dynamodb:DescribeLimits",
+    "lambda:GetAccountSettings",
+    "servicequotas:ListServiceQuotas",
+)
+_DETACHED: Final = ("Group", "Role", "User")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a stack is deployed.
+
+    Attributes:
+        stack: its name.
+        partition: as `aws`.
+        region: as `eu-west-1`.
+        account: its number.
+        bucket: the bucket of the code.
+    """
+
+    stack: str
+    partition: str
+    region: str
+    account: str
+    bucket: str
+
+    def arn(self, pattern: str) -> str:
+        """An ARN, from what follows its partition."""
+        text = pattern.format(
+            stack=self.stack, region=self.region, account=self.account, bucket=self.bucket
+        )
+        return f"arn:{self.partition}:{text}"
+
+
+def caller_policy(place: Place) -> dict[str, Any]:
+    """What `countledger deploy` and `destroy` call themselves."""
+    detach = _allow(
+        "DetachThePolicies",
+        [f"iam:Detach{one}Policy" for one in _DETACHED],
+        [place.arn(f"iam::{{account}}:{one.lower()}/*") for one in _DETACHED],
+    )
+    ours = place.arn("iam::{account}:policy/{stack}-*")
+    statements = [
+        *_statements(_CALLS, place),
+        _allow("SeeTheAccount", list(_SEEN), "*"),
+        {**detach, "Condition": {"ArnLike": {"iam:PolicyARN": ours}}},
+    ]
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def resource_policy(place: Place) -> dict[str, Any]:
+    """What CloudFormation does to make, change and delete the resources."""
+    statements = [_allow("Anywhere", list(_ANYWHERE), "*"), *_statements(_RESOURCES, place)]
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def pass_role(role_arn: str) -> dict[str, Any]:
+    """The statement with which a caller gives CloudFormation its role."""
+    passed = {"StringEquals": {"iam:PassedToService": "cloudformation.amazonaws.com"}}
+    return {**_allow("GiveTheRole", ["iam:PassRole"], role_arn), "Condition": passed}
+
+
+def _statements(
+    table: dict[str, tuple[tuple[str, ...], tuple[str, ...]]], place: Place
+) -> list[dict[str, Any]]:
+    return [
+        _allow(sid, list(actions), [place.arn(one) for one in patterns])
+        for sid, (actions, patterns) in table.items()
+    ]
+
+
+def _allow(sid: str, actions: list[str], resources: str | list[str]) -> dict[str, Any]:
+    return {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resources}

@@ -1,0 +1,155 @@
+"""Quotas of the account that a stack needs: read from the account, and compared by pure rules.
+
+An account that does not say, or forbids the question, stops nothing: what is unknown is named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.infra.template import load_template
+from countledger.ledger.errors import BadInput, CountledgerError
+from countledger.ledger.service_errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from countledger.ledger.connection import Connection
+
+# Lambda leaves so much of an account's concurrency unreserved.
+UNRESERVED_MIN: Final = 100
+# Functions besides the compactors: two readers of four shards each, ingest, dispatcher, audit.
+_OTHERS: Final = 12
+# What of Service Quotas is shown: the service, a part of the quota's name, and our name for it.
+_LISTED: Final = (
+    ("lambda", "event source mapping", "event source mappings"),
+    ("scheduler", "number of schedules", "schedules"),
+)
+# Tables and indexes whose least capacity is each the least of the parameter.
+_PROVISIONED: Final = {
+    "LedgerWriteUnits": ("write", 2),
+    "CountersWriteUnits": ("write", 5),
+    "LedgerReadUnits": ("read", 2),
+    "CountersReadUnits": ("read", 5),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """What an account allows in a region; None: it did not say.
+
+    Attributes:
+        concurrency: invocations of all functions at the same time.
+        unreserved: how many of them no function has reserved.
+        account_units: units a second of all provisioned tables: of writes, and of reads.
+        table_write_units: write units a second of one table.
+        listed: further quotas, as Service Quotas names them.
+        unread: what could not be read, and why.
+    """
+
+    concurrency: int | None = None
+    unreserved: int | None = None
+    account_units: Mapping[str, int] | None = None
+    table_write_units: int | None = None
+    listed: Mapping[str, int] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_quotas(connection: Connection) -> Quotas:
+    """Read them: four calls and more, none of them of an item."""
+    unread: dict[str, str] = {}
+
+    def see(what: str, look: Callable[[], Any]) -> Any:  # noqa: ANN401 - as the service answers
+        try:
+            with translated(what):
+                return look()
+        except CountledgerError as error:
+            unread[what] = str(error)
+            return None
+
+    account = see("GetAccountSettings", connection.functions().get_account_settings)
+    limits = see("DescribeLimits", connection.dynamo("standard").client.describe_limits)
+    listed: dict[str, int] = {}
+    client = connection.administration("service-quotas")
+    for service, part, ours in _LISTED:
+        found = see(f"ListServiceQuotas of {service}", partial(_listed, client, service)) or {}
+        listed.update((ours, value) for name, value in found.items() if part in name.lower())
+    limit = (account or {}).get("AccountLimit", {})
+    return Quotas(
+        concurrency=limit.get("ConcurrentExecutions"),
+        unreserved=limit.get("UnreservedConcurrentExecutions"),
+        account_units=None
+        if limits is None
+        else {
+            "write": limits["AccountMaxWriteCapacityUnits"],
+            "read": limits["AccountMaxReadCapacityUnits"],
+        },
+        table_write_units=(limits or {}).get("TableMaxWriteCapacityUnits"),
+        listed=listed,
+        unread=unread,
+    )
+
+
+def _listed(client: Any, service: str) -> dict[str, int]:  # noqa: ANN401 - no types are installed
+    pages = client.get_paginator("list_service_quotas").paginate(ServiceCode=service)
+    return {one["QuotaName"]: int(one["Value"]) for page in pages for one in page["Quotas"]}
+
+
+def refuse_beyond(quotas: Quotas, wanted: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Refuse parameters that the account cannot serve.
+
+    Args:
+        quotas: of the account.
+        wanted: the parameters of the deployment; for those that are not in it the defaults.
+        now: those of the stack as it is; empty: there is none.
+
+    Raises:
+        BadInput: naming the parameter, its value, the quota and what to do.
+    """
+    reserved = int(wanted.get("MaterializerConcurrency", "0"))
+    before = int(now.get("MaterializerConcurrency", "0"))
+    if reserved and quotas.unreserved is not None:
+        most = max(0, quotas.unreserved + before - UNRESERVED_MIN)
+        if reserved > most:
+            raise BadInput(
+                f"MaterializerConcurrency={reserved} is more than the account can reserve: of its "
+                f"concurrency of {quotas.concurrency}, Lambda keeps {UNRESERVED_MIN} unreserved; "
+                f"give {most} or less, or have the quota `Concurrent executions` of Lambda raised"
+            )
+    if wanted.get("CapacityMode") == "provisioned" and quotas.account_units is not None:
+        for kind, most in quotas.account_units.items():
+            least = sum(
+                times * int(_parameter(wanted, name).split(",")[0])
+                for name, (what, times) in _PROVISIONED.items()
+                if what == kind
+            )
+            if least > most:
+                raise BadInput(
+                    f"the least {kind} capacity of all tables and indexes is {least} units, and "
+                    f"the account has {most}: lower the first numbers of its parameters, or have "
+                    "the quota of DynamoDB raised"
+                )
+    for name in ("LedgerWarmWriteUnits", "CountersWarmWriteUnits"):
+        warm = int(wanted.get(name, "0"))
+        if quotas.table_write_units is not None and warm > quotas.table_write_units:
+            raise BadInput(
+                f"{name}={warm} is more than a table of this account can have "
+                f"({quotas.table_write_units}): give less, or have the quota of DynamoDB raised"
+            )
+
+
+def warnings(quotas: Quotas, parameters: Mapping[str, str]) -> Iterator[str]:
+    """What deploys, but may be too little under load."""
+    needed = int(_parameter(parameters, "MaxCompactors")) + _OTHERS
+    if quotas.concurrency is not None and quotas.concurrency < needed:
+        yield (
+            f"the account's concurrency of Lambda is {quotas.concurrency}, and the functions of "
+            f"the stack can use {needed}: have the quota `Concurrent executions` raised, or lower "
+            "MaxCompactors"
+        )
+
+
+def _parameter(given: Mapping[str, str], name: str) -> str:
+    return given.get(name) or str(load_template()["Parameters"][name]["Default"])

@@ -1,0 +1,98 @@
+"""The deployer's policy has what CloudFormation's own schemas say that each resource needs."""
+
+from __future__ import annotations
+
+import json
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import cfnlint
+import pytest
+
+from countledger.infra.deploy.deployer_policy import (
+    Place,
+    caller_policy,
+    pass_role,
+    resource_policy,
+)
+from countledger.infra.deploy.template_limits import POLICY_MAX
+from countledger.infra.template import load_template
+
+PLACE = Place("shop", "aws", "eu-west-1", "123456789012", "code")
+TYPES = sorted({one["Type"] for one in load_template()["Resources"].values()})
+# By the feature that our resources do not use: no network, file system, layer or signing; metrics
+# that the service writes for itself. A key of one's own has a key policy for who deploys.
+UNUSED: Final = (
+    "cloudwatch:PutMetricData",
+    "ec2:*",
+    "elasticfilesystem:*",
+    "firehose:*",
+    "kms:*",
+    "lambda:*CodeSigning*",
+    "lambda:GetLayerVersion",
+    "lambda:PassCapacityProvider",
+    "logs:CreateLogDelivery",
+    "s3:REST.PUT.OBJECT",
+    "s3files:*",
+    "sns:*",
+    # The template attaches no policy to a group or user.
+    "iam:*GroupPolicy",
+    "iam:*UserPolicy",
+)
+
+
+@cache
+def needed() -> dict[str, set[str]]:
+    """A type of the template -> the actions with which CloudFormation handles it."""
+    schemas = Path(cfnlint.__file__).parent / "data/schemas/resources"
+    found: dict[str, set[str]] = {}
+    for path in schemas.glob("*.json"):
+        schema = json.loads(path.read_text())
+        if schema["typeName"] in TYPES:
+            handlers = schema.get("handlers", {})
+            actions = found.setdefault(schema["typeName"], set())
+            for name in ("create", "read", "update", "delete"):
+                actions |= set(handlers.get(name, {}).get("permissions", ()))
+    return found
+
+
+def allowed(document: dict[str, Any]) -> list[str]:
+    return [action for one in document["Statement"] for action in one["Action"]]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_it_allows_what_a_resource_needs(kind: str) -> None:
+    patterns = [*allowed(resource_policy(PLACE)), *UNUSED]
+
+    missing = {
+        one for one in needed()[kind] if not any(fnmatchcase(one, each) for each in patterns)
+    }
+
+    assert needed()[kind]
+    assert missing == set()
+
+
+def test_every_action_of_it_is_needed() -> None:
+    """A pattern that no resource of the template needs goes."""
+    used = set().union(*needed().values())
+
+    for pattern in allowed(resource_policy(PLACE)):
+        assert any(fnmatchcase(one, pattern) or one == pattern for one in used), pattern
+
+
+def test_it_fits_and_names_resources_wherever_iam_can() -> None:
+    whole = caller_policy(PLACE)["Statement"] + resource_policy(PLACE)["Statement"]
+    everywhere = [one["Sid"] for one in whole if one["Resource"] == "*"]
+
+    assert everywhere == ["SeeTheAccount", "Anywhere"]
+    assert len(json.dumps(whole, separators=(",", ":"))) < POLICY_MAX
+
+
+def test_a_role_is_given_to_cloudformation_alone() -> None:
+    statement = pass_role("arn:aws:iam::123456789012:role/x")
+
+    assert statement["Condition"]["StringEquals"] == {
+        "iam:PassedToService": "cloudformation.amazonaws.com"
+    }

@@ -1,0 +1,54 @@
+"""What an account allows is compared with what a stack wants, before anything is made."""
+
+import pytest
+
+from countledger.infra.deploy.quotas import Quotas, refuse_beyond, warnings
+from countledger.ledger.errors import BadInput
+
+ACCOUNT = Quotas(
+    concurrency=1000,
+    unreserved=300,
+    account_units={"write": 1000, "read": 80_000},
+    table_write_units=40_000,
+)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "now", "reason"),
+    [
+        ({"MaterializerConcurrency": "200"}, {}, None),
+        ({"MaterializerConcurrency": "201"}, {}, "give 200 or less"),
+        # What the stack has reserved itself becomes free.
+        ({"MaterializerConcurrency": "250"}, {"MaterializerConcurrency": "50"}, None),
+        ({"LedgerWarmWriteUnits": "40000"}, {}, None),
+        ({"CountersWarmWriteUnits": "40001"}, {}, "CountersWarmWriteUnits=40001 is more"),
+        ({"CapacityMode": "provisioned"}, {}, None),
+        (
+            {"CapacityMode": "provisioned", "LedgerWriteUnits": "500,900"},
+            {},
+            "least write capacity of all tables and indexes is 1125 units",
+        ),
+        ({"CapacityMode": "on-demand", "LedgerWriteUnits": "500,900"}, {}, None),
+    ],
+)
+def test_what_an_account_cannot_serve_is_refused(
+    wanted: dict[str, str], now: dict[str, str], reason: str | None
+) -> None:
+    refuse_beyond(Quotas(), wanted, now)  # an account that does not say stops nothing
+    if reason is None:
+        refuse_beyond(ACCOUNT, wanted, now)
+        return
+
+    with pytest.raises(BadInput, match=reason):
+        refuse_beyond(ACCOUNT, wanted, now)
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "compactors", "warned"),
+    [(10, "20", True), (31, "20", True), (32, "20", False), (10, "2", True), (14, "2", False)],
+)
+def test_a_small_concurrency_is_named(concurrency: int, compactors: str, *, warned: bool) -> None:
+    found = list(warnings(Quotas(concurrency=concurrency), {"MaxCompactors": compactors}))
+
+    assert bool(found) == warned
+    assert list(warnings(Quotas(), {})) == []
