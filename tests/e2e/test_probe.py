@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def probed() -> Iterator[LocalStack]:
-    """A stack with IAM enforced and a probe."""
-    with LocalStack(name="countledger-probed", auth=True, parameters={"Probe": "on"}) as running:
+    """A stack with IAM enforced and a probe, whose functions are traced."""
+    parameters = {"Probe": "on", "Tracing": "on"}
+    with LocalStack(name="countledger-probed", auth=True, parameters=parameters) as running:
         yield running
 
 
@@ -48,6 +49,13 @@ def test_a_minute_counts_once_and_is_measured(probed: LocalStack) -> None:
     entries = client.total(COUNTER).entries
     assert entries == client.exact(COUNTER).entries
     assert client.namespaces.get(NAMESPACE).horizon_ms == 3_600_000
+
+
+def test_every_function_is_traced_on_request(probed: LocalStack) -> None:
+    """The engine keeps the setting and records no traces."""
+    functions = probed.client("lambda").list_functions()["Functions"]
+
+    assert {one["TracingConfig"]["Mode"] for one in functions} == {"Active"}
 
 
 def test_the_schedule_runs_it_and_the_metric_is_the_alarms(probed: LocalStack) -> None:

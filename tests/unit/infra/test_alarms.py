@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from countledger.infra.cost import (
+    BY_DELETES,
+    LAMBDA_GB_SECOND,
+    LAMBDA_REQUEST,
+    MILLION,
+    READ_UNITS_MILLION,
+    WRITE_UNITS_MILLION,
+)
 from countledger.infra.template import load_template, resource
 from tests.unit.infra.metric_math import listed, state_of
 
@@ -207,6 +215,24 @@ def test_every_mapping_of_a_stream_measures_what_it_polls() -> None:
         if one["Type"] == "AWS::Lambda::EventSourceMapping" and name != "CompactorMapping":
             assert one["Properties"]["MetricsConfig"] == {"Metrics": ["EventCount"]}, name
             assert f"{name}Alarm" in MAPPINGS
+
+
+def test_the_documents_say_what_the_probe_costs() -> None:
+    """Its parts as docs/costs.md lists them, at the prices of `countledger cost`."""
+    runs, memory = 30 * 24 * 60, resource("ProbeFunction")["MemorySize"] / 1_024
+    parts = {
+        "Lambda": runs * (2 * memory * LAMBDA_GB_SECOND + LAMBDA_REQUEST),
+        # The entry, its total, the progress of the shard; and to merge it.
+        "writes": runs * (3 + BY_DELETES) * WRITE_UNITS_MILLION / MILLION,
+        "reads": runs * 17 * READ_UNITS_MILLION / MILLION,
+        "CloudWatch": 0.5 + 0.07,
+    }
+
+    page = (Path(__file__).parents[3] / "docs/costs.md").read_text()
+    assert f"two seconds at 512 MB (${parts['Lambda']:.2f})" in page
+    assert f"compaction (${parts['writes']:.2f})" in page
+    assert f"read units a run (${parts['reads']:.2f})" in page
+    assert f"about ${sum(parts.values()) + 0.06:.1f}0 a month" in page
 
 
 def test_the_documents_say_what_the_alarms_cost() -> None:
