@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from botocore import exceptions as sdk
@@ -26,7 +25,7 @@ from countledger.ledger.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from countledger.ledger.before_send import SentAttempts
 
 _BY_CODE: Final[dict[str, type[CountledgerError]]] = {
     "ResourceNotFoundException": TableNotFound,
@@ -101,34 +100,49 @@ _NO_ANSWER: Final = (
 _BAD_URL: Final = ("Invalid endpoint", "Invalid IPv6 URL")
 
 
-@contextmanager
-def translated(what: str) -> Iterator[None]:
+class translated:  # noqa: N801 - a context manager
     """Turn what the SDK raises inside into this library's errors.
 
     An error of set-up (`Unreachable`, `NoCredentials`, ...) says that nothing was sent, by proof.
     Where a request may have left, what is not an answer of the service is `Unclear`, whatever it
     is.
-
-    Args:
-        what: the one call and its object, as in `PutItem on my-table`, for the message.
     """
-    with attempts_noted() as attempts:
-        try:
-            yield
-        except CountledgerError:
-            raise
-        except sdk.ClientError as error:
-            raise _from_answer(what, error) from error
-        except Exception as error:
-            kind = _kind_of(error)
-            if attempts.maybe_applied or (attempts.begun and kind is not Unreachable):
-                kind = Unclear
-            if kind is not None:
-                raise _explain(kind, what, error) from error
-            ours = _before_sending(what, error)
-            if ours is None:
-                raise
-            raise ours from error
+
+    __slots__ = ("_attempts", "_noted", "_what")
+
+    def __init__(self, what: str) -> None:
+        """Name the call.
+
+        Args:
+            what: the one call and its object, as in `PutItem on my-table`, for the message.
+        """
+        self._what, self._noted = what, attempts_noted()
+
+    def __enter__(self) -> None:
+        """Nothing is sent yet."""
+        self._attempts = self._noted.__enter__()
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """The call has ended, perhaps by an error.
+
+        Raises:
+            CountledgerError: what the error means.
+        """
+        self._noted.__exit__()
+        if isinstance(error, Exception) and not isinstance(error, CountledgerError):
+            meaning = _meaning_of(error, self._attempts, self._what)
+            if meaning is not None:
+                raise meaning from error
+
+
+def _meaning_of(error: Exception, attempts: SentAttempts, what: str) -> CountledgerError | None:
+    """This library's error; None: a fault of the caller's, which is raised as it is."""
+    if isinstance(error, sdk.ClientError):
+        return _from_answer(what, error)
+    kind = _kind_of(error)
+    if attempts.maybe_applied or (attempts.begun and kind is not Unreachable):
+        kind = Unclear
+    return _before_sending(what, error) if kind is None else _explain(kind, what, error)
 
 
 def may_pass(error: Exception) -> bool:

@@ -5,6 +5,7 @@ Each function imports what it needs: a process that records never loads strict c
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def buffered_producer(
         SetupError: the stack does not exist, or the spool cannot be used.
     """
     from countledger.ledger.assembly import namespaces_of
+    from countledger.ledger.clock import Backoff
     from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker, ledger_name
     from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.sender import sender_of
@@ -99,7 +101,8 @@ def buffered_producer(
     def make_delivery() -> BatchDelivery:
         # Each process has connections of its own: a fork must not use those of its parent.
         sender = sender_of(connection, namespaces_of(connection))
-        return BatchDelivery(sender, buffering.attempts)
+        own = replace(sender, backoff=Backoff(buffering.attempts))
+        return BatchDelivery(own, buffering.attempts)
 
     return BufferedProducer(
         buffering,

@@ -17,6 +17,7 @@ import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger.clock import Backoff
 from countledger.ledger.forks import abandon, abandon_in_forks
 from countledger.producers.asynchronous.buffer import AsyncBuffer
 from countledger.producers.asynchronous.sender import AsyncSender, open_client
@@ -226,7 +227,11 @@ def async_producer(
     async def open_sender() -> AsyncIterator[AsyncSender]:
         async with open_client(connection) as dynamo:
             yield AsyncSender(
-                dynamo, table, namespaces, clock_skew_ms=connection.settings.clock_skew_ms
+                dynamo,
+                table,
+                namespaces,
+                backoff=Backoff(buffering.attempts),
+                clock_skew_ms=connection.settings.clock_skew_ms,
             )
 
     def open_spool() -> Spool | None:

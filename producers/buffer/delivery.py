@@ -196,7 +196,8 @@ def sending(batch: EntryBatch, sender: Sender, attempts: int) -> Steps[list[Outc
 
     An entry whose namespace cannot be read is not sent; the others are.
     """
-    sender = replace(sender, backoff=Backoff(attempts))
+    if sender.backoff.attempts != attempts:
+        sender = replace(sender, backoff=Backoff(attempts))
     outcomes: dict[int, Outcome] = {}
     known: set[str] = set()
     entries = _entries(batch)

@@ -144,32 +144,39 @@ class Outcomes:
         """Mark the entries as those of a parent process."""
         self._abandoned = True
 
-    def resolve(self, pendings: Sequence[PendingEntry], outcomes: Sequence[Outcome]) -> None:
-        """Store outcomes and wake the callers that wait; called under the lock."""
+    def resolve(
+        self, pendings: Sequence[PendingEntry], outcomes: Sequence[Outcome]
+    ) -> list[PendingEntry]:
+        """Store outcomes and wake the callers that wait; called under the lock.
+
+        Returns:
+            The entries to `notify` about: all but those that are recorded and have no callback.
+        """
+        to_notify: list[PendingEntry] = []
         for pending, outcome in zip(pendings, outcomes, strict=True):
             pending.outcome = outcome
             self.tally.count(outcome)
-            if pending.rows is None and type(outcome) is Receipt:
+            recorded = type(outcome) is Receipt
+            if recorded and pending.callbacks is None and pending.rows is None:
                 continue
-            failed = not isinstance(outcome, Receipt)
-            if failed and not pending.callbacks and not pending.handed_back:
+            to_notify.append(pending)
+            if not recorded and not pending.callbacks and not pending.handed_back:
                 if self._on_failure is None:
                     self._failed.append(pending)
                 else:
                     pending.reported = True
             if pending.rows and pending.entry:
                 identity = pending.entry.counter, pending.entry.id
-                if isinstance(outcome, Receipt):
+                if recorded:
                     self._rows.pop(identity, None)
                 else:
                     self._rows[identity] = pending.rows[:1]
         self.changed.notify_all()
+        return to_notify
 
     def notify(self, pendings: Iterable[PendingEntry]) -> None:
         """Call the callbacks and `on_failure`; called without the lock."""
         for pending in pendings:
-            if pending.callbacks is None and type(pending.outcome) is Receipt:
-                continue
             for callback in pending.callbacks or ():
                 _call(callback, pending)
             pending.callbacks = None

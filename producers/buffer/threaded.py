@@ -200,8 +200,8 @@ class ThreadedBuffer:
 
     def _end(self, batch: EntryBatch, delivered: Delivered) -> None:
         with self.lock:
-            self.outcomes.resolve(batch.pendings, delivered.outcomes)
-        self.outcomes.notify(batch.pendings)
+            to_notify = self.outcomes.resolve(batch.pendings, delivered.outcomes)
+        self.outcomes.notify(to_notify)
         # After the callbacks: `flush` and `close` wait for these too.
         with self.lock:
             self.state.ended(batch, delivered)
