@@ -13,8 +13,6 @@ from countledger.ledger import keys
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
     CorruptItem,
-    ServiceFailed,
-    Throttled,
 )
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.operations import Put
@@ -58,19 +56,6 @@ def test_a_change_that_failed_holds_up_its_own_counter_and_rule_only() -> None:
     assert len({alert.id for _, alert in world.targets.taken}) == 3
 
 
-def test_what_a_target_refuses_goes_to_the_dead_letters_and_counts_as_published() -> None:
-    world = World([rule(10, step=10, target=TOPIC)])
-    world.targets.refuses = 1
-
-    outcome = world.deliver(history([15, 25]))
-
-    assert (outcome.published, outcome.dead, outcome.retry_from) == (2, 1, None)
-    (letter,) = world.letters.kept
-    assert (letter.target, letter.reason, letter.alert.threshold) == (TOPIC, "no", 10)
-    assert world.alerts == [(20, 2)]
-    assert _stored(world).published
-
-
 def test_a_target_that_does_not_answer_is_not_waited_for_again_in_this_batch() -> None:
     world = World([rule(10, step=10, target=TOPIC)])
     world.targets.refuses, world.targets.silent = 1, True
@@ -79,15 +64,6 @@ def test_a_target_that_does_not_answer_is_not_waited_for_again_in_this_batch() -
 
     assert (outcome.dead, world.targets.calls) == (3, 1)
     assert world.deliver([record(4, 35, 45)]).dead == 0
-
-
-def test_without_rules_nothing_is_evaluated() -> None:
-    class Unreadable(World):
-        def index(self) -> None:  # type: ignore[override]
-            raise Throttled("no rules now")
-
-    with pytest.raises(ServiceFailed):
-        Unreadable([rule(10)]).deliver(history([15]))
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,10 @@ from countledger.consumers.alerts.alert import AlertLog
 from countledger.consumers.alerts.evaluator import InitialScan
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger import keys
-from countledger.ledger.errors import ServiceFailed, Throttled
+from countledger.ledger.errors import ServiceFailed
 from countledger.ledger.limits import HOUR_MS, SECOND_MS
 from tests.unit.alerts import evaluating
 from tests.unit.alerts.evaluating import REGION, START_MS, TABLE, record, rule
-from tests.unit.ledger.memory import Fault
 
 if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Rule
@@ -138,18 +137,6 @@ def test_a_prefix_finds_its_counters(world: World) -> None:
 
     assert world.scan(world.create(None, prefix="a:")) == 126
     assert world.scan(world.create(None, name="all", prefix="")) == 127
-
-
-def test_one_counter_that_fails_hides_no_other_and_the_next_scan_goes_on(world: World) -> None:
-    for n in range(3):
-        world.total(f"a:{n}", 150)
-    one = world.create(None, prefix="a:")
-    world.dynamo.faults[:] = [Fault(Throttled("slow down"))]
-
-    with pytest.raises(ServiceFailed, match=r"1 of its counters .*alert set rule --now"):
-        world.scan(one)
-    assert len(world.alerts) == 2
-    assert world.scan(one) == 1
 
 
 def test_a_rule_that_is_far_from_being_effective_is_not_waited_for(world: World) -> None:

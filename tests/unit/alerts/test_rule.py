@@ -9,13 +9,11 @@ import pytest
 
 from countledger.consumers.alerts.delivery import check_place
 from countledger.consumers.alerts.rule import (
-    Bus,
     Direction,
     Rule,
     Topic,
     changed_rule,
     rule_of,
-    target_of,
 )
 from countledger.ledger.errors import BadCounterName, BadRule
 
@@ -25,11 +23,6 @@ ARN = "arn:aws:sns:eu-central-1:111122223333:alarms"
 def rule(**words: Any) -> Rule:  # noqa: ANN401 - of any field
     given = {"counter": "likes:1", "threshold": 100, "direction": "rising", **words}
     return Rule(**{"name": "r", "evaluate_in": "eu-central-1", **given})
-
-
-@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 64])
-def test_names_are_plain_and_short(name: str) -> None:
-    assert rule(name=name).name == name
 
 
 _NUMBERS: list[Any] = ["100", 1.5, True, None, Decimal("NaN"), Decimal("Infinity"), 10**38]
@@ -72,41 +65,6 @@ def test_a_number_has_one_spelling() -> None:
     assert isinstance(rule(threshold=Decimal("100.00")).threshold, int)
     assert rule(threshold=0).threshold == 0
     assert rule(direction="both").direction is Direction.BOTH
-
-
-@pytest.mark.parametrize(
-    "arn",
-    ["", "topic", "arn:aws:sqs:eu-central-1:111122223333:q", ARN + ":sub", "arn:aws:sns:::x", 5],
-)
-def test_a_topic_is_the_arn_of_one(arn: Any) -> None:  # noqa: ANN401 - what is no ARN
-    with pytest.raises(BadRule, match="is not the ARN"):
-        Topic(arn)
-
-
-def test_a_target_is_written_as_one_text() -> None:
-    assert target_of("bus") == Bus()
-    assert target_of(ARN) == Topic(ARN)
-    assert [str(Bus()), str(Topic(ARN))] == ["bus", ARN]
-    assert (Topic(ARN).partition, Topic(ARN).region) == ("aws", "eu-central-1")
-
-
-def test_a_revision_evaluates_from_its_beginning_to_its_end() -> None:
-    """The end is the next one's beginning: every record has one revision, or none."""
-    first = rule(effective_from_ms=1_000, effective_until_ms=3_000)
-    second = rule(effective_from_ms=3_000)
-
-    evaluated_by = {
-        at_ms: [one.is_effective_at(at_ms) for one in (first, second)]
-        for at_ms in (0, 1_000, 2_000, 3_000, 10**15)
-    }
-
-    assert evaluated_by == {
-        0: [False, False],
-        1_000: [True, False],
-        2_000: [True, False],
-        3_000: [False, True],
-        10**15: [False, True],
-    }
 
 
 def test_a_spec_has_defaults() -> None:

@@ -48,11 +48,6 @@ def test_the_order_is_always_the_same() -> None:
     assert RuleIndex(rules).matching("aaa") == RuleIndex(reversed(rules)).matching("aaa")
 
 
-def test_a_counter_without_rules_has_none() -> None:
-    assert RuleIndex([]).matching("a") == ()
-    assert RuleIndex([_rule(1, prefix="b"), _rule(2, counter="c")]).matching("a") == ()
-
-
 def test_a_look_up_is_no_walk_over_the_rules() -> None:
     def steps(rules: int) -> int:
         index = RuleIndex(_rule(n, prefix=f"shop{n:06}:") for n in range(rules))

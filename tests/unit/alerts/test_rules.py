@@ -13,7 +13,6 @@ from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger import keys
 from countledger.ledger.errors import (
-    AccessDenied,
     BadRule,
     CorruptItem,
     RuleExists,
@@ -28,7 +27,7 @@ from countledger.ledger.limits import (
     STREAM_RECORD_MAX_AGE_MS,
 )
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient, afterwards, meanwhile
+from tests.unit.ledger.memory import Fault, MemoryClient, meanwhile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,14 +124,6 @@ def test_a_rule_is_read_back_as_it_was_made(rules: Rules) -> None:
     assert rules.number() == 3
 
 
-def test_a_change_takes_effect_a_stated_time_after_it_was_made(rules: Rules) -> None:
-    made = rules.create(RULE)
-
-    assert 0 <= made.effective_from_ms - NOW_MS - ALERT_RULE_DELAY_MS < SECOND_MS
-    assert made.effective_from_ms % SECOND_MS == 0
-    assert made.effective_until_ms is None
-
-
 def test_every_evaluator_knows_of_a_change_before_it_takes_effect() -> None:
     assert ALERT_RULE_DELAY_MS > 2 * ALERT_RULES_AGE_MS
 
@@ -189,14 +180,6 @@ def test_a_lost_answer_makes_one_revision(rules: Rules, applied: bool) -> None: 
     assert rules.list() == []
 
 
-@pytest.mark.parametrize("error", [Throttled("slow down"), AccessDenied("slow down")], ids=repr)
-def test_a_write_that_no_attempt_could_confirm_is_reported(rules: Rules, error: Exception) -> None:
-    _dynamo(rules).transact_faults[:] = [Fault(error)] * 6
-    with pytest.raises(type(error), match="slow down"):
-        rules.create(RULE)
-    assert rules.list() == []
-
-
 def test_a_rule_that_cannot_be_read_hides_no_other(rules: Rules) -> None:
     rules.create(RULE)
     rules.create(replace(RULE, name="corrupt"))
@@ -249,16 +232,3 @@ def test_an_evaluator_takes_the_rules_for_its_region_and_their_past(rules: Rules
     known = RuleCache(rules, rules.clock).index().matching("likes:1")
 
     assert [(rule.name, rule.threshold) for rule in known] == [("r", 100), ("r", 200)]
-
-
-def test_rules_that_change_while_they_are_read_are_read_again(rules: Rules) -> None:
-    """Pages are no snapshot: the past of one moment beside the rules of the next would lack one."""
-    rules.create(RULE)
-    other = replace(rules)
-    change = afterwards(lambda: other.set("r", _raised(200)), "get")  # of the number of changes
-    _dynamo(rules).plans.append(change)
-
-    snapshot = rules.read()
-
-    assert (snapshot.number, snapshot.current["r"].threshold) == (2, 200)
-    assert len(snapshot.past) == 1

@@ -40,13 +40,6 @@ _SPREAD = _image(STRICT, version=9, bins=3)
 _LISTED = {"counter": {"S": "strict#default"}, "part": {"S": "total"}}
 
 
-def test_an_update_is_a_change_from_the_old_total_to_the_new_one() -> None:
-    """With the version after it and the stream's own time."""
-    assert _change(record(7, 3, Decimal("4.5"), at_s=2)) == TotalChange(
-        10**20 + 7, "a:b", 3, Decimal("4.5"), 7, START_MS + 2_000
-    )
-
-
 _CHANGES: dict[str, tuple[dict[str, Any], int, int]] = {
     "the first total of a ledger": (record(1, None, 5), 0, 5),
     "the first draw of a sequence": (

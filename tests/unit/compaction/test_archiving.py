@@ -11,9 +11,9 @@ import pytest
 from countledger.compaction.archive import archived_of, is_archived
 from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome, Verb
 from countledger.compaction.retire import Retire
-from countledger.compaction.s3_archive import ArchiveLocation, checksum, items_in, lines_of
+from countledger.compaction.s3_archive import checksum, items_in, lines_of
 from countledger.ledger import keys
-from countledger.ledger.errors import BadSetting, CorruptArchive
+from countledger.ledger.errors import CorruptArchive
 from countledger.ledger.head import Head
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Put
@@ -262,16 +262,6 @@ def test_the_archive_shows_an_entry_of_two_objects_of_a_generation_once() -> Non
     assert world.archived == [*DELTAS]
 
 
-def test_the_record_of_an_earlier_counter_hinders_no_later_one() -> None:
-    world = World()
-    earlier = Head(generation=57, run="r", incarnation="earlier")
-    world.dynamo.put(archived_of(LEDGER, COUNTER, earlier, "s3://archive/earlier", None))
-
-    world.merge()
-
-    assert world.archived == [*DELTAS]
-
-
 @pytest.mark.parametrize(("hours", "outcome"), [(11, RunOutcome.MERGED), (13, RunOutcome.FAILED)])
 def test_a_run_that_slept_for_half_a_day_records_no_archive(
     hours: int, outcome: RunOutcome
@@ -289,12 +279,6 @@ def test_a_run_that_slept_for_half_a_day_records_no_archive(
 
 
 # ---- the content of an archive ----
-
-
-@pytest.mark.parametrize("place", ["", "bucket", "s3://", "s3://a", "s3://B_ad/x", "https://x.y/z"])
-def test_what_is_no_place_is_refused(place: str) -> None:
-    with pytest.raises(BadSetting, match="s3://bucket/prefix"):
-        ArchiveLocation.parse(place)
 
 
 def test_lines_hold_whatever_an_item_may_hold() -> None:

@@ -12,7 +12,6 @@ from countledger.compaction import deletion
 from countledger.compaction.deletion import DeletionMark, DeletionStage, plan_deletion
 from countledger.ledger import keys
 from countledger.ledger.errors import (
-    AccessDenied,
     BadSetting,
     ConditionFailed,
     TransactionCancelled,
@@ -24,8 +23,6 @@ from tests.unit.compaction.parts import COUNTERS, LEDGER
 from tests.unit.compaction.world import COUNTER, World
 
 if TYPE_CHECKING:
-    from countledger.compaction.report import CompactionReport
-    from countledger.ledger.errors import CountledgerError
     from countledger.ledger.operations import Write
 
 _MARKED_WAIT_MS = 30 * HOUR_MS + MINUTE_MS
@@ -69,20 +66,6 @@ def test_one_counter_that_cannot_be_read_stops_no_other() -> None:
     stages = [made[name].stage for name in names]
     assert stages == [DeletionStage.MARKED, DeletionStage.SKIPPED, DeletionStage.MARKED]
     assert "yesterday" in made["likes:b"].detail
-
-
-@pytest.mark.parametrize("error", [AccessDenied("no"), BadSetting("strong")])
-def test_what_concerns_every_counter_stops_all(error: CountledgerError) -> None:
-    world = World()
-    world.record()
-
-    def compact(_: str) -> CompactionReport:
-        raise error
-
-    world.delete(DeletionStage.MARKED)
-
-    with pytest.raises(type(error)):
-        list(world.deletions(world.deleter(compact), [COUNTER]).delete_all("likes"))
 
 
 @pytest.mark.parametrize("merged", [False, True], ids=["after an empty page", "merged"])

@@ -12,7 +12,6 @@ from aws_lambda_powertools import Logger
 from countledger.compaction.dispatcher import (
     CompactCounter,
     Dispatcher,
-    Work,
     batches,
     encode_work,
     parse_work,
@@ -27,7 +26,6 @@ from countledger.compaction.report import (
     WorkDone,
 )
 from countledger.compaction.worker import WorkBatch
-from countledger.ledger import keys
 from countledger.ledger.errors import BadPayload, CorruptItem, ServiceFailed, WrongRegion
 from countledger.ledger.limits import HOUR_MS
 from tests.unit.compaction.parts import COUNTERS, HOME, Stack, scheduled
@@ -143,18 +141,6 @@ def test_a_sweep_is_sent_whole_and_once_when_all_materializers_know(stack: Stack
 # ---- messages ----
 
 
-@pytest.mark.parametrize(
-    "work",
-    [
-        CompactCounter("likes:ünï"),
-        SweepSegment("likes", 0, 8),
-        SweepSegment("likes", 7, 8, {"counter": "a", "part": "total"}),
-    ],
-)
-def test_work_survives_the_queue(work: Work) -> None:
-    assert parse_work(encode_work(work)) == work
-
-
 _SWEEP = '{"sweep": {"namespace": "n", "segment": %s, "segments": 8, "after": %s}}'
 
 
@@ -249,15 +235,6 @@ def test_a_batch_reports_what_failed_and_goes_on(stack: Stack) -> None:
     assert list(tally.bad) == ["m0"]
     assert (tally.failed, tally.tampered, tally.not_due) == (2, 1, 1)
     assert [note.counter for note in notes] == counters
-
-
-def test_a_counter_that_is_due_no_more_costs_a_read(stack: Stack) -> None:
-    stack.total("likes:a", entries=50)
-    stack.due("likes:b", due_at=NOW_MS + 1)
-
-    tally = _batch(stack).run(_bodies("likes:a", "likes:b", "likes:none"), _LATER_MS)
-
-    assert (tally.not_due, tally.again, stack.compactor.calls) == (3, [], [])
 
 
 def test_a_worker_stops_before_its_time_is_out(stack: Stack) -> None:
@@ -384,22 +361,6 @@ def test_a_note_that_fails_stops_nobody(two: Stack, *, applied: bool) -> None:
     assert not two.dynamo.faults, "two counters were rescheduled, and the note"
     assert len(two.queue.sent) == 2
     assert (_store(two).last("likes") is not None) == applied
-
-
-def test_a_corrupt_note_is_named() -> None:
-    stack = Stack()
-    note = {**keys.run_key("likes"), "ticked_at": 1, "merged": "many"}
-    stack.dynamo.tables[COUNTERS] = {("namespace#likes", "run"): note}
-    with pytest.raises(CorruptItem, match="merged"):
-        _store(stack).last("likes")
-
-
-def test_a_long_reason_is_cut() -> None:
-    """The note stays below a KB, which is one write unit."""
-    work = WorkDone()
-    work.take(CompactionReport(counter="c" * 512, outcome=RunOutcome.FAILED, detail="x" * 5000))
-
-    assert len(work.trouble) == 500
 
 
 # ---- the log ----

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger.consumers import watermark
-from countledger.consumers.batch import next_attempt
-from countledger.consumers.directory import ProgressRecovery, ShardDirectory, known_shards
+from countledger.consumers.directory import ProgressRecovery, ShardDirectory
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import ShardProgress, decode_progress, history_after
 from countledger.consumers.stream import ShardName
@@ -66,17 +65,6 @@ def _changing(change: Callable[[ShardProgress], ShardProgress]) -> ShardDirector
 def _lose(dynamo: MemoryClient) -> None:
     key = keys.progress_key(str(SHARD))
     del dynamo.tables[COUNTERS][key["counter"], key["part"]]
-
-
-def test_a_new_shard_gets_its_progress_and_then_its_entry() -> None:
-    """Whoever stops in between finds progress of nothing, and makes the entry."""
-    dynamo = MemoryClient(faults=[None, Fault(Throttled("it died before"))])
-
-    with pytest.raises(Throttled):
-        ShardDirectory().open(dynamo, COUNTERS, SHARD, NOW_MS)
-    assert list(known_shards(dynamo, COUNTERS, "label")) == []
-    assert ShardDirectory().open(dynamo, COUNTERS, SHARD, NOW_MS).position == 0
-    assert list(known_shards(dynamo, COUNTERS, "label")) == ["s"]
 
 
 def test_progress_that_another_invocation_made_meanwhile_stays() -> None:
@@ -340,13 +328,3 @@ def test_an_attempt_that_another_invocation_has_passed_is_not_counted() -> None:
     outcome = _made(dynamo, shards=shards).apply([old], SHARD)
 
     assert (outcome.retry_from, outcome.updates, outcome.duplicates) == (None, 0, 1)
-
-
-def test_a_young_batch_is_not_counted() -> None:
-    progress = ShardProgress("label/s", "1", 0, 0, 0, 0, 0)
-    young, old = (
-        next_attempt([record(100, age_ms=age_ms)], progress, NOW_MS)
-        for age_ms in (ATTEMPTS_COUNTED_FROM_MS - 1_000, ATTEMPTS_COUNTED_FROM_MS)
-    )
-
-    assert (young, old is None) == (None, False)

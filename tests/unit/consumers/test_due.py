@@ -8,10 +8,9 @@ import pytest
 
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.namespace_rules import DueMarker, DueRules
+from countledger.consumers.namespace_rules import DueRules
 from countledger.consumers.stream import ShardName
 from countledger.ledger import keys
-from countledger.ledger.due import DueRule, bucket_of, buckets_of, due_query
 from countledger.ledger.errors import RequestRejected, Throttled
 from countledger.ledger.limits import DUE_RULE_LIFE_MS, HOUR_MS
 from tests.unit.consumers.records import COUNTER, record
@@ -48,30 +47,6 @@ def _materializer(dynamo: MemoryClient, clock: ManualClock | None = None) -> Mat
 
 def _total(dynamo: MemoryClient) -> dict[str, Any]:
     return dynamo.tables[TABLE][COUNTER, "total"]
-
-
-def _due(dynamo: MemoryClient, at_ms: int) -> list[str]:
-    return [
-        item["counter"]
-        for bucket in buckets_of("a")
-        for page in dynamo.pages(due_query(TABLE, bucket, at_ms))
-        for item in page
-    ]
-
-
-def test_a_counter_is_due_once_enough_entries_wait_and_the_oldest_has_aged() -> None:
-    dynamo = _dynamo()
-    materializer = _materializer(dynamo)
-
-    materializer.apply([record(100), record(101)], SHARD)
-    assert "due_at" not in _total(dynamo)
-
-    materializer.apply([record(102)], SHARD)
-
-    assert _total(dynamo)["due_at"] == NOW_MS + HOUR_MS
-    assert _total(dynamo)["due_bucket"] == bucket_of(COUNTER)
-    assert _due(dynamo, NOW_MS + HOUR_MS - 1) == []
-    assert _due(dynamo, NOW_MS + HOUR_MS) == [COUNTER]
 
 
 def test_a_schedule_is_looked_up_once_a_minute_and_its_age_counts_from_the_oldest_entry() -> None:
@@ -142,14 +117,3 @@ def test_what_keeps_a_counter_out_of_the_index_stops_no_stream(flaw: str) -> Non
 
     assert (outcome.retry_from, _total(dynamo)["total"]) == (None, 10)
     assert "due_at" not in _total(dynamo)
-
-
-def test_no_total_is_made_by_a_mark() -> None:
-    dynamo = _dynamo()
-    rules = DueRules(dynamo, TABLE, ManualClock())
-    seen = {"counter": COUNTER, "part": "total", "entries": 5, "version": 5}
-
-    DueMarker(dynamo, TABLE, rules, NOW_MS).mark(seen)
-
-    assert (COUNTER, "total") not in dynamo.tables[TABLE]
-    assert rules.of("a") == DueRule(3, HOUR_MS)

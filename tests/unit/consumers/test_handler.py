@@ -141,13 +141,6 @@ def test_the_log_names_the_entries_that_are_not_delivered_again() -> None:
     assert handler.handled_entries([broken[1], *records], None) == names
 
 
-def test_a_function_without_time_names_the_first_record(dynamo: MemoryClient) -> None:
-    assert _answer(_records("a:x", "a:y"), left_ms=1)["batchItemFailures"] == [
-        {"itemIdentifier": "100"}
-    ]
-    assert (_totals(dynamo), _position(dynamo)) == ({}, 1)
-
-
 def test_a_window_that_closes_is_answered_with_an_empty_state(dynamo: MemoryClient) -> None:
     assert _answer([]) == {"state": {}, "batchItemFailures": []}
     assert _position(dynamo) == 1

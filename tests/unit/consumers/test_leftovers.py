@@ -121,16 +121,6 @@ def test_nothing_is_left_of_a_counter_whose_name_nobody_used_again() -> None:
     assert [*world.groups().of(COUNTER)] == []
 
 
-def test_what_was_recorded_since_is_named_as_what_stays() -> None:
-    world = World()
-    world.record()
-    world.call()
-    world.call()
-    world.record()
-
-    assert world.call().detail == "the name is in use again; kept: what was recorded since"
-
-
 def test_what_is_put_beside_a_strict_counter_that_is_created_again_stays() -> None:
     """It goes at once, so only what was seen before it went is deleted with it."""
     world = World(late_ms=MINUTE_MS)

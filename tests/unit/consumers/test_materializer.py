@@ -18,7 +18,7 @@ from countledger.consumers.progress import (
     decode_progress,
     opening_of,
 )
-from countledger.consumers.stream import ShardName, label_of
+from countledger.consumers.stream import ShardName
 from countledger.ledger import before_send, keys
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
@@ -54,20 +54,6 @@ def _progress(dynamo: MemoryClient) -> ShardProgress:
     return decode_progress(item)
 
 
-def test_a_batch_is_one_update_for_each_counter_and_one_for_progress() -> None:
-    dynamo = opened(SHARD)
-    records = [record(100 + n, n, counter=f"a:{n % 4}") for n in range(1, 41)]
-
-    outcome = _materializer(dynamo).apply(records, SHARD)
-
-    assert (outcome.records, outcome.counters, outcome.updates) == (40, 4, 4)
-    assert outcome.retry_from is None
-    assert (dynamo.calls.count("update"), dynamo.calls.count("get")) == (5, 1)
-    assert sum(int(str(total)) for total in _totals(dynamo).values()) == 820
-    assert _progress(dynamo).sequence == "140"
-    assert _progress(dynamo).handled_through_ms == NOW_MS
-
-
 @pytest.mark.parametrize("name", ["alerts#rules", "stream#label/s", "a:", "x" * 513, "a\nb"])
 def test_what_no_counter_can_be_called_gets_no_total(name: str) -> None:
     dynamo, quarantine = MemoryClient(), Kept()
@@ -87,10 +73,6 @@ def test_lag_is_the_age_of_the_last_record() -> None:
     assert _materializer(dynamo).apply([record(101, age_ms=-7_000)], SHARD).lag_ms == 0
 
 
-def _at(sequence: str, records: int = 1) -> ShardProgress:
-    return ShardProgress("label/s", sequence, NOW_MS, NOW_MS + 5, records, 1, 2.0)
-
-
 @pytest.mark.parametrize(("earlier", "later"), [("9", "10"), ("99", "100"), ("0099", "100")])
 def test_progress_moves_on_by_number_and_never_back(earlier: str, later: str) -> None:
     dynamo = MemoryClient()
@@ -107,15 +89,6 @@ def test_progress_moves_on_by_number_and_never_back(earlier: str, later: str) ->
             dynamo.update(passed)
     found = decode_progress(dynamo.items(TABLE)[0])
     assert (found.sequence, found.records, found.updates, found.write_units) == (later, 2, 2, 4)
-
-
-def test_a_shard_is_known_together_with_its_stream() -> None:
-    """A re-created stream numbers anew; its label tells it apart."""
-    arn = "arn:aws:dynamodb:eu-west-1:1:table/t/stream/2030-01-31T12:00:00.000"
-
-    assert label_of(arn) == "2030-01-31T12:00:00.000"
-    shard = shard_of({"shardId": "shardId-7", "eventSourceARN": arn})
-    assert str(shard) == "2030-01-31T12:00:00.000/shardId-7"
 
 
 _ARN = {"eventSourceARN": "arn"}

@@ -62,14 +62,5 @@ def test_an_addition_that_is_refused_takes_no_membership_of_somebody_else_back()
     assert [one.counter for one in groups.top(GROUP)] == [COUNTER]
 
 
-def test_an_addition_that_is_refused_leaves_no_member() -> None:
-    groups = _world(OTHER, GROUP).groups()
-    groups.add(OTHER, [COUNTER])
-    with pytest.raises(AlreadyRanked):
-        groups.add(GROUP, [COUNTER])
-
-    assert [*groups.of(COUNTER)] == [OTHER]
-
-
 def test_deleting_what_is_no_member_deletes_nothing() -> None:
     assert _world().groups().remove(GROUP, [COUNTER]) == []

@@ -18,7 +18,6 @@ from countledger.ledger.errors import AccessDenied, Throttled, Unclear
 from countledger.ledger.limits import HOUR_MS, LATE_WRITE_MS
 from countledger.ledger.operations import Delete, Put
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World, events_of
-from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault, at
 
 if TYPE_CHECKING:
@@ -76,19 +75,6 @@ def test_the_value_of_a_strict_counter_is_never_taken_for_a_drift(world: World) 
     assert (repair.remedy, repair.verdict.verdict) == (Remedy.SKIPPED, Judgement.UNREADABLE)
     assert "method marker" in repair.reason
     assert world.total() == before
-
-
-def test_a_lost_total_is_made_and_nothing_counts_twice(world: World) -> None:
-    records = [world.emit(5), world.emit(7)]
-    world.deliver(records)
-    _lose_total(world)
-
-    repair = world.repair()
-    world.deliver(records)
-
-    assert (repair.remedy, repair.verdict.drift) == (Remedy.MADE, -12)
-    total = world.total()
-    assert (total["total"], total["events"], total["entries"], total["version"]) == (12, 2, 2, 1)
 
 
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(world: World) -> None:
@@ -251,20 +237,6 @@ def test_what_concerns_every_counter_is_raised(world: World) -> None:
 def _schedule(world: World, min_entries: int) -> None:
     rule = {"min_entries": min_entries, "age_ms": HOUR_MS}
     world.dynamo.put(Put(COUNTERS, {**keys.schedule_key("a"), **rule}))
-
-
-@pytest.mark.parametrize(("min_entries", "is_due"), [(2, True), (3, False)])
-def test_a_total_that_is_made_is_due_if_enough_entries_wait(
-    world: World, min_entries: int, *, is_due: bool
-) -> None:
-    """Its next entry may never come, so nobody else would have it merged."""
-    for _ in range(2):
-        world.pass_over(world.emit(1))
-    _schedule(world, min_entries)
-
-    assert world.repair().remedy is Remedy.MADE
-    assert (world.total().get("due_at", 0) >= NOW_MS + HOUR_MS) is is_due
-    assert ("due_bucket" in world.total()) is is_due
 
 
 def test_what_a_crash_left_out_of_the_index_the_next_repair_puts_there(world: World) -> None:

@@ -8,15 +8,12 @@ import pytest
 
 from countledger.consumers import watermark
 from countledger.consumers.fold import fold, folded_change
-from countledger.consumers.total_writer import TotalWriter, clean_up_of, update_of
+from countledger.consumers.total_writer import TotalWriter, update_of
 from countledger.ledger.errors import (
-    AccessDenied,
-    ConditionFailed,
     NewerFormat,
     RequestRejected,
     ServiceFailed,
     Throttled,
-    Unclear,
 )
 from countledger.ledger.limits import WATERMARK_LIFE_MS
 from countledger.ledger.total import decode_total
@@ -76,16 +73,6 @@ def test_an_update_carries_effect_watermark_and_condition_at_once() -> None:
     assert arguments["ExpressionAttributeValues"][":2"] == {"N": "3"}
     assert arguments["ExpressionAttributeValues"][":1"] == {"B": watermark.encode(101, NOW_MS)}
     assert arguments["ReturnValuesOnConditionCheckFailure"] == "ALL_OLD"
-
-
-@pytest.mark.parametrize("error", [Unclear("lost"), Throttled("slow"), AccessDenied("no")])
-def test_a_counter_that_cannot_be_written_now_says_why(error: ServiceFailed) -> None:
-    aside = Aside()
-
-    written = _writer(MemoryClient(faults=[Fault(error)]), aside).write(COUNTER, _changes(1, 2))
-
-    assert written.error is error
-    assert aside.sequences == []
 
 
 def test_of_overlapping_batches_only_the_new_records_count() -> None:
@@ -196,19 +183,6 @@ def test_a_repair_of_many_shards_leaves_no_watermarks_for_good() -> None:
         assert writer.write(COUNTER, _changes(1)).error is None
 
     assert len(watermark.stale(dynamo.items(TABLE)[0], NOW_MS)) < watermark.STALE_ENOUGH
-
-
-def test_a_watermark_that_moved_is_not_cleaned_up() -> None:
-    dynamo = MemoryClient()
-    _aged(dynamo, 4)
-    stale = watermark.stale(dynamo.items(TABLE)[0], NOW_MS)
-    moved = next(iter(stale))
-    dynamo.tables[TABLE][COUNTER, "total"][moved] = watermark.encode(999, NOW_MS)
-
-    with pytest.raises(ConditionFailed):
-        dynamo.update(clean_up_of(TABLE, COUNTER, stale))
-
-    assert stale.keys() <= dynamo.items(TABLE)[0].keys()
 
 
 def test_a_clean_up_that_fails_changes_no_total() -> None:

@@ -13,7 +13,7 @@ from countledger.consumers.proof import Proof
 from countledger.consumers.stream import counts
 from countledger.consumers.verify import Judgement, _verdict, stored_total
 from countledger.ledger import amount, keys
-from countledger.ledger.errors import BadCounterName, CorruptItem, CountledgerError, ServiceFailed
+from countledger.ledger.errors import CorruptItem, CountledgerError, ServiceFailed
 from countledger.ledger.exact import ExactSum
 from countledger.ledger.expressions import Add
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
@@ -240,11 +240,6 @@ def test_a_hundred_counters_share_one_proof(world: World) -> None:
     assert [v.counter for v in verdicts] == names
     assert [v.counter for v in verdicts if v.verdict is not EXACT] == ["a:7"]
     assert sum(world.clock.slept_ms) >= world.verifier().settle_ms
-
-
-def test_a_bad_name_is_refused(world: World) -> None:
-    with pytest.raises(BadCounterName):
-        world.verdict("a#b")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from countledger.ledger.attempts import (
     Attempts,
     Done,
     Exhausted,
-    GiveUp,
     Pause,
     Recheck,
     Reply,
@@ -246,14 +245,6 @@ def test_a_check_of_the_request_itself_is_an_answer() -> None:
         assert isinstance(heard[0], CorruptItem)
 
 
-def test_no_answer_to_a_read_leaves_no_doubt() -> None:
-    """It changes nothing, so there is nothing that may have been applied."""
-    for operation, doubt in ((READ, False), (WRITE, True), (object(), True)):
-        service = Service([Unclear("no answer"), "done"])
-
-        assert run(protocol(attempts_of(service, 2), operation), service) == ("done", doubt)
-
-
 def test_a_follow_up_neither_waits_nor_counts() -> None:
     service = Service([Unclear("no answer"), "not applied", Throttled("busy"), "done"])
     seen: list[tuple[str, bool]] = []
@@ -286,19 +277,6 @@ def test_attempts_are_shared_by_the_requests_of_a_call() -> None:
     assert run(protocol(attempts), service) == ("done", True)
     end = run(protocol(attempts), service)
     assert (end.exhausted.attempts, end.exhausted.maybe_applied) == (3, True)
-
-
-def test_an_end_without_answer_sends_nothing_more() -> None:
-    service = Service(["odd"])
-    error = CorruptItem("odd")
-    steps: Steps[Any] = attempt(
-        None,
-        lambda _: Send(WRITE),
-        lambda reply: GiveUp(error),  # noqa: ARG005
-        lambda end: end.error,
-        attempts_of(service, 3),
-    )
-    assert run(steps, service) is error
 
 
 def test_an_answer_without_a_row_is_a_bug_of_the_table() -> None:

@@ -20,7 +20,7 @@ from countledger.ledger.due import (
     mark_of,
     reschedule_of,
 )
-from countledger.ledger.errors import ConditionFailed, CorruptItem
+from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.expressions import Add
 from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.operations import Update
@@ -195,8 +195,3 @@ def test_counters_spread_over_the_buckets_of_their_namespace() -> None:
     assert used == set(buckets_of("likes"))
     assert len(used) == BUCKETS
     assert bucket_of("plain").startswith("default#")
-
-
-def test_a_corrupt_due_state_is_refused() -> None:
-    with pytest.raises(CorruptItem, match="compacted"):
-        due_state_of({"counter": COUNTER, "part": "total", "entries": 3, "compacted": "x"})

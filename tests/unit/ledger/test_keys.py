@@ -65,14 +65,6 @@ def test_any_other_counter_name_is_refused(name: object, reason: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("counter", "namespace"),
-    [("a", "default"), ("a:b", "a"), ("a:b:c", "a"), ("default:a", "default"), ("a::b", "a")],
-)
-def test_the_namespace_is_the_text_before_the_first_colon(counter: str, namespace: str) -> None:
-    assert keys.namespace_of(counter) == namespace
-
-
 @pytest.mark.parametrize("name", ["a", "x" * 510, "with space", "日本"])
 def test_a_namespace_is_what_a_counter_name_may_begin_with(name: str) -> None:
     assert keys.check_namespace(name) == name

@@ -82,18 +82,6 @@ def test_any_other_namespace_never_comes_into_being(arguments: dict[str, Any], r
         Namespace(**{"name": "likes", **arguments})
 
 
-def test_a_namespace_is_made_with_defaults_at_its_first_use() -> None:
-    dynamo = MemoryClient()
-    namespaces = _namespaces(dynamo)
-
-    first = namespaces.for_use("likes:post-1", Kind.LEDGER)
-    namespaces.for_use("likes:post-2", Kind.LEDGER)
-
-    assert first == Namespace("likes", Kind.LEDGER, 1, HORIZON_DEFAULT_MS)
-    assert dynamo.calls == ["get", "put"]
-    assert _namespaces(dynamo).get("likes") == first
-
-
 def test_the_first_creation_decides() -> None:
     dynamo = MemoryClient()
     dynamo.faults.append(Fault(ConditionFailed(encode_namespace(Namespace("likes", spread=16)))))

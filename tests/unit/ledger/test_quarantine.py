@@ -178,15 +178,6 @@ def test_what_the_table_refuses_for_good_is_published_all_the_same(
     assert world.dynamo.items(COUNTERS) == []
 
 
-def test_a_mark_that_fails_holds_nothing_up(world: World) -> None:
-    world.store.keep(record_at())
-    world.dynamo.faults.append(Fault(Unclear("u")))
-
-    world.store.mark_published(record_at())
-
-    assert world.store.keep(record_at())
-
-
 def test_what_waits_is_listed_newest_first_over_all_sources(world: World) -> None:
     """Without what a person has handled, unless that is wanted too; and nothing is scanned."""
     made = [

@@ -19,7 +19,9 @@ from tests.unit.ledger.clocks import NOW_MS
 
 _AT = datetime(2030, 1, 31, 12, 0, tzinfo=UTC)
 _POSITIONS = st.integers(0, 10**128 - 1)
-_SOURCES = st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=766 // 4)
+_SOURCES = st.text(
+    st.characters(exclude_categories=["C", "Zl", "Zp"]), min_size=1, max_size=766 // 4
+)
 
 
 def _id(key: RangeKey) -> str:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
-from urllib3.exceptions import NewConnectionError
 
 from countledger.ledger.before_send import leave
 from countledger.ledger.errors import (
@@ -158,15 +155,6 @@ def test_every_exception_of_the_sdk_has_its_class(
     assert type(_translate(error)) is kind
 
 
-def test_an_error_of_the_caller_proves_nothing() -> None:
-    try:
-        raise _REFUSED
-    except NewConnectionError:
-        error = _translate(sdk.ReadTimeoutError(endpoint_url=_URL))
-
-    assert type(error) is Unclear
-
-
 @pytest.mark.parametrize("error", [AttributeError("'list' has no 'get'"), sdk.NoCredentialsError()])
 def test_what_follows_an_attempt_may_have_been_applied(error: Exception) -> None:
     """Whatever it is: an answer that the SDK does not survive, or a second signature."""
@@ -199,17 +187,6 @@ def test_what_a_person_can_correct_comes_with_advice(error: Exception, advice: s
 def test_what_is_not_the_sdks_goes_through_as_it_is(error: Exception) -> None:
     with pytest.raises(type(error)), translated("x"):
         raise error
-
-
-@pytest.mark.parametrize(
-    "response",
-    [
-        {"Error": {"Code": "ThrottlingException"}},
-        {"Error": {"Code": "ThrottlingException"}, "ResponseMetadata": {}},
-    ],
-)
-def test_an_answer_without_metadata_is_understood(response: Any) -> None:  # noqa: ANN401
-    assert type(_translate(sdk.ClientError(response, "PutItem"))) is Throttled
 
 
 @pytest.mark.parametrize(

@@ -101,17 +101,6 @@ def test_the_region_is_the_callers_then_the_environments(monkeypatch: pytest.Mon
     assert Connection.open(Settings(), region="us-east-1").region == "us-east-1"
 
 
-@pytest.mark.parametrize("url", ["localhost", "http://", "http://[::1", "ftp//x"])
-def test_a_malformed_endpoint_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    with pytest.raises(BadSetting, match="endpoint"):
-        Connection.open(Settings(), endpoint_url=url).dynamo("none")
-
-    monkeypatch.setenv("AWS_ENDPOINT_URL", url)
-    with pytest.raises(BadSetting, match="endpoint"):
-        Connection.open(Settings()).dynamo("none")
-
-
 def test_a_setting_that_is_given_needs_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTLEDGER_LEDGER_TABLE", "mine")
 

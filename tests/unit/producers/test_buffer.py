@@ -52,41 +52,6 @@ def filled(count: int, *, now_ms: float = 0, key: str | None = None) -> SendQueu
     return buffer
 
 
-def test_a_full_batch_goes_at_once() -> None:
-    assert filled(24).take(0) is None
-    assert len(cast("EntryBatch", filled(25).take(0)).pendings) == 25
-
-
-def test_what_waited_long_enough_goes_alone() -> None:
-    buffer = filled(1)
-
-    assert buffer.due_in_ms(40) == LINGER_MS - 40
-    assert buffer.take(LINGER_MS - 1) is None
-    assert buffer.take(LINGER_MS) is not None
-
-
-def test_a_keyed_entry_goes_at_once_and_alone() -> None:
-    """It gains nothing by waiting: a conditional put takes no company."""
-    batch = cast("EntryBatch", filled(2, key="k").take(0))
-
-    assert batch.keyed
-    assert len(batch.pendings) == 1
-
-
-def test_make_due_makes_all_due_and_knows_when_it_is_done() -> None:
-    buffer = filled(3)
-    mark = buffer.make_due()
-    batch = cast("EntryBatch", buffer.take(0))
-    late = pending_of("a:late")
-    buffer.reserve(1, late.size)
-    buffer.put(late, 0)
-
-    assert not buffer.finished_through(mark)
-    buffer.finish(batch, slow_down=False)
-    assert buffer.finished_through(mark)
-    assert buffer.take(0) is None
-
-
 def test_headroom_is_bounded_by_number_and_size_and_one_large_entry_always_fits() -> None:
     """Else it could never be sent."""
     buffer = SendQueue(Buffering(max_entries=25, max_bytes=1_048_576))

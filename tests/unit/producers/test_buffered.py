@@ -164,17 +164,6 @@ def test_what_coalesced_and_was_not_sent_comes_back_as_an_entry(gated: GatedClie
     assert (entry.delta, entry.events) == (3, 3)
 
 
-def test_throttling_slows_down_and_loses_nothing() -> None:
-    dynamo = MemoryClient(faults=[Fault(Throttled("slow down"))] * 10)
-    with producer_on(dynamo, Buffering(linger_ms=PATIENT_MS, senders=4)) as producer:
-        _add_ones(producer, 500)
-        producer.flush()
-        statistics = producer.statistics
-
-    assert len(entries_in(dynamo)) == statistics.recorded == 500
-    assert statistics.waits == 10
-
-
 @pytest.mark.parametrize("coalesce", [False, True])
 def test_every_event_of_eight_threads_counts_once(*, coalesce: bool) -> None:
     dynamo = MemoryClient()

@@ -358,9 +358,3 @@ def test_a_list_is_sent_when_the_call_returns_and_a_stream_while_it_is_iterated(
     assert lists.written() == 30
     assert len(list(outcomes)) == 30
     assert lists.written() == 60
-
-
-def test_events_that_cannot_be_gathered_write_nothing(lists: Lists) -> None:
-    with pytest.raises(BadDelta):
-        lists.many(Event("a:b", delta) for delta in [*[1] * 300, 0])
-    assert lists.written() == 0

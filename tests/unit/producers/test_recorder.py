@@ -13,7 +13,6 @@ from countledger.ledger.errors import (
     IdempotencyKeyReused,
     NoCredentials,
     TableNotFound,
-    Throttled,
     WrongKind,
 )
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
@@ -117,14 +116,3 @@ def test_a_namespace_that_cannot_be_read_hides_no_receipt() -> None:
     outcomes = recorder.record_many([*_ones(2_100), Event("shut:x", 1)])
 
     assert [type(o) for o in outcomes] == [Receipt] * 2_000 + [AccessDenied] * 101
-
-
-def test_of_several_with_one_key_the_first_is_recorded() -> None:
-    """Also when an unclear answer delays it: a later one of the same call never overtakes it."""
-    dynamo = MemoryClient(faults=[Fault(Throttled("try again"))])
-    events = [Event("a:b", delta, "key") for delta in (1, 2, 3)]
-
-    outcomes = recorder_on(dynamo).record_many(events)
-
-    assert entries_in(dynamo) == [1]
-    assert [type(o) for o in outcomes] == [Receipt, IdempotencyKeyReused, IdempotencyKeyReused]

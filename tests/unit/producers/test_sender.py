@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +11,6 @@ from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
     AccessDenied,
     CountledgerError,
-    IdempotencyKeyReused,
     KeyExpired,
     NoCredentials,
     RequestRejected,
@@ -40,7 +38,6 @@ _LOST, _APPLIED = Fault(Unclear("lost")), Fault(Unclear("lost"), applied=True)
 _SLOW, _NOBODY = Fault(Throttled("slow")), Fault(Unreachable("nobody"))
 _DENIED, _EXPIRED = Fault(AccessDenied("no")), Fault(NoCredentials("expired"))
 _INVALID, _FAILED = Fault(RequestRejected("too large")), Fault(ServiceFailed("?"))
-_AT = datetime.fromtimestamp(NOW_MS / 1000, UTC)
 
 
 def _entry(delta: int = 5, key: str | IdempotencyKey | None = None) -> Entry:
@@ -95,29 +92,6 @@ def test_an_entry_is_recorded_refused_or_handed_back(case: Case) -> None:
         assert "resend exactly this entry" in str(outcome)
         sender.send(outcome.entry)
         assert entries_in(dynamo) == [5]
-
-
-def test_the_same_key_counts_once_and_with_another_delta_is_refused() -> None:
-    dynamo = MemoryClient()
-    sender = sender_on(dynamo, ManualClock())
-
-    statuses = [sender.send(_entry(5, "order-1")).status for _ in range(3)]
-
-    assert statuses == [Status.RECORDED, Status.DUPLICATE, Status.DUPLICATE]
-    with pytest.raises(IdempotencyKeyReused, match=r"'order-1'.*delta of 5.*with 7"):
-        sender.send(_entry(7, "order-1"))
-    assert entries_in(dynamo) == [5]
-
-
-@pytest.mark.parametrize("fault", [_SLOW, _NOBODY])
-def test_a_retry_of_an_earlier_call_is_a_duplicate_also_after_a_throttle(fault: Fault) -> None:
-    dynamo = MemoryClient()
-    sender = sender_on(dynamo, ManualClock())
-    entry = _entry(5, IdempotencyKey("order-1", _AT))
-    sender.send(entry)
-    dynamo.faults.append(fault)
-
-    assert sender.send(entry).status is Status.DUPLICATE
 
 
 @pytest.mark.parametrize("batch", [False, True])

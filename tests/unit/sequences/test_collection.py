@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -39,11 +38,6 @@ def test_a_key_that_is_no_number_is_refused(written: object) -> None:
     """A number that was guessed out of it could be one that exists."""
     with pytest.raises(BadSequence, match="is none"):
         Collection(**PLACE, prefix="c#", digits=5).number_of({"part": written})
-
-
-def test_a_sort_key_with_a_fraction_is_refused() -> None:
-    with pytest.raises(BadSequence, match="is none"):
-        Collection(**PLACE).number_of({"part": Decimal("1.5")})
 
 
 @pytest.mark.parametrize(

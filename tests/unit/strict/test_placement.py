@@ -202,14 +202,6 @@ def test_a_counter_works_from_every_region_of_the_table(world: World, method: Me
     assert world.parts() == []
 
 
-def test_a_counter_may_be_made_in_every_region_of_the_table(world: World) -> None:
-    world.seller().namespaces.for_use(COUNTER, Kind.STRICT)
-
-    world.seller(AWAY).create(COUNTER, method="atomic", upper=1)
-
-    assert isinstance(world.seller().change(COUNTER, 1), Applied)
-
-
 @pytest.mark.parametrize("choice", [{"method": "crt"}, {"method": "marker"}, {"bins": 2}])
 def test_a_refused_counter_leaves_nothing_behind(world: World, choice: dict[str, Any]) -> None:
     with pytest.raises(BadSetting, match="multi-region strong consistency"):

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.ledger.entry import encode_entry
 from countledger.ledger.errors import BadPayload, Unacknowledged
-from countledger.ledger.head import NO_HEAD, Head, encode_head
+from countledger.ledger.head import NO_HEAD, Head
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS, MINUTE_MS
-from countledger.ledger.operations import Put
 from countledger.producers.event import Status
 from countledger.producers.ingest.late import LateResender, LateStatus, late_status
 from countledger.producers.ingest.redrive import entries_in
@@ -21,7 +19,7 @@ from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import LOST, Fault, MemoryClient
 from tests.unit.producers.ingest.world import World
 from tests.unit.producers.kinesis.entries import entry
-from tests.unit.producers.senders import REGION, TABLE, sender_on
+from tests.unit.producers.senders import REGION, sender_on
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
@@ -73,32 +71,6 @@ def test_what_expired_a_moment_ago_may_still_be_written(ago_ms: int, status: Lat
     late = replace(LATE, at_ms=NOW_MS - HORIZON_DEFAULT_MS - ago_ms)
 
     assert resender_on(World()).status_of(late) is status
-
-
-@pytest.mark.parametrize(
-    ("stored", "choice", "status", "sent"),
-    [
-        (None, {"send": True}, LateStatus.UNCOUNTED, Status.RECORDED),
-        (None, {"send": False}, LateStatus.UNCOUNTED, None),
-        ("head", {"send": True}, LateStatus.UNKNOWN, None),
-        ("head", {"send": True, "even_if_counted": True}, LateStatus.UNKNOWN, Status.RECORDED),
-        ("entry", {"send": True, "even_if_counted": True}, LateStatus.COUNTED, None),
-    ],
-    ids=["never counted", "only looked at", "perhaps counted", "sent all the same", "counted"],
-)
-def test_a_late_entry_is_sent_where_it_may_count(
-    stored: str | None, choice: dict[str, bool], status: LateStatus, sent: Status | None
-) -> None:
-    world = World()
-    if stored is not None:
-        item = encode_head(LATE.counter, head(0, NOW_MS))
-        world.dynamo.put(Put(TABLE, item if stored == "head" else encode_entry(LATE, 1)))
-
-    late = resender_on(world).resolve(LATE, **{"even_if_counted": False, **choice})
-
-    assert (late.status, late.sent) == (status, sent)
-    assert late.resolved == (sent is not None or status is LateStatus.COUNTED)
-    assert world.deltas() == ([7] if sent or stored == "entry" else [])
 
 
 def test_what_could_not_be_sent_is_the_same_entry_at_the_next_run() -> None:

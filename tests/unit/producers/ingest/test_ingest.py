@@ -13,7 +13,6 @@ from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
     AccessDenied,
     BadPayload,
-    RequestRejected,
     Throttled,
     Unclear,
 )
@@ -136,18 +135,6 @@ def test_what_fails_for_now_is_delivered_again_from_its_record_on(error: Excepti
     assert counted + rest.payloads == 77
     assert sorted(world.deltas()) == [*range(1, 76), 1_000]
     assert {one["text"] for one in world.quarantine.rejected()} == {"broken", "corrupt"}
-
-
-def test_what_the_service_calls_invalid_goes_to_the_quarantine_alone() -> None:
-    """Another try would end the same: it may not hold up its shard."""
-    world = World()
-    world.apply(packed(1))
-    world.dynamo.faults.extend([Fault(RequestRejected("no"))] * 2)
-
-    outcome = world.apply(packed(2, 3))
-
-    assert sorted(world.deltas()) == [1, 3]
-    assert outcome.quarantined == {RejectionKind.REFUSED: 1}
 
 
 @pytest.mark.parametrize("fault", [Throttled("slow"), Unclear("lost"), AccessDenied("no")])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.ledger.errors import RequestRejected, Unclear
+from countledger.ledger.errors import RequestRejected
 from countledger.ledger.head import Head, encode_head
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
@@ -95,29 +95,6 @@ def test_each_quarantined_record_has_one_copy_however_often_it_comes(world: Keep
     assert {record.content for record in world.kept()} == {data[0], data[2], data[3]}
 
 
-def test_a_message_that_the_queue_refused_is_sent_later(world: Keeping) -> None:
-    world.quarantine.faults.append(Unclear("lost"))
-
-    first = world.apply(b"nonsense")
-    second = world.apply(b"nonsense")
-
-    assert (first.retry_from, second.retry_from) == (0, None)
-    assert len(world.kept()) == len(world.quarantine.rejected()) == 1
-
-
-@pytest.mark.parametrize("applied", [False, True])
-def test_a_copy_that_is_not_surely_kept_lets_its_record_come_again(
-    world: Keeping,
-    applied: bool,  # noqa: FBT001 - a case
-) -> None:
-    world.table.faults.append(Fault(Unclear("lost"), applied=applied))
-
-    assert world.apply(b"nonsense").retry_from == 0
-    assert world.quarantine.letters == []
-    assert world.apply(b"nonsense").retry_from is None
-    assert len(world.kept()) == len(world.quarantine.rejected()) == 1
-
-
 def test_what_was_refused_for_a_reason_that_is_gone_is_taken_in_once(world: Keeping) -> None:
     world.apply(keyed(5), keyed(6))
     (record,) = world.kept()
@@ -139,17 +116,6 @@ def test_what_is_broken_stays_broken(world: Keeping) -> None:
         settled, said = world.redrive(record)
         assert (settled, said) == (False, record.reason)
     assert world.deltas() == []
-
-
-def test_what_expired_is_counted_as_a_new_entry_once(world: Keeping) -> None:
-    world.apply(encode(entry(7, at_ms=LATE_MS)))
-    (record,) = world.kept()
-    assert record.kind == "expired"
-
-    answers = [world.redrive(record) for _ in range(2)]
-
-    assert answers == [(True, "recorded, as a new entry"), (True, "duplicate, as a new entry")]
-    assert world.deltas() == [7]
 
 
 def test_what_may_have_been_counted_waits_for_a_persons_word(world: Keeping) -> None:
@@ -182,17 +148,6 @@ def test_a_record_of_which_the_end_is_missing_is_not_guessed(world: Keeping) -> 
     settled, said = world.redrive(record)
     assert not settled
     assert str(CONTENT_MAX_BYTES + 1) in said
-
-
-def test_an_aggregate_that_was_unreadable_is_unpacked_by_a_release_that_can(
-    world: Keeping,
-) -> None:
-    world.apply(packed(5, 6)[:-1])
-    (record,) = world.kept()
-    whole = replace(record, content=packed(5, 6))
-
-    assert world.redrive(whole) == (True, "recorded")
-    assert sorted(world.deltas()) == [5, 6]
 
 
 def test_a_new_entry_that_is_refused_says_why(world: Keeping) -> None:
