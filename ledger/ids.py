@@ -142,10 +142,21 @@ class _Seeded:
 
 def new_id(at_ms: int) -> str:
     """A new UUIDv7 of that millisecond; no two processes make the same one."""
-    if _Seeded.process != this_process():
+    seed_here()
+    return seeded_id(at_ms)
+
+
+def seed_here() -> None:
+    """Have this process make ids of its own, if it is a fork of another one."""
+    here = this_process()
+    if _Seeded.process != here:
         # `uuid_utils` does this in a hook of `os.fork`, which a server written in C may skip.
         uuid_utils.reseed_rng()
-        _Seeded.process = this_process()
+        _Seeded.process = here
+
+
+def seeded_id(at_ms: int) -> str:
+    """`new_id` in two thirds of its time, after this process has called `seed_here`."""
     return str(uuid_utils.uuid7(nanoseconds=at_ms * 1_000_000))
 
 

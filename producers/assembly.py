@@ -94,6 +94,7 @@ def buffered_producer(
     """
     from countledger.ledger.assembly import namespaces_of
     from countledger.ledger.clock import Backoff
+    from countledger.ledger.ids import seeded_id
     from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker, ledger_name
     from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.sender import sender_of
@@ -107,7 +108,7 @@ def buffered_producer(
     return BufferedProducer(
         buffering,
         make_delivery,
-        EntryMaker(connection.region),
+        EntryMaker(connection.region, new_id=seeded_id),
         ledger=ledger_name(connection),
         on_failure=on_failure,
     )

@@ -22,7 +22,7 @@ from countledger.ledger.errors import (
     SetupError,
     Unacknowledged,
 )
-from countledger.ledger.ids import new_id
+from countledger.ledger.ids import seed_here, seeded_id
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.ledger.namespace import Kind
@@ -53,13 +53,13 @@ class Recorder:
         sender: brings entries to the ledger.
         region: where this process works; every entry says so.
         clock: gives the time at which an entry is made.
-        new_id: makes an id for a millisecond.
+        new_id: makes an id for a millisecond, in a process that has called `seed_here`.
     """
 
     sender: Sender
     region: str
     clock: Clock = field(default_factory=SystemClock)
-    new_id: Callable[[int], str] = new_id
+    new_id: Callable[[int], str] = seeded_id
 
     def record(self, event: Event) -> Receipt:
         """Record one event: one write unit for each KB, one round trip.
@@ -136,6 +136,7 @@ class Recorder:
         plain: dict[int, Entry] = {}
         known: set[str] = set()
         now_ms = self.clock.now_ms()
+        seed_here()
         for number, event in enumerate(events):
             namespace = namespace_of(event.counter)
             if namespace not in known:
@@ -163,6 +164,7 @@ class Recorder:
         return [self.sender.outcome_of(entry) for entry in entries]
 
     def _entry_of(self, event: Event) -> Entry:
+        seed_here()
         return make_entry(event, now_ms=self.clock.now_ms(), origin=self.region, new_id=self.new_id)
 
 

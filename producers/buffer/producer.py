@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.amount import parse_delta
 from countledger.ledger.errors import BadInput
 from countledger.ledger.forks import abandon, lock_open_in_forks, this_process
+from countledger.ledger.ids import seed_here
 from countledger.producers.buffer.buffering import Failure, NotRecorded, NotTaken
 from countledger.producers.buffer.outcomes import Outcomes
 from countledger.producers.buffer.processes import closed, flushing, opened
@@ -158,8 +159,7 @@ class BufferedProducer:
         """Add many events, which are gathered first, and wait for all of them.
 
         Returns:
-            One outcome for each event, in their order: the receipt or the error of its entry, or
-            the `NotTaken` for which it was not accepted.
+            One outcome for each, in order: receipt, error, or the `NotTaken` that refused it.
         """
         return list(self.record_stream(list(events)))
 
@@ -186,8 +186,7 @@ class BufferedProducer:
     def resend(self, entry: Entry) -> PendingEntry:
         """Add an entry that failed again, unchanged; it cannot count twice.
 
-        Raises:
-            As `add`.
+        Raises: as `add`.
         """
         return self._buffer.accept([self._buffer.state.pending_again(entry)])[0]
 
@@ -266,7 +265,7 @@ class BufferedProducer:
 
     def restart_in_fork(self) -> None:
         """Start empty in a fork."""
-        _, parents = self._mine
+        parents = self._mine[1]
         parents.outcomes.abandon()
         abandon(parents)
         self._reset()
@@ -281,6 +280,7 @@ class BufferedProducer:
         return self._mine[1]
 
     def _reset(self) -> None:
+        seed_here()
         lock = Lock()
         outcomes = Outcomes(lock, self._on_failure)
         spool, is_closed = self._spool, self._closed

@@ -17,32 +17,60 @@ read, write = os.pipe()
 child = fork()
 if child == 0:
     with os.fdopen(write, "w") as pipe:
-        pipe.write(" ".join(make() for _ in range(100_000)))
+        pipe.write(" ".join(make() for _ in range({count})))
     os._exit(0)
 os.close(write)
-mine = {{make() for _ in range(100_000)}}
+mine = {{make() for _ in range({count})}}
 with os.fdopen(read) as pipe:
     theirs = set(pipe.read().split())
 os.waitpid(child, 0)
 print(len(mine), len(theirs), len(mine & theirs))
+"""
+_RECORDER = """
+from countledger.producers.event import Event
+from tests.unit.ledger.memory import MemoryClient
+from tests.unit.producers.senders import recorder_on
+recorder = recorder_on(MemoryClient())
+"""
+_PRODUCER = """
+from tests.unit.ledger.memory import MemoryClient
+from tests.unit.producers.buffers import producer_on
+producer = producer_on(MemoryClient())
 """
 _FORKS = {"hooks run": "os.fork", "hooks skipped": "ctypes.PyDLL(None).fork"}
 _SOURCES = {
     "entries, tokens, incarnations": (
         "from countledger.ledger.ids import new_id",
         "lambda: new_id(1_900_000_000_000)",
+        100_000,
+    ),
+    "entries that are recorded": (
+        _RECORDER,
+        "lambda: recorder.record(Event('a:b', 1)).id",
+        1_000,
+    ),
+    "entries of many": (
+        _RECORDER,
+        "lambda: recorder.record_many([Event('a:b', 1)])[0].id",
+        50,
+    ),
+    "entries of a buffer": (
+        _PRODUCER,
+        "lambda: producer.add('a:b', 1).entry.id",
+        1_000,
     ),
     "runs of the compactor": (
         "from countledger.compaction.compactor import _new_run",
         "_new_run",
+        100_000,
     ),
 }
 
 
 @pytest.mark.parametrize("fork", _FORKS.values(), ids=_FORKS)
 @pytest.mark.parametrize("source", _SOURCES.values(), ids=_SOURCES)
-def test_a_process_and_its_fork_make_different_ids(source: tuple[str, str], fork: str) -> None:
-    imports, make = source
-    code = _MAKE.format(fork=fork, imports=imports, make=make)
+def test_a_process_and_its_fork_make_different_ids(source: tuple[str, str, int], fork: str) -> None:
+    imports, make, count = source
+    code = _MAKE.format(fork=fork, imports=imports, make=make, count=count)
 
-    assert printed(code) == ["100000", "100000", "0"]
+    assert printed(code) == [str(count), str(count), "0"]

@@ -9,6 +9,7 @@ from functools import wraps
 from threading import Event
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from countledger.ledger.ids import seeded_id
 from countledger.ledger.namespace import Namespaces
 from countledger.producers.asynchronous.producer import AsyncBufferedProducer
 from countledger.producers.asynchronous.sender import AsyncSender
@@ -82,7 +83,11 @@ def producer_on(
         return BatchDelivery(sender_on(dynamo, clock), buffering.attempts)
 
     return BufferedProducer(
-        buffering, make_delivery, EntryMaker(REGION, clock), ledger=ledger, on_failure=on_failure
+        buffering,
+        make_delivery,
+        EntryMaker(REGION, clock, seeded_id),
+        ledger=ledger,
+        on_failure=on_failure,
     )
 
 
