@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from countledger.infra.deploy.destruction import Destruction
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.template import template_text
 from tests.e2e.world import stacks_of
@@ -113,6 +115,47 @@ def test_a_deletion_that_failed_is_repeated(
 
     assert name not in stacks_of(stack)
     assert tables(stack, name) == set()
+
+
+def test_a_deletion_under_way_is_awaited(
+    stack: LocalStack, deployment: Deployment, deploy: Deploy, name: str
+) -> None:
+    """As after a crash: the call that began it has ended."""
+    outputs = deploy("--json", *_OPEN).json["outputs"]
+    user = f"app-{name}"
+    attach(stack, outputs["ReadPolicyArn"], user)
+    cloudformation: Any = stack.client("cloudformation")
+    destruction = Destruction(
+        stack=deployment.stack, iam=stack.client("iam"), dynamodb=stack.client("dynamodb")
+    )
+    plan = destruction.plan()
+    assert plan is not None
+    under_way = replace(plan, status="DELETE_IN_PROGRESS")
+
+    cloudformation.delete_stack(StackName=name)
+    with pytest.raises(DeployFailed, match=r"DELETE_FAILED: .*ReadPolicy"):
+        destruction.delete(under_way)
+    stack.client("iam").detach_user_policy(UserName=user, PolicyArn=outputs["ReadPolicyArn"])
+    cloudformation.delete_stack(StackName=name)
+    destruction.delete(under_way)
+
+    assert name not in stacks_of(stack)
+    assert len(tables(stack, name)) == 2
+
+
+def test_an_adoption_that_was_interrupted_is_completed(
+    stack: LocalStack, deployment: Deployment, command: Command, deploy: Deploy, name: str
+) -> None:
+    outputs = deploy("--json", *_OPEN).json["outputs"]
+    assert destroy(command, name).code == 0
+    names = {"Ledger": outputs["LedgerTableName"], "Counters": outputs["CountersTableName"]}
+    deployment.adopt(names, bucket=name, parameters={"DeletionProtection": "false"}, tags={})
+    assert stacks_of(stack)[name]["StackStatus"] == "IMPORT_COMPLETE"
+
+    again = deploy("--adopt", ",".join(names.values()), "--json")
+
+    assert again.code == 0, again.err
+    assert again.json["outputs"]["LedgerTableName"] == names["Ledger"]
 
 
 def test_termination_protection_holds_until_it_is_lifted(

@@ -1,4 +1,4 @@
-"""`make smoke-aws`: deploy to the account of the environment, try the main paths, delete it all."""
+"""`make smoke-aws`: deploy to the account of the environment, walk every step, remove it all."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import argparse
 import os
 import sys
 from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
 
 from countledger import CountLedger, Settings
 from countledger.ledger.connection import Connection
+from tests.smoke.checks import Checks, NotShown, seen
 from tests.smoke.own_stack import OwnStack
 from tests.smoke.paths import Paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# A metric of the embedded format takes some minutes.
+CHECK_PATIENCE_S = 360.0
 
 
 def main(arguments: list[str]) -> int:
@@ -24,28 +33,37 @@ def main(arguments: list[str]) -> int:
         if name is None:
             if not options.yes and not _agreed(connection):
                 return 2
-            own = OwnStack(connection.session, options.endpoint, _environment(options, connection))
-            _say(f"deploying stack {own.name}; it is deleted at the end, with its tables")
+            own = OwnStack(options.endpoint, _environment(options, connection))
+            _say(f"deploying stack {own.name}; removed at the end, in about 15 minutes")
             opened.enter_context(own.made())
             name = own.name
         client = CountLedger(
             Settings(stack_name=name), session=connection.session, endpoint_url=options.endpoint
         )
-        return walk(Paths(client))
+        return walk(Paths(client), Checks(client, options.endpoint, CHECK_PATIENCE_S))
 
 
-def walk(paths: Paths) -> int:
-    """Walk every path, and go on behind one that went wrong; the exit code."""
+def walk(paths: Paths, checks: Checks | None = None) -> int:
+    """Walk every path, then every row of the checklist, also after one that is wrong.
+
+    Returns:
+        The exit code.
+    """
+    steps: list[tuple[str, Callable[[], str | None]]] = [*paths.all()]
+    if checks is not None:
+        steps += [(name, partial(seen, check)) for name, check in checks.all()]
     wrong = 0
-    for name, path in paths.all():
+    for name, step in steps:
         try:
-            path()
-        except Exception as error:  # noqa: BLE001 - told to a person; the others are tried as well
+            saw = step()
+        except NotShown as reason:
+            _say(f"-      {name}: not shown: {reason}")
+        except Exception as error:  # noqa: BLE001 - reported to a person; the others are tried too
             wrong += 1
             _say(f"WRONG  {name}: {type(error).__name__}: {error}")
         else:
-            _say(f"ok     {name}")
-    _say(f"{wrong} of the paths went wrong" if wrong else "all paths are right")
+            _say(f"ok     {name}" if saw is None else f"saw    {name}: {saw}")
+    _say(f"{wrong} of the steps went wrong" if wrong else "all paths are right")
     return 1 if wrong else 0
 
 
@@ -71,7 +89,10 @@ def _agreed(connection: Connection) -> bool:
     if not sys.stdin.isatty():
         _say(f"this makes a stack in {where}, which costs cents: say --yes")
         return False
-    return input(f"Make a stack in {where}, for some minutes and cents? [y/N] ").lower() == "y"
+    return (
+        input(f"Make a stack in {where}, for about 15 minutes and some cents? [y/N] ").lower()
+        == "y"
+    )
 
 
 def _say(text: str) -> None:

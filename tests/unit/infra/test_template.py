@@ -308,7 +308,7 @@ def test_backups_are_off_until_requested_and_their_role_may_restore_nothing() ->
     parts = [name for name in RESOURCES if name.startswith("Backup")]
     assert {RESOURCES[name].get("Condition") for name in parts} == {"HasBackup"}
     assert TEMPLATE["Parameters"]["BackupSchedule"]["Default"] == ""
-    assert RESOURCES["BackupVault"]["DeletionPolicy"] == "Retain"
+    assert RESOURCES["BackupVault"]["DeletionPolicy"] == "RetainExceptOnCreate"
     both = [{"Fn::GetAtt": ["Ledger", "Arn"]}, {"Fn::GetAtt": ["Counters", "Arn"]}]
     assert resource("BackupSelection")["BackupSelection"]["Resources"] == both
     (rule,) = resource("BackupPlan")["BackupPlan"]["BackupPlanRule"]
