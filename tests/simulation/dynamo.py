@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.operations import Delete, Put, Scan, Update, Write
+    from countledger.ledger.operations import Delete, Put, PutBatch, Scan, Update, Write
     from tests.simulation.process import Process
     from tests.simulation.table import Table
 
@@ -127,6 +127,10 @@ class SimulatedClient(DynamoClient):
         return self.process.read(
             "TransactGetItems", lambda: service.get(table, wanted), attempts=self.attempts
         )
+
+    def put_entries(self, batch: PutBatch) -> list[Item]:
+        """Write several entries."""
+        return self.put_batch(batch.table, batch.items)
 
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
         """Write several items without condition; some may be left."""
