@@ -57,7 +57,7 @@ def _by_entry_times(prover: Prover, moment_ms: int, **_: object) -> proof.Proof 
 
 
 def _by_age(passed: PassedShards, _dynamo: Any, _table: str, total: Any, *at: Any) -> Any:  # noqa: ANN401
-    """Watermarks go once they are as old as late writes can be, wherever their progress is."""
+    """Watermarks go once they are as old as late writes can be, whatever their progress says."""
     limit_ms = at[1] - passed.late_ms - MINUTE_MS
     return {
         name: value

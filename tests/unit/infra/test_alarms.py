@@ -101,7 +101,7 @@ def test_writes_of_compaction_alone_are_no_sign_of_a_dead_mapping(alarm: str) ->
 @pytest.mark.parametrize("alarm", FILTERED)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_mapping_that_works_never_alarms(alarm: str, seed: int) -> None:
-    """Whenever something is written, wherever the periods begin, however long batches gather."""
+    """Whenever something is written, whenever periods begin, however long batches gather."""
     chance = random.Random(seed)  # noqa: S311 - no secret
     longest = load_template()["Parameters"]["BatchingWindowSeconds"]["MaxValue"]
     period = next(one for one in listed(resource(alarm)) if "MetricStat" in one)["MetricStat"][
