@@ -201,8 +201,6 @@ def _event_of(line: CounterLine, key: IdempotencyKey, name: str) -> Event | Coun
     """The one entry of a line, or what is wrong with its counter."""
     try:
         # A line written by hand has no number of events: its value counts as one.
-        return Event(
-            line.counter, line.value, key, note={"import": name}, events=line.events or 1
-        )
+        return Event(line.counter, line.value, key, note={"import": name}, events=line.events or 1)
     except BadInput as error:
         return error
