@@ -66,7 +66,10 @@ class ConnectedServices:
     @made_once
     def initial_scan(self) -> InitialScan:
         """Alerts for totals that are beyond a threshold already."""
-        dynamo, table = self.connection.dynamo("standard"), self.connection.setting("counters_table")
+        dynamo, table = (
+            self.connection.dynamo("standard"),
+            self.connection.setting("counters_table"),
+        )
         return InitialScan(dynamo, table, self.publisher, self.dead_letters)
 
 
