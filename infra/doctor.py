@@ -59,7 +59,7 @@ class CheckResult(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """One check.
 
     Attributes:
@@ -90,7 +90,7 @@ class Doctor:
     counter: str
     clock: Clock
 
-    def checks(self) -> Iterator[Check]:
+    def checks(self) -> Iterator[DoctorCheck]:
         """All checks in order; those that need a failed one are left out.
 
         One write unit, one and a half read units, and calls of STS and CloudFormation, which cost
@@ -109,7 +109,7 @@ class Doctor:
         yield self._permission("read totals", "ReadPolicyArn", self._read_total)
         yield self._permission("read entries", "ReadPolicyArn", self._read_entries)
 
-    def _identity(self) -> list[Check]:
+    def _identity(self) -> list[DoctorCheck]:
         """Credentials, and this machine's clock beside that of the service that checked them."""
         try:
             region = self.connection.region
@@ -120,11 +120,11 @@ class Doctor:
         except (Unclear, Unreachable) as error:
             says = str(error).partition(";")[0]
             why = "an app needs no way to STS; without it, credentials and clock stay unchecked"
-            return [Check("credentials", CheckResult.UNKNOWN, says, why)]
+            return [DoctorCheck("credentials", CheckResult.UNKNOWN, says, why)]
         except CountledgerError as error:
             return [_failed("credentials", error)]
         after_ms = self.clock.now_ms()
-        found = Check(
+        found = DoctorCheck(
             "credentials",
             CheckResult.OK,
             f"{answer['Arn']} in account {answer['Account']}, region {region}",
@@ -136,7 +136,7 @@ class Doctor:
         offset = clock_offset(before_ms, after_ms, date_ms)
         return [found, judge_clock(offset, self.connection.settings.clock_skew_ms)]
 
-    def _stack(self) -> Check:
+    def _stack(self) -> DoctorCheck:
         settings = self.connection.settings
         try:
             names = [self.connection.setting(name) for name in _TABLES]
@@ -144,14 +144,14 @@ class Doctor:
             return _failed("stack", error)
         by_variables = all(getattr(settings, name) for name in _TABLES)
         whose = "named by variables" if by_variables else f"of stack {settings.stack_name!r}"
-        return Check("stack", CheckResult.OK, f"tables {' and '.join(names)}, {whose}")
+        return DoctorCheck("stack", CheckResult.OK, f"tables {' and '.join(names)}, {whose}")
 
-    def _permission(self, name: str, policy: str, call: Callable[[], object]) -> Check:
+    def _permission(self, name: str, policy: str, call: Callable[[], object]) -> DoctorCheck:
         began_s = time.perf_counter()
         try:
             call()
         except AccessDenied as error:
-            return Check(
+            return DoctorCheck(
                 name,
                 CheckResult.DENIED,
                 str(error).partition(";")[0],
@@ -160,7 +160,9 @@ class Doctor:
             )
         except CountledgerError as error:
             return _failed(name, error)
-        return Check(name, CheckResult.OK, f"in {(time.perf_counter() - began_s) * 1_000:,.0f} ms")
+        return DoctorCheck(
+            name, CheckResult.OK, f"in {(time.perf_counter() - began_s) * 1_000:,.0f} ms"
+        )
 
     def _record(self) -> None:
         key = keys.entry_key(new_id(self.clock.now_ms()), 1)
@@ -193,12 +195,12 @@ def doctor_of(
     return Doctor(connection, keys.check_counter(counter), clock or SystemClock())
 
 
-def versions() -> Check:
+def versions() -> DoctorCheck:
     """The versions of what runs, and which extras are installed."""
     installed = [f"{name} {version(name)}" for name in _PACKAGES]
     extras = [name for name, packages in _EXTRAS.items() if all(map(_is_installed, packages))]
     python = ".".join(map(str, sys.version_info[:3]))
-    return Check(
+    return DoctorCheck(
         "versions",
         CheckResult.OK,
         f"Python {python}, {', '.join(installed)}; extras: {', '.join(extras) or 'none'}",
@@ -218,7 +220,7 @@ def clock_offset(before_ms: int, after_ms: int, date_ms: int) -> tuple[int, int]
     return before_ms - (date_ms + SECOND_MS), after_ms - date_ms
 
 
-def judge_clock(offset_ms: tuple[int, int], limit_ms: int) -> Check:
+def judge_clock(offset_ms: tuple[int, int], limit_ms: int) -> DoctorCheck:
     """Whether this clock is surely beyond the limit.
 
     Args:
@@ -228,10 +230,12 @@ def judge_clock(offset_ms: tuple[int, int], limit_ms: int) -> Check:
     least_ms, most_ms = offset_ms
     limit = show_duration(limit_ms)
     if least_ms <= limit_ms and most_ms >= -limit_ms:
-        return Check("clock", CheckResult.OK, f"within the {limit} by which clocks may differ")
+        return DoctorCheck(
+            "clock", CheckResult.OK, f"within the {limit} by which clocks may differ"
+        )
     ahead = least_ms > limit_ms
     differs = show_duration(least_ms if ahead else -most_ms)
-    return Check(
+    return DoctorCheck(
         "clock",
         CheckResult.PROBLEM,
         f"at least {differs} {'ahead of' if ahead else 'behind'} the service's; clocks may differ "
@@ -240,9 +244,9 @@ def judge_clock(offset_ms: tuple[int, int], limit_ms: int) -> Check:
     )
 
 
-def _failed(name: str, error: CountledgerError) -> Check:
+def _failed(name: str, error: CountledgerError) -> DoctorCheck:
     """A check that ended with an error, whose text says what to do."""
-    return Check(name, CheckResult.PROBLEM, str(error))
+    return DoctorCheck(name, CheckResult.PROBLEM, str(error))
 
 
 def _is_installed(package: str) -> bool:
