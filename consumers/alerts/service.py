@@ -66,11 +66,8 @@ class ConnectedServices:
     @made_once
     def initial_scan(self) -> InitialScan:
         """Alerts for totals that are beyond a threshold already."""
-        dynamo, table = (
-            self.connection.dynamo("standard"),
-            self.connection.setting("counters_table"),
-        )
-        return InitialScan(dynamo, table, self.publisher, self.dead_letters)
+        dynamo, to = self.connection.dynamo("standard"), self.connection.setting
+        return InitialScan(dynamo, to("counters_table"), self.publisher, self.dead_letters)
 
 
 def alerts_of(connection: Connection) -> Alerts:
