@@ -157,7 +157,7 @@ class Connection:
                 raise
             raise StackNotFound(
                 f"no stack {name!r} in {self.region}: start one here with {_START_HERE}, or "
-                "name yours with --stack-name or COUNTLEDGER_STACK_NAME, or its region with --region"
+                "name yours with --stack-name or COUNTLEDGER_STACK_NAME, its region with --region"
             ) from error
         return {o["OutputKey"]: o["OutputValue"] for o in stacks[0].get("Outputs", [])}
 
