@@ -223,7 +223,7 @@ class Connection:
         """A client of CloudWatch."""
         return self._client("cloudwatch")
 
-    def administration(self, service: Literal["iam", "service-quotas"]) -> Any:  # noqa: ANN401 - as above
+    def administration(self, service: Literal["iam", "service-quotas", "sts"]) -> Any:  # noqa: ANN401 - as above
         """A client of a service that only the command line calls, and no function."""
         return self._client(service)
 
