@@ -150,7 +150,7 @@ class Connection:
                 raise
             raise StackNotFound(
                 f"no stack {name!r} in {self.region}: start one here with {_START_HERE}, or "
-                "name yours with --stack-name or COUNTLEDGER_STACK_NAME"
+                "name yours with --stack-name or COUNTLEDGER_STACK_NAME, its region with --region"
             ) from error
         return {o["OutputKey"]: o["OutputValue"] for o in stacks[0].get("Outputs", [])}
 
