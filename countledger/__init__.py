@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Direction, Rule
     from countledger.consumers.audit import Audit
     from countledger.consumers.memberships import Group
+    from countledger.consumers.over_regions import RegionAnswer, TotalOverRegions
     from countledger.consumers.progress import ShardProgress
     from countledger.consumers.rankings import Ranked
     from countledger.consumers.repair import Remedy, Repair
@@ -84,6 +85,7 @@ __all__ = [
     "RangeKey",
     "Ranked",
     "Receipt",
+    "RegionAnswer",
     "Remedy",
     "Repair",
     "Retire",
@@ -94,6 +96,7 @@ __all__ = [
     "Snapshot",
     "Status",
     "Total",
+    "TotalOverRegions",
     "Verdict",
     "errors",
     "outcomes",
@@ -115,6 +118,8 @@ _MODULES: Final = {
     "Remedy": "countledger.consumers.repair",
     "Repair": "countledger.consumers.repair",
     "Snapshot": "countledger.consumers.snapshot",
+    "RegionAnswer": "countledger.consumers.over_regions",
+    "TotalOverRegions": "countledger.consumers.over_regions",
     "Freshness": "countledger.consumers.totals",
     "Judgement": "countledger.consumers.verify",
     "Verdict": "countledger.consumers.verify",
