@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import boto3
 import botocore.session
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from countledger.infra.deploy.deployment import Deployment, deploy
 from countledger.infra.local.engine import REGION, ROOT_KEY, ROOT_SECRET
@@ -125,6 +126,18 @@ class RegionStack:
             tags={PUMPED_TAG: " ".join(one.logical_id for one in MAPPINGS)},
         )
         self._patch_time_to_live()
+
+    def find(self) -> bool:
+        """Take up the stack if another process has deployed it; whether it has."""
+        try:
+            answer = self.client("cloudformation").describe_stacks(StackName=self.name)
+        except ClientError:
+            return False
+        (stack,) = answer["Stacks"]
+        if not stack["StackStatus"].endswith("COMPLETE") or "ROLLBACK" in stack["StackStatus"]:
+            return False
+        self.outputs = {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", ())}
+        return True
 
     def replica(self, ledger_table: str) -> Copy:
         """This region's copy of the ledger."""

@@ -6,14 +6,17 @@ after a whole interval), and its mapping of a queue honours partial failures.
 
 import io
 import json
+import logging
 import re
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 from countledger.infra.local.engine import REGION, Engine
 from countledger.infra.local.mappings import MATERIALIZER, StreamMapping
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ROOT", "STACK_NAME", "Credentials", "LocalStack", "check_regions", "session_of"]
 
+_LOG: Final = logging.getLogger(__name__)
 STACK_NAME: Final = "countledger"
 _PARAMETERS: Final = {
     "DeletionProtection": "false",
@@ -91,18 +95,15 @@ class LocalStack:
         with self._open as opening:
             opening.enter_context(self.engine)
             self._deploy()
-            opening.callback(self._stop)
+            opening.callback(lambda: _stop_pumps(self.stacks.values()))
             for stack in self.stacks.values():
                 stack.take_mappings()
                 self._start(stack)
             table = self.outputs["LedgerTableName"]
-            self.replicator = Replicator({})
-            if len(self.stacks) > 1:
-                copies = {name: one.replica(table) for name, one in self.stacks.items()}
-                self.replicator.copies = copies
+            copies = {name: one.replica(table) for name, one in self.stacks.items()}
+            self.replicator = Replicator(copies)
             opening.callback(self.replicator.stop)
-            if self._pumping and len(self.stacks) > 1:
-                self.replicator.start()
+            self._replicate()
             self._open = opening.pop_all()
         return self
 
@@ -222,15 +223,50 @@ class LocalStack:
         parameters = {**_PARAMETERS, **topics, **self._parameters}
         return RegionStack(self.name, region, self.url, parameters)
 
+    def follow_replicas(self) -> None:
+        """Take up regions that were added to the running stack, and drop those removed from it.
+
+        Entries travel to a region as soon as its replica exists, and are counted there as soon as
+        its stack does. One DescribeTable call, and a call for each region without a stack.
+        """
+        try:
+            self._follow_replicas(self.outputs["LedgerTableName"])
+        except (BotoCoreError, ClientError):
+            # The engine may be out of breath: the next look finds the same.
+            _LOG.warning("the regions of the stack could not be read", exc_info=True)
+
+    def _follow_replicas(self, table: str) -> None:
+        described = self.client("dynamodb").describe_table(TableName=table)["Table"]
+        replicas = {one["RegionName"] for one in described.get("Replicas", ())}
+        for region in replicas - self.replicator.copies.keys():
+            self.replicator.join(self._stack(region).replica(table))
+            self._replicate()
+        for region in self.replicator.copies.keys() - replicas - {self.home.region}:
+            self.replicator.leave(region)
+            if region in self.stacks:
+                _stop_pumps([self.stacks.pop(region)])
+        for region in replicas - self.stacks.keys():
+            stack = self._stack(region)
+            if stack.find():
+                stack.take_mappings()
+                self._start(stack)
+                self.stacks[region] = stack
+
+    def _replicate(self) -> None:
+        if self._pumping and len(self.replicator.copies) > 1:
+            self.replicator.start()
+
     def _start(self, stack: RegionStack) -> None:
         if self._pumping:
             for pump in stack.pumps.values():
                 pump.start()
 
-    def _stop(self) -> None:
-        pumps = [pump for stack in self.stacks.values() for pump in stack.pumps.values()]
-        with ThreadPoolExecutor(max(len(pumps), 1)) as pool:
-            list(pool.map(Pump.stop, pumps))
+
+def _stop_pumps(stacks: Iterable[RegionStack]) -> None:
+    """Stop the pumps side by side: each ends after the invocation that is under way."""
+    pumps = [pump for stack in stacks for pump in stack.pumps.values()]
+    with ThreadPoolExecutor(max(len(pumps), 1)) as pool:
+        list(pool.map(Pump.stop, pumps))
 
 
 def check_regions(regions: Sequence[str]) -> tuple[str, ...]:
