@@ -25,6 +25,7 @@ CountledgerError
 │   ├── QuotaDenied           the limit of the window is reached (raised by guarded functions)
 │   ├── TicketResolved        a reservation was committed or released before, in another way
 │   ├── TicketExpired         a reservation can no longer be committed or released
+│   ├── RegionRebuilding      the totals of this region are not complete yet
 │   └── SequenceExhausted     no number is left
 ├── SetupError                names, permissions, network: correct them   exit 2
 │   ├── StackNotFound  TableNotFound  NoCredentials  AccessDenied  Unreachable
@@ -277,6 +278,10 @@ class TicketResolved(Refused):
 
 class TicketExpired(Refused):
     """The time to commit or release a reservation is over; it stays counted in its window."""
+
+
+class RegionRebuilding(Refused):
+    """The region joined a moment ago, and its totals are being made from the ledger."""
 
 
 class SequenceExhausted(Refused):
