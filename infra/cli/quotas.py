@@ -146,11 +146,7 @@ def acquire(
 @app.command("show")
 @shared
 def show_one(options: Options, counter: Counter) -> None:
-    """Show what a counter has used in its present window.
-
-    Examples:
-      countledger quota show llm:team-1
-    """
+    """Show what a counter has used in its present window."""
     shown = options.client().quotas.show(counter)
     names = "counter prefix limit overridden used overrun remaining window resets_at"
     show_facts(options, facts(shown, names))
@@ -159,12 +155,7 @@ def show_one(options: Options, counter: Counter) -> None:
 @app.command("list")
 @shared
 def list_all(options: Options) -> None:
-    """List the quotas, with the limits that single counters have of their own in --json.
-
-    Examples:
-      countledger quota list
-      countledger quota list --json
-    """
+    """List the quotas, with the limits that single counters have of their own in --json."""
     quotas = options.client().quotas
     found = quotas.list()
     if options.json:
@@ -180,9 +171,6 @@ def delete(options: Options, prefix: Prefix, *, yes: Yes = False) -> None:
     """Delete a quota, with what its counters have used. At a terminal it asks first.
 
     Nothing is admitted under it any more, within five seconds. Elsewhere --yes is required.
-
-    Examples:
-      countledger quota delete llm: --yes
     """
     if not yes:
         question = f"Delete quota {prefix!r}, and what its counters have used?"
