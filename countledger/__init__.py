@@ -52,10 +52,12 @@ if TYPE_CHECKING:
     from countledger.producers.compensation import Correction
     from countledger.producers.event import Event, Receipt, Status
     from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
+    from countledger.producers.quotas.outcome import Admitted, Committed, Denied
     from countledger.producers.sequences.collection import Collection
     from countledger.producers.strict import outcome as outcomes
 
 __all__ = [
+    "Admitted",
     "Amount",
     "Audit",
     "BufferStatistics",
@@ -63,9 +65,11 @@ __all__ = [
     "Buffering",
     "Claim",
     "Collection",
+    "Committed",
     "Correction",
     "CountLedger",
     "CountledgerError",
+    "Denied",
     "Direction",
     "Entry",
     "Event",
@@ -147,6 +151,9 @@ _MODULES: Final = {
     "NewItem": "countledger.producers.own_items",
     "Receipt": "countledger.producers.event",
     "Status": "countledger.producers.event",
+    "Admitted": "countledger.producers.quotas.outcome",
+    "Committed": "countledger.producers.quotas.outcome",
+    "Denied": "countledger.producers.quotas.outcome",
     "Collection": "countledger.producers.sequences.collection",
 }
 _SUBMODULES: Final = {

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     )
     from countledger.consumers.auditor import Auditor
     from countledger.ledger.assembly import ExactReader, Namespaces, OnCorrupt
-    from countledger.producers.assembly import Claims, Recorder, Sequences, StrictCounters
+    from countledger.producers.assembly import Claims, Quotas, Recorder, Sequences, StrictCounters
     from countledger.producers.asynchronous.producer import AsyncBufferedProducer
     from countledger.producers.ingest.redrive import ExpiredEntries
     from countledger.producers.kinesis.producer import KinesisProducer
@@ -469,6 +469,13 @@ class CountLedger:
         from countledger.producers.assembly import claims_of
 
         return claims_of(self.connection)
+
+    @made_once
+    def quotas(self) -> Quotas:
+        """Limits for each counter and window of time: acquire, reserve, commit and release."""
+        from countledger.producers.assembly import quotas_of
+
+        return quotas_of(self.connection)
 
     @made_once
     def groups(self) -> Groups:
