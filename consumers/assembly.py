@@ -5,6 +5,7 @@ Each function imports what it needs: a process that reads a total never loads wh
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,33 +44,45 @@ __all__ = [
 ]
 
 
-def totals_of(connection: Connection) -> TotalsReader:
-    """The reader of a stack's totals."""
-    from countledger.consumers.totals import TotalsReader
+def totals_of(connection: Connection, namespaces: Namespaces | None = None) -> TotalsReader:
+    """The reader of a stack's totals.
 
-    return TotalsReader(connection.dynamo("standard"), connection.setting("counters_table"))
+    Args:
+        connection: to the stack.
+        namespaces: as the process knows them; None: they are read again.
+    """
+    from countledger.consumers.totals import TotalsReader
+    from countledger.ledger.over_regions import OverRegions
+
+    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
+    return TotalsReader(dynamo, table, OverRegions.of(connection, namespaces))
 
 
 def names_of(connection: Connection, prefix: str) -> Iterator[str]:
-    """The counters that have a total and begin with a prefix, by a scan."""
+    """The counters that have a total and begin with a prefix, by a scan of their tables."""
     from countledger.consumers.totals import counters_beginning
 
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    return counters_beginning(dynamo, table, prefix)
+    if connection.strict_table is None:
+        return counters_beginning(dynamo, table, prefix)
+    tables = table, connection.strict_table
+    return chain.from_iterable(counters_beginning(dynamo, one, prefix) for one in tables)
 
 
 def listing_of(connection: Connection, namespaces: Namespaces) -> Listing:
     """The listing of a namespace's counters."""
     from countledger.consumers.totals import Listing
 
-    return Listing(totals_of(connection), namespaces)
+    return Listing(totals_of(connection, namespaces), namespaces)
 
 
 def snapshots_of(connection: Connection) -> SnapshotReader:
     """The reader of many totals at one moment."""
     from countledger.consumers.snapshot import SnapshotReader
+    from countledger.ledger.over_regions import OverRegions
 
-    return SnapshotReader(connection.dynamo("standard"), connection.setting("counters_table"))
+    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
+    return SnapshotReader(dynamo, table, strict=OverRegions.of(connection))
 
 
 def stream_of(connection: Connection) -> LedgerStream:
@@ -83,7 +96,7 @@ def groups_of(connection: Connection, namespaces: Namespaces) -> Groups:
     """The groups of a stack."""
     from countledger.consumers.groups import Groups
 
-    return Groups(totals_of(connection), namespaces)
+    return Groups(totals_of(connection, namespaces), namespaces)
 
 
 def leftovers_of(groups: Groups) -> Leftovers:

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from countledger.consumers.stream import LedgerStream, StreamShard
-    from countledger.ledger.attributes import Item, OnCorrupt
+    from countledger.ledger.attributes import Item, Key, OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
+    from countledger.ledger.over_regions import OverRegions
 
 
 def counters_beginning(dynamo: DynamoClient, table: str, prefix: str) -> Iterator[str]:
@@ -116,10 +117,12 @@ class TotalsReader:
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry reads.
         table: the table `counters`.
+        strict: the strict counters over regions; None: the stack has none.
     """
 
     dynamo: DynamoClient
     table: str
+    strict: OverRegions | None = None
 
     def read(self, counter: str, *, consistent: bool = False) -> Total:
         """A counter's total; zeros if it was never changed. Half a read unit (one if consistent).
@@ -132,12 +135,13 @@ class TotalsReader:
             CorruptItem: the total cannot be read.
         """
         key = keys.total_key(keys.check_counter(counter))
-        item = self.dynamo.get(self.table, key, consistent=consistent)
+        item = self.dynamo.get(self._table(counter), key, consistent=consistent)
         return Total(counter) if item is None else self._whole(decode_total(item))
 
     def item(self, counter: str) -> Item | None:
         """A total's stored item, strongly consistent; None: absent. One read unit."""
-        return self.dynamo.get(self.table, keys.total_key(counter), consistent=True)
+        key = keys.total_key(counter)
+        return self.dynamo.get(self._table(counter), key, consistent=True)
 
     def read_many(
         self,
@@ -154,9 +158,12 @@ class TotalsReader:
             As `read`, and Throttled: the service left some unanswered.
         """
         names = [keys.check_counter(counter) for counter in counters]
-        items = self.dynamo.get_many(
-            self.table, [keys.total_key(name) for name in dict.fromkeys(names)]
-        )
+        wanted: dict[str, list[Key]] = {}
+        for name in dict.fromkeys(names):
+            wanted.setdefault(self._table(name), []).append(keys.total_key(name))
+        items = [
+            item for table, some in wanted.items() for item in self.dynamo.get_many(table, some)
+        ]
         there = {item["counter"] for item in items}
         read = decoded(items, lambda item: self._whole(decode_total(item)), on_corrupt)
         found = {total.counter: total for total in read}
@@ -165,6 +172,11 @@ class TotalsReader:
             for name in names
             if name in found or name not in there
         }
+
+    def _table(self, counter: str) -> str:
+        if self.strict is not None and self.strict.has(counter):
+            return self.strict.table
+        return self.table
 
     def _whole(self, total: Total) -> Total:
         """The total with its bins added, if it has bins."""
@@ -237,13 +249,19 @@ class Listing:
             NamespaceUnknown: the namespace does not exist.
             CorruptItem: a total cannot be read, and `on_corrupt` is None.
         """
-        kind = self.namespaces.get(keys.check_namespace(namespace)).kind
-        names = self._strict(namespace) if kind is Kind.STRICT else self._found(namespace)
+        match self.namespaces.get(keys.check_namespace(namespace)).kind:
+            case Kind.STRICT:
+                names = self._strict(self.totals.table, namespace)
+            case Kind.STRICT_REGIONS:
+                strict = self.totals.strict
+                names = iter(()) if strict is None else self._strict(strict.table, namespace)
+            case _:
+                names = self._found(namespace)
         return self._read(names, on_corrupt)
 
-    def _strict(self, namespace: str) -> Iterator[list[str]]:
+    def _strict(self, table: str, namespace: str) -> Iterator[list[str]]:
         directory = Compare("counter", "=", keys.STRICT_PREFIX + namespace)
-        for page in self.totals.dynamo.pages(Query(self.totals.table, directory)):
+        for page in self.totals.dynamo.pages(Query(table, directory)):
             yield [item["part"] for item in page]
 
     def _found(self, namespace: str) -> Iterator[list[str]]:

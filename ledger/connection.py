@@ -57,6 +57,7 @@ _START_HERE: Final = '`eval "$(countledger up)"`'
 _OUTPUTS: Final = {
     "ledger_table": "LedgerTableName",
     "counters_table": "CountersTableName",
+    "strict_table": "StrictTableName",
     "ledger_stream_arn": "LedgerStreamArn",
     "counters_stream_arn": "CountersStreamArn",
     "quarantine_queue_url": "QuarantineQueueUrl",
@@ -73,7 +74,17 @@ _OUTPUTS: Final = {
     "ingest_expired_queue_url": "IngestExpiredQueueUrl",
 }
 # Outputs that a stack has only if it was deployed so.
-_ON_REQUEST: Final = ("IngestStreamArn", "IngestQuarantineQueueUrl", "IngestExpiredQueueUrl")
+_NO_INGEST: Final = (
+    "no stream of Kinesis: deploy it with the parameter IngestStream=on-demand or provisioned"
+)
+_ON_REQUEST: Final = {
+    "IngestStreamArn": _NO_INGEST,
+    "IngestQuarantineQueueUrl": _NO_INGEST,
+    "IngestExpiredQueueUrl": _NO_INGEST,
+    "StrictTableName": (
+        "no table for strict counters over regions here: deploy it with the parameter StrictRegions"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -169,16 +180,25 @@ class Connection:
         """
         value: str | None = getattr(self.settings, name) or self.outputs.get(_OUTPUTS[name])
         if not value and _OUTPUTS[name] in _ON_REQUEST and self.outputs:
-            raise StackNotFound(
-                f"stack {self.settings.stack_name!r} has no stream of Kinesis: deploy it with the "
-                "parameter IngestStream=on-demand or provisioned"
-            )
+            lacking = _ON_REQUEST[_OUTPUTS[name]]
+            raise StackNotFound(f"stack {self.settings.stack_name!r} has {lacking}")
         if not value:
             raise StackNotFound(
                 f"stack {self.settings.stack_name!r} has no output {_OUTPUTS[name]}: it is no "
                 f"stack of countledger; name yours, or set COUNTLEDGER_{name.upper()}"
             )
         return value
+
+    @property
+    def strict_table(self) -> str | None:
+        """The table of strict counters over regions, or None: the stack has none here.
+
+        No call is made if the settings name the tables.
+        """
+        named = self.settings.strict_table
+        if named or self.settings.counters_table:
+            return named or None
+        return self.outputs.get(_OUTPUTS["strict_table"])
 
     def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
         """A DynamoDB client, here or in another region, whose SDK retries as given."""

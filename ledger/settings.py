@@ -46,6 +46,7 @@ class Settings:
     stack_name: str = _variable("stack_name", STACK_NAME_DEFAULT)
     ledger_table: str | None = _variable("ledger_table")
     counters_table: str | None = _variable("counters_table")
+    strict_table: str | None = _variable("strict_table")
     ledger_stream_arn: str | None = _variable("ledger_stream_arn")
     counters_stream_arn: str | None = _variable("counters_stream_arn")
     quarantine_queue_url: str | None = _variable("quarantine_queue_url")

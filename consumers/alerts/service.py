@@ -16,6 +16,7 @@ from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.errors import BadRule, TargetRefused, WrongKind, WrongRegion
 from countledger.ledger.forks import made_once
+from countledger.ledger.over_regions import OverRegions
 from countledger.ledger.total import decode_total
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def alerts_of(connection: Connection) -> Alerts:
     return Alerts(
         Rules(connection.dynamo("none"), table, connection.region),
         ConnectedServices(connection),
-        TotalsReader(dynamo, table),
+        TotalsReader(dynamo, table, OverRegions.of(connection)),
         AlertLog(dynamo, table),
         connection.setting("home_region"),
     )
@@ -134,7 +135,7 @@ class Alerts:
         Raises:
             BadRule, BadCounterName: a value breaks its rule, or the topic is not allowed.
             RuleExists: a rule of that name exists.
-            WrongKind: a strict counter with bins, which has no single total.
+            WrongKind: a strict counter with bins, which has no single total, or one over regions.
             WrongRegion: `evaluate_in` is not the region of this client.
             TargetRefused: the bus or topic does not exist, or refuses.
             ServiceFailed: the rule was not written; or, with `now`, the initial scan is incomplete.
@@ -273,6 +274,13 @@ class Alerts:
         return wanted
 
     def _check_counter(self, rule: Rule) -> None:
+        name = rule.counter or rule.prefix or ""
+        strict = self.totals.strict
+        if strict is not None and ":" in name and strict.has(name):
+            raise WrongKind(
+                f"{name!r} is over regions (kind strict-regions): no evaluator reads the stream of "
+                "that table; compare the value in the answer of each change"
+            )
         item = None if rule.counter is None else self.totals.item(rule.counter)
         total = None if item is None else decode_total(item)
         if total is not None and total.bins > 1:
