@@ -189,7 +189,9 @@ def _send(
 
 
 def _check_patience(counter: str, outcome: StrictOutcome) -> None:
-    if isinstance(outcome, Contended) and outcome.attempts < _LEAST_ATTEMPTS:
+    if not isinstance(outcome, Contended) or "suspended" in outcome.reason:
+        return
+    if outcome.attempts < _LEAST_ATTEMPTS:
         raise Wrong(f"{counter}: given up after {outcome.attempts} attempts")
 
 
