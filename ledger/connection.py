@@ -168,7 +168,7 @@ class Connection:
                 raise
             raise StackNotFound(
                 f"no stack {name!r} in {self.region}: start one here with {_START_HERE}, or "
-                "name yours with --stack-name or COUNTLEDGER_STACK_NAME"
+                "name yours with --stack-name or COUNTLEDGER_STACK_NAME, its region with --region"
             ) from error
         return {o["OutputKey"]: o["OutputValue"] for o in stacks[0].get("Outputs", [])}
 
@@ -243,7 +243,7 @@ class Connection:
         """A client of CloudWatch."""
         return self._client("cloudwatch")
 
-    def administration(self, service: Literal["iam", "service-quotas"]) -> Any:  # noqa: ANN401 - as above
+    def administration(self, service: Literal["iam", "service-quotas", "sts"]) -> Any:  # noqa: ANN401 - as above
         """A client of a service that only the command line calls, and no function."""
         return self._client(service)
 

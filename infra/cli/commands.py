@@ -48,6 +48,8 @@ Read and check
   entries totals.entries Read a counter's change log, newest first.
   status status.status Show the state of the stack: what runs, how late totals are, where action
       is required.
+  doctor doctor.doctor Check what an app needs here: versions, credentials, clock, stack,
+      permissions.
   watch watch.watch Follow totals and alerts in the terminal, as they change.
   verify audit.verify Compare totals with the exact sums of the ledger, and prove the verdict.
   repair audit.repair Set totals that drifted to the exact sums of the ledger; create missing

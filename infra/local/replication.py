@@ -42,7 +42,8 @@ class Replicator:
         random: what travels next, and what is merged.
         cut: ways that nothing passes: from, to.
         under_way: for each way the versions that have not arrived.
-        on_records: called with a region and each new record of its stream.
+        on_records: called with a region and the new records of its stream.
+        read_cut: says in the background which ways are cut, if another process decides that.
     """
 
     copies: dict[str, Copy]
@@ -50,6 +51,7 @@ class Replicator:
     cut: set[Way] = field(default_factory=set)
     under_way: dict[Way, list[Version]] = field(default_factory=lambda: defaultdict(list))
     on_records: Callable[[str, list[dict[str, Any]]], None] = lambda _region, _records: None
+    read_cut: Callable[[], set[Way]] | None = None
     _one_at_a_time: threading.RLock = field(default_factory=threading.RLock)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -135,6 +137,7 @@ class Replicator:
         """Return once everything has arrived that was written so far and has an open way."""
         with self._one_at_a_time:
             self._note_all()
+            self._follow_cut()
             while self._open():
                 self._round(arrives=1.0)
 
@@ -144,11 +147,17 @@ class Replicator:
             try:
                 with self._one_at_a_time:
                     self._note_all()
+                    # After the notes: what was written once a way was cut does not pass it.
+                    self._follow_cut()
                     pause_s = next_pause_s(pause_s, idle=not self._open())
                     self._round(_ARRIVES)
             except (OSError, http.client.HTTPException):
                 # The engine may be on its way down; what has not arrived stays under way.
                 _LOG.warning("the replicator could not read or write", exc_info=True)
+
+    def _follow_cut(self) -> None:
+        if self.read_cut is not None:
+            self.cut = self.read_cut()
 
     def _note_all(self) -> None:
         for region in list(self.copies):
