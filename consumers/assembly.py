@@ -52,10 +52,10 @@ def totals_of(connection: Connection, namespaces: Namespaces | None = None) -> T
         namespaces: as the process knows them; None: they are read again.
     """
     from countledger.consumers.totals import TotalsReader
-    from countledger.ledger.over_regions import OverRegions
+    from countledger.ledger.assembly import over_regions_of
 
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    return TotalsReader(dynamo, table, OverRegions.of(connection, namespaces))
+    return TotalsReader(dynamo, table, over_regions_of(connection, namespaces))
 
 
 def names_of(connection: Connection, prefix: str) -> Iterator[str]:
@@ -79,10 +79,10 @@ def listing_of(connection: Connection, namespaces: Namespaces) -> Listing:
 def snapshots_of(connection: Connection) -> SnapshotReader:
     """The reader of many totals at one moment."""
     from countledger.consumers.snapshot import SnapshotReader
-    from countledger.ledger.over_regions import OverRegions
+    from countledger.ledger.assembly import over_regions_of
 
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    return SnapshotReader(dynamo, table, strict=OverRegions.of(connection))
+    return SnapshotReader(dynamo, table, strict=over_regions_of(connection))
 
 
 def stream_of(connection: Connection) -> LedgerStream:

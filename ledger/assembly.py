@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.ledger.exact import ExactReader
     from countledger.ledger.head import Head
+    from countledger.ledger.over_regions import OverRegions
 
 __all__ = [
     "ExactReader",
@@ -27,6 +28,7 @@ __all__ = [
     "exact_of",
     "head_of",
     "namespaces_of",
+    "over_regions_of",
 ]
 
 
@@ -38,6 +40,21 @@ def namespaces_of(connection: Connection) -> Namespaces:
         region=connection.region,
         home_region=connection.setting("home_region"),
     )
+
+
+def over_regions_of(
+    connection: Connection, namespaces: Namespaces | None = None
+) -> OverRegions | None:
+    """The strict counters over regions; None: the stack has none here.
+
+    Args:
+        connection: to the stack.
+        namespaces: as the process knows them; None: they are read again.
+    """
+    from countledger.ledger.over_regions import OverRegions
+
+    table = connection.strict_table
+    return None if table is None else OverRegions(table, namespaces or namespaces_of(connection))
 
 
 def exact_of(connection: Connection) -> ExactReader:

@@ -19,7 +19,7 @@ from countledger.ledger.errors import BadSetting, CountledgerError, SetupError, 
 from countledger.ledger.forks import ClientPerProcess, lock_open_in_forks, made_once
 from countledger.ledger.meter import Meter
 from countledger.ledger.service_errors import translated
-from countledger.ledger.settings import Settings
+from countledger.ledger.settings import ON_REQUEST, OUTPUTS, Settings
 from countledger.ledger.transport.choice import is_fast
 
 if TYPE_CHECKING:
@@ -53,38 +53,6 @@ _ONE_CLIENT_AT_A_TIME: Final = lock_open_in_forks()
 _SERVICE_IDS: Final = {"dynamodbstreams": "DYNAMODB_STREAMS"}
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _START_HERE: Final = '`eval "$(countledger up)"`'
-# The setting that each output of the stack fills.
-_OUTPUTS: Final = {
-    "ledger_table": "LedgerTableName",
-    "counters_table": "CountersTableName",
-    "strict_table": "StrictTableName",
-    "ledger_stream_arn": "LedgerStreamArn",
-    "counters_stream_arn": "CountersStreamArn",
-    "quarantine_queue_url": "QuarantineQueueUrl",
-    "compaction_queue_url": "CompactionQueueUrl",
-    "dispatcher_arn": "DispatcherFunctionArn",
-    "schedule_group": "ScheduleGroupName",
-    "scheduler_role_arn": "SchedulerRoleArn",
-    "home_region": "HomeRegion",
-    "alert_bus": "AlertBusName",
-    "alert_topic_arns": "AlertTopicArns",
-    "alert_dead_letter_queue_url": "AlertDeadLetterQueueUrl",
-    "ingest_stream_arn": "IngestStreamArn",
-    "ingest_quarantine_queue_url": "IngestQuarantineQueueUrl",
-    "ingest_expired_queue_url": "IngestExpiredQueueUrl",
-}
-# Outputs that a stack has only if it was deployed so.
-_NO_INGEST: Final = (
-    "no stream of Kinesis: deploy it with the parameter IngestStream=on-demand or provisioned"
-)
-_ON_REQUEST: Final = {
-    "IngestStreamArn": _NO_INGEST,
-    "IngestQuarantineQueueUrl": _NO_INGEST,
-    "IngestExpiredQueueUrl": _NO_INGEST,
-    "StrictTableName": (
-        "no table for strict counters over regions here: deploy it with the parameter StrictRegions"
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -178,13 +146,13 @@ class Connection:
         Raises:
             StackNotFound: it is not set and the stack has no such output.
         """
-        value: str | None = getattr(self.settings, name) or self.outputs.get(_OUTPUTS[name])
-        if not value and _OUTPUTS[name] in _ON_REQUEST and self.outputs:
-            lacking = _ON_REQUEST[_OUTPUTS[name]]
+        value: str | None = getattr(self.settings, name) or self.outputs.get(OUTPUTS[name])
+        if not value and OUTPUTS[name] in ON_REQUEST and self.outputs:
+            lacking = ON_REQUEST[OUTPUTS[name]]
             raise StackNotFound(f"stack {self.settings.stack_name!r} has {lacking}")
         if not value:
             raise StackNotFound(
-                f"stack {self.settings.stack_name!r} has no output {_OUTPUTS[name]}: it is no "
+                f"stack {self.settings.stack_name!r} has no output {OUTPUTS[name]}: it is no "
                 f"stack of countledger; name yours, or set COUNTLEDGER_{name.upper()}"
             )
         return value
@@ -198,7 +166,7 @@ class Connection:
         named = self.settings.strict_table
         if named or self.settings.counters_table:
             return named or None
-        return self.outputs.get(_OUTPUTS["strict_table"])
+        return self.outputs.get(OUTPUTS["strict_table"])
 
     def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
         """A DynamoDB client, here or in another region, whose SDK retries as given."""

@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
-from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.namespace import Kind, Namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from countledger.ledger.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +24,6 @@ class OverRegions:
 
     table: str
     namespaces: Namespaces
-
-    @classmethod
-    def of(cls, connection: Connection, namespaces: Namespaces | None = None) -> OverRegions | None:
-        """Those of a stack, or None: it has none here.
-
-        Args:
-            connection: to the stack.
-            namespaces: as the process knows them; None: they are read again.
-        """
-        table = connection.strict_table
-        return None if table is None else cls(table, namespaces or namespaces_of(connection))
 
     def has(self, counter: str) -> bool:
         """Whether a counter is over regions: a read unit for each namespace, once."""

@@ -48,7 +48,6 @@ from countledger.producers.strict import token_set
 from countledger.producers.strict.bins import deal_state
 from countledger.producers.strict.context import raise_exhausted
 from countledger.producers.strict.definition import Definition, Method, define, encode_definition
-from countledger.producers.strict.over_regions import CREATION_SENT_MS
 from countledger.producers.strict.state import (
     Bounds,
     StrictState,
@@ -56,6 +55,7 @@ from countledger.producers.strict.state import (
     encode_state,
     of,
 )
+from countledger.producers.strict.without_transactions import CREATION_SENT_MS
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount

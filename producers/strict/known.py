@@ -17,7 +17,7 @@ from countledger.ledger import keys
 from countledger.ledger.errors import NoSuchCounter, WrongRegion
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.strict.definition import Definition, decode_definition
-from countledger.producers.strict.over_regions import check_over_regions, refuse_together
+from countledger.producers.strict.without_transactions import check_over_regions, refuse_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
