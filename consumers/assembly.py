@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from countledger.consumers.stream import LedgerStream
     from countledger.consumers.totals import Listing, TotalsReader
     from countledger.ledger.connection import Connection
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.exact import ExactReader
     from countledger.ledger.namespace import Namespaces
     from countledger.ledger.quarantine_record import QuarantinedRecord
@@ -51,21 +52,25 @@ def totals_of(connection: Connection, namespaces: Namespaces | None = None) -> T
         connection: to the stack.
         namespaces: as the process knows them; None: they are read again.
     """
+    from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.totals import TotalsReader
     from countledger.ledger.assembly import over_regions_of
 
-    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    return TotalsReader(dynamo, table, over_regions_of(connection, namespaces))
+    region, strict = RegionStateStore.of(connection), over_regions_of(connection, namespaces)
+    return TotalsReader(*_counters_of(connection), region, strict)
+
+
+def _counters_of(connection: Connection) -> tuple[DynamoClient, str]:
+    return connection.dynamo("standard"), connection.setting("counters_table")
 
 
 def names_of(connection: Connection, prefix: str) -> Iterator[str]:
     """The counters that have a total and begin with a prefix, by a scan of their tables."""
     from countledger.consumers.totals import counters_beginning
+    from countledger.ledger.assembly import strict_table_of
 
-    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    if connection.strict_table is None:
-        return counters_beginning(dynamo, table, prefix)
-    tables = table, connection.strict_table
+    dynamo, table = _counters_of(connection)
+    tables = filter(None, (table, strict_table_of(connection)))
     return chain.from_iterable(counters_beginning(dynamo, one, prefix) for one in tables)
 
 
@@ -78,11 +83,12 @@ def listing_of(connection: Connection, namespaces: Namespaces) -> Listing:
 
 def snapshots_of(connection: Connection) -> SnapshotReader:
     """The reader of many totals at one moment."""
+    from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.snapshot import SnapshotReader
     from countledger.ledger.assembly import over_regions_of
 
-    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    return SnapshotReader(dynamo, table, strict=over_regions_of(connection))
+    region, strict = RegionStateStore.of(connection), over_regions_of(connection)
+    return SnapshotReader(*_counters_of(connection), region=region, strict=strict)
 
 
 def stream_of(connection: Connection) -> LedgerStream:
@@ -109,19 +115,21 @@ def leftovers_of(groups: Groups) -> Leftovers:
 def rankings_of(connection: Connection, namespaces: Namespaces) -> Rankings:
     """The rankings of a stack."""
     from countledger.consumers.rankings import Rankings
+    from countledger.consumers.region_state import RegionStateStore
 
-    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    return Rankings(dynamo, table, namespaces)
+    dynamo, table = _counters_of(connection)
+    return Rankings(dynamo, table, namespaces, region=RegionStateStore.of(connection))
 
 
 def auditor_of(connection: Connection, exact: ExactReader, namespaces: Namespaces) -> Auditor:
     """What verifies and repairs the totals of a stack."""
     from countledger.consumers.auditor import Auditor
+    from countledger.consumers.totals import TotalsReader
     from countledger.consumers.verify import Verifier
     from countledger.ledger.limits import late_write_ms
 
     verifier = Verifier(
-        totals_of(connection),
+        TotalsReader(*_counters_of(connection)),
         exact,
         stream_of(connection),
         clock_skew_ms=connection.settings.clock_skew_ms,
@@ -154,5 +162,5 @@ def quarantine_of(
         QuarantineSource.COUNTERS: review_alert_log,
         QuarantineSource.KINESIS: redrive_ingested,
     }
-    store = QuarantineStore(connection.dynamo("standard"), connection.setting("counters_table"))
+    store = QuarantineStore(*_counters_of(connection))
     return QuarantineService(store, redrives, lambda: notices_of(connection))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.stream import LedgerStream, StreamShard
     from countledger.ledger.attributes import Item, Key, OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
@@ -117,12 +118,24 @@ class TotalsReader:
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry reads.
         table: the table `counters`.
+        region: the state of this region, which must be ready for each read of totals; None: what
+            verifies and repairs totals reads them in any state.
         strict: the strict counters over regions; None: the stack has none.
     """
 
     dynamo: DynamoClient
     table: str
+    region: RegionStateStore | None = None
     strict: OverRegions | None = None
+
+    def check_region(self) -> None:
+        """Refuse to read totals while they are incomplete: `RegionStateStore.check`.
+
+        Raises:
+            RegionRebuilding: they are.
+        """
+        if self.region is not None:
+            self.region.check()
 
     def read(self, counter: str, *, consistent: bool = False) -> Total:
         """A counter's total; zeros if it was never changed. Half a read unit (one if consistent).
@@ -133,7 +146,9 @@ class TotalsReader:
         Raises:
             BadCounterName: the name breaks the grammar.
             CorruptItem: the total cannot be read.
+            RegionRebuilding: the totals of this region are incomplete.
         """
+        self.check_region()
         key = keys.total_key(keys.check_counter(counter))
         item = self.dynamo.get(self._table(counter), key, consistent=consistent)
         return Total(counter) if item is None else self._whole(decode_total(item))
@@ -157,6 +172,7 @@ class TotalsReader:
         Raises:
             As `read`, and Throttled: the service left some unanswered.
         """
+        self.check_region()
         names = [keys.check_counter(counter) for counter in counters]
         wanted: dict[str, list[Key]] = {}
         for name in dict.fromkeys(names):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.namespace import Kind, Namespaces
+from countledger.ledger.settings import OUTPUTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,7 @@ __all__ = [
     "head_of",
     "namespaces_of",
     "over_regions_of",
+    "strict_table_of",
 ]
 
 
@@ -42,6 +44,17 @@ def namespaces_of(connection: Connection) -> Namespaces:
     )
 
 
+def strict_table_of(connection: Connection) -> str | None:
+    """The table of strict counters over regions, or None: the stack has none here.
+
+    No call is made if the settings name the tables.
+    """
+    named = connection.settings.strict_table
+    if named or connection.settings.counters_table:
+        return named or None
+    return connection.outputs.get(OUTPUTS["strict_table"])
+
+
 def over_regions_of(
     connection: Connection, namespaces: Namespaces | None = None
 ) -> OverRegions | None:
@@ -53,7 +66,7 @@ def over_regions_of(
     """
     from countledger.ledger.over_regions import OverRegions
 
-    table = connection.strict_table
+    table = strict_table_of(connection)
     return None if table is None else OverRegions(table, namespaces or namespaces_of(connection))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -15,11 +15,17 @@ from countledger.ledger.batch_body import spell
 from countledger.ledger.before_send import watch
 from countledger.ledger.credentials import renew_in_fork
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.errors import BadSetting, CountledgerError, SetupError, StackNotFound
+from countledger.ledger.errors import (
+    BadSetting,
+    CountledgerError,
+    SetupError,
+    StackNotFound,
+    WrongRegion,
+)
 from countledger.ledger.forks import ClientPerProcess, lock_open_in_forks, made_once
 from countledger.ledger.meter import Meter
 from countledger.ledger.service_errors import translated
-from countledger.ledger.settings import ON_REQUEST, OUTPUTS, Settings
+from countledger.ledger.settings import OF_THE_HOME, ON_REQUEST, OUTPUTS, Settings
 from countledger.ledger.transport.choice import is_fast
 
 if TYPE_CHECKING:
@@ -37,10 +43,9 @@ if TYPE_CHECKING:
 
 Retries = Literal["none", "standard"]
 
-# Calls of a counter take milliseconds; a call that takes seconds is lost and is tried again.
+# Calls of a counter take milliseconds; one that takes seconds is lost and tried again.
 _TIMEOUTS: Final[dict[str, Any]] = {"connect_timeout": 3, "read_timeout": 10}
-# With a fixed user agent botocore does not build one for every call (a fifth of its time).
-_USER_AGENT: Final = "countledger"
+_USER_AGENT: Final = "countledger"  # a fixed one saves building it, a fifth of a call's time
 # As many as a buffer may have senders: another one would need a new handshake for each request.
 _CONNECTIONS: Final = 64
 _RETRIES: Final[dict[Retries, Any]] = {
@@ -64,12 +69,14 @@ class Connection:
         session: where credentials and the region come from.
         endpoint_url: an endpoint instead of AWS's own; None leaves it to AWS_ENDPOINT_URL.
         meter: where every client of this connection sums its units.
+        elsewhere: a region instead of the session's.
     """
 
     settings: Settings
     session: boto3.Session
     endpoint_url: str | None = None
     meter: Meter = field(default_factory=Meter)
+    elsewhere: str | None = None
 
     @classmethod
     def open(
@@ -101,13 +108,20 @@ class Connection:
         Raises:
             BadSetting: none is configured.
         """
-        region = self.session.region_name
+        region = self.elsewhere or self.session.region_name
         if not region:
             raise BadSetting(
                 "no AWS region: set AWS_REGION, give --region, or name it in a profile; for a "
                 f"stack of this machine {_START_HERE}"
             )
         return region
+
+    def in_region(self, region: str) -> Connection:
+        """A connection to the stack of the same name in a region; its outputs name its tables."""
+        if region == self.region:
+            return self
+        settings = Settings.of_stack(self.settings.stack_name)
+        return replace(self, settings=settings, elsewhere=region)
 
     @property
     def stays_here(self) -> bool:
@@ -145,28 +159,24 @@ class Connection:
 
         Raises:
             StackNotFound: it is not set and the stack has no such output.
+            WrongRegion: only the stack of the home region has it.
         """
-        value: str | None = getattr(self.settings, name) or self.outputs.get(OUTPUTS[name])
-        if not value and OUTPUTS[name] in ON_REQUEST and self.outputs:
-            lacking = ON_REQUEST[OUTPUTS[name]]
+        output = OUTPUTS[name]
+        value: str | None = getattr(self.settings, name) or self.outputs.get(output)
+        if not value and output in OF_THE_HOME and self.outputs.get("HomeRegion"):
+            raise WrongRegion(
+                f"this is {self.region}; schedules and compaction are of the home region "
+                f"{self.outputs['HomeRegion']}: run it there (--region or AWS_REGION)"
+            )
+        if not value and output in ON_REQUEST and self.outputs:
+            lacking = ON_REQUEST[output]
             raise StackNotFound(f"stack {self.settings.stack_name!r} has {lacking}")
         if not value:
             raise StackNotFound(
-                f"stack {self.settings.stack_name!r} has no output {OUTPUTS[name]}: it is no "
+                f"stack {self.settings.stack_name!r} has no output {output}: it is no "
                 f"stack of countledger; name yours, or set COUNTLEDGER_{name.upper()}"
             )
         return value
-
-    @property
-    def strict_table(self) -> str | None:
-        """The table of strict counters over regions, or None: the stack has none here.
-
-        No call is made if the settings name the tables.
-        """
-        named = self.settings.strict_table
-        if named or self.settings.counters_table:
-            return named or None
-        return self.outputs.get(OUTPUTS["strict_table"])
 
     def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
         """A DynamoDB client, here or in another region, whose SDK retries as given."""

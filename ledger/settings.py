@@ -54,6 +54,13 @@ ON_REQUEST: Final = {
         "no table for strict counters over regions here: deploy it with the parameter StrictRegions"
     ),
 }
+# Outputs of the home region's stack alone.
+OF_THE_HOME: Final = (
+    "CompactionQueueUrl",
+    "DispatcherFunctionArn",
+    "ScheduleGroupName",
+    "SchedulerRoleArn",
+)
 
 
 def _variable(name: str, default: str | int | None = None) -> Any:  # noqa: ANN401 - a field of any type

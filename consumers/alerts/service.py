@@ -12,6 +12,7 @@ from countledger.consumers.alerts.evaluator import InitialScan
 from countledger.consumers.alerts.message import QueueDeadLetters, Resender
 from countledger.consumers.alerts.rule import Direction, changed_rule, rule_of
 from countledger.consumers.alerts.rules import Rules
+from countledger.consumers.region_state import RegionStateStore
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.assembly import over_regions_of
@@ -65,9 +66,8 @@ class ConnectedServices:
     @made_once
     def initial_scan(self) -> InitialScan:
         """Alerts for totals that are beyond a threshold already."""
-        dynamo = self.connection.dynamo("standard")
-        table = self.connection.setting("counters_table")
-        return InitialScan(dynamo, table, self.publisher, self.dead_letters)
+        dynamo, to = self.connection.dynamo("standard"), self.connection.setting
+        return InitialScan(dynamo, to("counters_table"), self.publisher, self.dead_letters)
 
 
 def alerts_of(connection: Connection) -> Alerts:
@@ -76,7 +76,7 @@ def alerts_of(connection: Connection) -> Alerts:
     return Alerts(
         Rules(connection.dynamo("none"), table, connection.region),
         ConnectedServices(connection),
-        TotalsReader(dynamo, table, over_regions_of(connection)),
+        TotalsReader(dynamo, table, RegionStateStore.of(connection), over_regions_of(connection)),
         AlertLog(dynamo, table),
         connection.setting("home_region"),
     )
@@ -131,8 +131,7 @@ class Alerts:
             **spec: `counter` or `prefix`, `threshold` or `step`, `direction`, and other options.
 
         Raises:
-            BadRule, BadCounterName: a value breaks its rule, or the topic is not allowed.
-            BadSetting: strict counters over regions.
+            BadRule, BadCounterName, BadSetting: a value breaks its rule, or the topic is refused.
             RuleExists: a rule of that name exists.
             WrongKind: a strict counter with bins, which has no single total.
             WrongRegion: `evaluate_in` is not the region of this client.
@@ -275,11 +274,12 @@ class Alerts:
     def _check_counter(self, rule: Rule) -> None:
         if self.totals.strict is not None and ":" in (name := rule.counter or rule.prefix or ""):
             self.totals.strict.refuse([name], "no evaluator reads its table: compare each answer")
+        self.totals.check_region()
         total = None if rule.counter is None else self.totals.read(rule.counter, consistent=True)
         if total is not None and total.bins > 1:
             raise WrongKind(
-                f"counter {rule.counter!r} is strict with {total.bins} bins, and no update "
-                "contains all of them; create it without bins, or compare it where you read it"
+                f"counter {rule.counter!r} is a strict counter with {total.bins} bins: no update "
+                "contains all of its value; create it without bins, or compare it where you read it"
             )
 
 

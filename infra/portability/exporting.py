@@ -27,6 +27,7 @@ from countledger.infra.portability.lines import (
     parse_line,
 )
 from countledger.ledger import amount, keys
+from countledger.ledger.assembly import strict_table_of
 from countledger.ledger.errors import BadInput, BadPayload, BadSetting, CorruptItem, NoSuchCounter
 from countledger.ledger.namespace import Kind
 
@@ -223,7 +224,7 @@ class Exporter:
 
         A read unit for each, and half of one for each and for each 4 KB of their directory.
         """
-        if self.client.connection.strict_table is None:
+        if strict_table_of(self.client.connection) is None:
             return
         for namespace in self.client.namespaces.list(on_corrupt=lambda _error: None):
             if namespace.kind is Kind.STRICT_REGIONS and self.namespace in (None, namespace.name):

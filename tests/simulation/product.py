@@ -138,7 +138,7 @@ class Product:
         """Reads totals."""
         used = are_used(self.world.shape.weights)
         strict = OverRegions(STRICT, self.namespaces) if used else None
-        return TotalsReader(self.reads, COUNTERS, strict)
+        return TotalsReader(self.reads, COUNTERS, strict=strict)
 
     @cached_property
     def stream(self) -> LedgerStream:
