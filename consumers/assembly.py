@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from countledger.consumers.auditor import Auditor
     from countledger.consumers.groups import Groups
     from countledger.consumers.leftovers import Leftovers
+    from countledger.consumers.over_regions import OverRegions
     from countledger.consumers.rankings import Rankings
     from countledger.consumers.snapshot import SnapshotReader
     from countledger.consumers.stream import LedgerStream
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Groups",
     "LedgerStream",
+    "OverRegions",
     "QuarantineService",
     "Rankings",
     "Redrive",
@@ -37,6 +39,7 @@ __all__ = [
     "leftovers_of",
     "listing_of",
     "names_of",
+    "over_regions_of",
     "quarantine_of",
     "rankings_of",
     "snapshots_of",
@@ -62,6 +65,13 @@ def totals_of(connection: Connection, namespaces: Namespaces | None = None) -> T
 
 def _counters_of(connection: Connection) -> tuple[DynamoClient, str]:
     return connection.dynamo("standard"), connection.setting("counters_table")
+
+
+def over_regions_of(connection: Connection) -> OverRegions:
+    """The reader of totals in every region of a stack."""
+    from countledger.consumers.over_regions import OverRegions
+
+    return OverRegions(connection)
 
 
 def names_of(connection: Connection, prefix: str) -> Iterator[str]:

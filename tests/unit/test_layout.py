@@ -23,9 +23,9 @@ _LONG_MODULES = {
     # The page that teaches how to write a protocol, and the driver itself.
     "ledger/attempts.py": 400,
     # One table each, to be read in one place.
-    "ledger/errors.py": 435,
+    "ledger/errors.py": 490,
     "ledger/expressions.py": 340,
-    "ledger/keys.py": 395,
+    "ledger/keys.py": 425,
 }
 _FUNCTION_MAX_LINES = 70
 _LEVELS_MAX = 7
