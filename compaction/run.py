@@ -9,7 +9,13 @@ from countledger.compaction.archive import GenerationArchiver
 from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome, Verb
 from countledger.compaction.retire import Retire, Retirer, Tampered, refuse_changed
 from countledger.ledger.before_send import guarded
-from countledger.ledger.errors import BadSetting, ConditionFailed, CountledgerError, ServiceFailed
+from countledger.ledger.errors import (
+    BadSetting,
+    ConditionFailed,
+    CountledgerError,
+    LeaseEnded,
+    ServiceFailed,
+)
 from countledger.ledger.head import decode_head
 from countledger.ledger.limits import RUN_LIFE_MS
 
@@ -78,6 +84,8 @@ class Run:
         error: CountledgerError | None = None
         try:
             end = self._work()
+        except LeaseEnded as ended:
+            end = RunEnd(RunOutcome.WAITING, str(ended))
         except CountledgerError as failed:
             outcome = RunOutcome.TAMPERED if isinstance(failed, Tampered) else RunOutcome.FAILED
             end, error = RunEnd(outcome, str(failed)), failed
@@ -120,13 +128,15 @@ class Run:
             )
 
     def _await(self, head: Head) -> RunEnd | None:
-        """Every region shows this head."""
+        """This region holds the home's lease, and every region shows this head."""
         self._step(Verb.AWAIT, head)
 
         def missing() -> RunEnd | None:
             if unready := self._views.regions.survey().unready:
                 detail = f"replicas not in service: {', '.join(unready)}"
                 return RunEnd(RunOutcome.WAITING, detail)
+            if reason := self._views.regions.hold_lease():
+                return RunEnd(RunOutcome.WAITING, reason)
             late = plan.arrived(head, self._views.heads_elsewhere(self._counter))
             return RunEnd(*late) if late else None
 
@@ -157,7 +167,7 @@ class Run:
             random=compactor.random,
             backoff=compactor.backoff,
             workers=compactor.workers,
-            before_send=self._refuse_if_old,
+            before_send=self._check_leaving,
         )
         if retirer.retire(list(head.covers if mine else items), self._late):
             return None
@@ -178,7 +188,7 @@ class Run:
         if not archiver.owes(head, record):
             return None
         self._step(Verb.ARCHIVE, head)
-        with guarded(self._refuse_if_old):
+        with guarded(self._check_leaving):
             kept = archiver.keep(head, items, record)
         detail = f"another run has replaced generation {head.generation}"
         return None if kept else RunEnd(RunOutcome.OVERTAKEN, detail)
@@ -248,7 +258,7 @@ class Run:
         """
         self._step(Verb.PUBLISH, head)
         try:
-            with guarded(self._refuse_if_old):
+            with guarded(self._check_leaving):
                 self._views.home.put(plan.publish_of(self._table, self._counter, head, after))
         except ConditionFailed as failed:
             # The SDK repeats a write that got no answer, and then finds its own first attempt.
@@ -263,9 +273,15 @@ class Run:
         self._generations += 1
         return None
 
-    def _refuse_if_old(self) -> None:
+    def _check_leaving(self) -> None:
+        """Called when a merging write leaves.
+
+        Raises:
+            LeaseEnded, ServiceFailed: it must not.
+        """
         if self._compactor.clock.now_ms() - self._began_ms > RUN_LIFE_MS:
             raise ServiceFailed("this run was suspended for half a day and writes nothing more")
+        self._compactor.regions.check_lease()
 
     def _close(self, head: Head) -> RunEnd:
         """Drop the covers, whose entries are deleted everywhere, and say how the run ended."""
