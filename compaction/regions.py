@@ -17,7 +17,7 @@ from countledger.compaction import lease
 from countledger.compaction.lease import Lease, LeaseTerms, Take, Wait
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import ConditionFailed, LeaseEnded, WrongRegion
+from countledger.ledger.errors import BadSetting, ConditionFailed, LeaseEnded, WrongRegion
 from countledger.ledger.expressions import AllOf, Between, Compare
 from countledger.ledger.head import Head, decode_head
 from countledger.ledger.ids import BARE_KEY_PREFIX
@@ -131,6 +131,18 @@ class Regions:
             described = self.home.describe(self.table)
             self._survey = now_ms, survey_of(described, self.region)
         return self._survey[1]
+
+    def refuse_transactions(self) -> None:
+        """Allow transactions.
+
+        Raises:
+            BadSetting: the table has a consistency that allows none.
+        """
+        if self.survey().strong:
+            raise BadSetting(
+                f"table {self.table!r} has multi-region strong consistency, which allows no "
+                "transactions: retire by single deletes (`--retire delete`)"
+            )
 
     def hold_lease(self) -> str | None:
         """Hold the home's lease, for as long as one generation takes; why it cannot be held.

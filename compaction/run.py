@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from countledger.compaction import plan
 from countledger.compaction.archive import GenerationArchiver
-from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome, Verb
+from countledger.compaction.report import CompactionReport, CompactionStep, RunEnd, RunOutcome, Verb
 from countledger.compaction.retire import Retire, Retirer, Tampered, refuse_changed
 from countledger.ledger.before_send import guarded
-from countledger.ledger.errors import (
-    BadSetting,
-    ConditionFailed,
-    CountledgerError,
-    LeaseEnded,
-    ServiceFailed,
-)
+from countledger.ledger.errors import ConditionFailed, CountledgerError, LeaseEnded, ServiceFailed
 from countledger.ledger.head import decode_head
 from countledger.ledger.limits import RUN_LIFE_MS
 
@@ -30,13 +24,6 @@ if TYPE_CHECKING:
 
 _POLL_MS: Final = 100
 _POLL_GROWTH: Final = 2
-
-
-class RunEnd(NamedTuple):
-    """How a run ends, and why."""
-
-    outcome: RunOutcome
-    detail: str
 
 
 class Run:
@@ -103,7 +90,8 @@ class Run:
 
     def _work(self) -> RunEnd:
         """One generation after another, until nothing is left to select."""
-        self._refuse_transactions_on_strong_tables()
+        if self._compactor.retire is Retire.TRANSACTION:
+            self._views.regions.refuse_transactions()
         head = self._head = self._views.head(self._counter)
         while True:
             end = self._await(head) or self._retire(head) or self._wait_until_deleted(head)
@@ -119,13 +107,6 @@ class Run:
             self._merged += len(selected)
             self._fresh = selected if self._compactor.archive else []
             head = after
-
-    def _refuse_transactions_on_strong_tables(self) -> None:
-        if self._views.regions.survey().strong and self._compactor.retire is Retire.TRANSACTION:
-            raise BadSetting(
-                f"table {self._table!r} has multi-region strong consistency, which allows no "
-                "transactions: retire by single deletes (`--retire delete`)"
-            )
 
     def _await(self, head: Head) -> RunEnd | None:
         """This region holds the home's lease, and every region shows this head."""

@@ -136,10 +136,7 @@ class LedgerAccounts:
         """The head was replaced, at home; or forgotten, once a deletion has left an empty one."""
         counter = change.key[0]
         account, head = self.accounts[counter], change.after
-        if head is not None and (head["generation"], head["run"]) == (
-            account.generation,
-            account.run,
-        ):
+        if _identity(head) == (account.generation, account.run):
             return  # taken over from another region
         if head is None:
             if not is_deletion(change.before):
@@ -148,8 +145,7 @@ class LedgerAccounts:
             return
         if head["generation"] != account.generation + 1:
             raise Wrong(f"generation {head['generation']} followed {account.generation}")
-        for key, covered in account.covers.items():
-            self._refuse_shown(counter, key, covered)
+        self._refuse_shown(counter)
         if is_deletion(head):
             self._deleted(account, head, now_ms)
         taken = 0
@@ -181,14 +177,15 @@ class LedgerAccounts:
                 shown.pop(one, None)
         account.sum = 0
 
-    def _refuse_shown(self, counter: str, key: str, covered: int | list[int]) -> None:
+    def _refuse_shown(self, counter: str) -> None:
         """Covers are forgotten only once no region shows them."""
         account = self.accounts[counter]
-        _, identity = self._covered(account, key, covered)
-        for region, items in self.copies.items():
-            there = items.get((counter, key))
-            if there is not None and there["at"] == identity[1]:
-                raise Wrong(f"{identity} was forgotten by the head while {region} shows it")
+        for key, covered in account.covers.items():
+            _, identity = self._covered(account, key, covered)
+            for region, items in self.copies.items():
+                there = items.get((counter, key))
+                if there is not None and there["at"] == identity[1]:
+                    raise Wrong(f"{identity} was forgotten by the head while {region} shows it")
 
     @staticmethod
     def _covered(account: Account, key: str, covered: int | list[int]) -> tuple[int, Identity]:
@@ -277,6 +274,10 @@ class LedgerAccounts:
         missing = counted(self.accounts[counter].acknowledged.values()) - digits(total)
         if missing:
             raise Wrong(f"{counter}: acknowledged and not counted: {missing}")
+
+
+def _identity(head: Item | None) -> tuple[object, object] | None:
+    return None if head is None else (head["generation"], head["run"])
 
 
 def is_malformed(item: Item | None) -> bool:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.dispatcher import Dispatcher, WorkQueue
 from countledger.compaction.due import DueIndex, Sweeper
-from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.lease import LeaseTerms
+from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.plan import AgeLimit
 from countledger.compaction.promotion import Promotion
 from countledger.compaction.regions import Regions

@@ -6,13 +6,14 @@ region of the strict counters, of schedules and of the queue stays; which one me
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from countledger.compaction.salvage import Copy, Fate, Salvage, SalvageReport
+from countledger.compaction.salvage import Fate, SalvageReport
+from countledger.compaction.salvager import Copy, Salvage
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from tests.simulation.product import Product, limit_of
@@ -21,6 +22,7 @@ from tests.simulation.shape import LEDGER, REGIONS
 from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable
     from random import Random
 
@@ -33,19 +35,11 @@ _TRIES: Final = 200
 _TRY_MS: Final = 10 * SECOND_MS
 
 
-@dataclass
-class Loss:
-    """A region that was lost.
-
-    Attributes:
-        region: which one.
-        home: who merged when it was lost.
-        done: whether all that it had not replicated is in.
-    """
+class Loss(NamedTuple):
+    """A region that was lost, and which one merged then."""
 
     region: str
     home: str
-    done: bool = False
 
 
 @dataclass
@@ -55,18 +49,16 @@ class RegionAccidents:
     Attributes:
         world: where.
         random: what they are drawn from.
-        merging: which region merges, as far as the operators know.
-        losses: the regions that were lost.
         happened: how often each happened, by name.
+        merging: which region merges, as far as the operators know.
         busy: whether one of them is under way.
         begun: whether any has begun.
     """
 
     world: World
     random: Random
+    happened: Counter[str]
     merging: str = ""
-    losses: list[Loss] = field(default_factory=list)
-    happened: dict[str, int] = field(default_factory=dict)
     busy: bool = False
     begun: bool = False
 
@@ -96,7 +88,7 @@ class RegionAccidents:
 
     def _play(self, name: str) -> None:
         if ACCIDENTS[name](self):
-            self.happened[name] = self.happened.get(name, 0) + 1
+            self.happened[name] += 1
         self.busy = False
 
     # ---- joining and leaving ----
@@ -206,16 +198,15 @@ class RegionAccidents:
         # The one that merges, if it can be.
         region = self.merging if self.merging in others else self.random.choice(others)
         loss = Loss(region, self.merging)
-        self.losses.append(loss)
         world.replicator.lose(region)
         world.close(region)
         world.auditor.ledger.copies.pop(region, None)
         world.tell(f"{region} is lost; home was {loss.home}")
         world.schedule.pause(self.random.random() * MINUTE_MS)
-        self.recover(loss)
+        self._recover(loss)
         return True
 
-    def recover(self, loss: Loss) -> None:
+    def _recover(self, loss: Loss) -> None:
         """All that is to be done after a loss."""
         world, shape = self.world, self.world.shape
         self._remove(loss.region)
@@ -231,7 +222,6 @@ class RegionAccidents:
             world.schedule.pause(shape.replication_ms + shape.life_ms)
         while not self._salvage(loss, home, held=was_home):
             world.schedule.pause(_TRY_MS)
-        loss.done = True
         world.tell(f"what {loss.region} had not replicated is in")
 
     def _settle_account(self, home: str) -> None:

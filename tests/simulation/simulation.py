@@ -102,7 +102,7 @@ class Simulation:
         shortest = own.choice([10, 20] if self.shape.rivals else [20, 60])
         lease_ms = shortest * SECOND_MS + int(_CALLS * self.shape.latency_ms)
         self.world.shape = self.shape = replace(self.shape, lease_ms=lease_ms)
-        self.regions = RegionAccidents(self.world, own)
+        self.regions = RegionAccidents(self.world, own, self.happened)
 
     def run(self) -> None:
         """All of it."""
