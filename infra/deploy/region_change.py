@@ -150,7 +150,7 @@ class RegionChange:
         {
             Step.REPLICA: self._add_replica,
             Step.WAIT: self._wait,
-            Step.COUNTERS: lambda: self._deploy(_only_counters()),
+            Step.COUNTERS: lambda: self._deploy(json.dumps(only_tables())),
             Step.MARK: lambda: self._store().write(Phase.REBUILDING),
             Step.STACK: lambda: self._deploy(None),
             Step.REPAIR: lambda: make_totals(self.auditor(), self.say),
@@ -289,11 +289,6 @@ class RegionChange:
 def _parameters(stack: Mapping[str, Any]) -> dict[str, str]:
     found = stack.get("Parameters", [])
     return {one["ParameterKey"]: one.get("ParameterValue", "") for one in found}
-
-
-def _only_counters() -> str:
-    """The template with the table of the totals alone."""
-    return json.dumps(only_tables())
 
 
 def _summary(proposal: Proposal) -> str:
