@@ -25,9 +25,9 @@ _LONG_MODULES = {
     # What a deployment is: each of its ways to a change set.
     "infra/deploy/deployment.py": 340,
     # One table each, to be read in one place.
-    "ledger/errors.py": 435,
+    "ledger/errors.py": 490,
     "ledger/expressions.py": 340,
-    "ledger/keys.py": 395,
+    "ledger/keys.py": 425,
 }
 _FUNCTION_MAX_LINES = 70
 _LEVELS_MAX = 7
