@@ -5,6 +5,7 @@ Each function imports what it needs: a process that reads a total never loads wh
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from countledger.consumers.auditor import Auditor
     from countledger.consumers.groups import Groups
     from countledger.consumers.leftovers import Leftovers
+    from countledger.consumers.over_regions import OverRegions
     from countledger.consumers.rankings import Rankings
     from countledger.consumers.snapshot import SnapshotReader
     from countledger.consumers.stream import LedgerStream
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Groups",
     "LedgerStream",
+    "OverRegions",
     "QuarantineService",
     "Rankings",
     "Redrive",
@@ -36,6 +39,7 @@ __all__ = [
     "leftovers_of",
     "listing_of",
     "names_of",
+    "over_regions_of",
     "quarantine_of",
     "rankings_of",
     "snapshots_of",
@@ -44,38 +48,57 @@ __all__ = [
 ]
 
 
-def totals_of(connection: Connection) -> TotalsReader:
-    """The reader of a stack's totals."""
+def totals_of(connection: Connection, namespaces: Namespaces | None = None) -> TotalsReader:
+    """The reader of a stack's totals.
+
+    Args:
+        connection: to the stack.
+        namespaces: as the process knows them; None: they are read again.
+    """
     from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.totals import TotalsReader
+    from countledger.ledger.assembly import over_regions_of
 
-    return TotalsReader(*_counters_of(connection), RegionStateStore.of(connection))
+    region, strict = RegionStateStore.of(connection), over_regions_of(connection, namespaces)
+    return TotalsReader(*_counters_of(connection), region, strict)
 
 
 def _counters_of(connection: Connection) -> tuple[DynamoClient, str]:
     return connection.dynamo("standard"), connection.setting("counters_table")
 
 
-def names_of(connection: Connection, prefix: str) -> Iterator[str]:
-    """The counters that have a total and begin with a prefix, by a scan."""
-    from countledger.consumers.totals import counters_beginning
+def over_regions_of(connection: Connection) -> OverRegions:
+    """The reader of totals in every region of a stack."""
+    from countledger.consumers.over_regions import OverRegions
 
-    return counters_beginning(*_counters_of(connection), prefix)
+    return OverRegions(connection)
+
+
+def names_of(connection: Connection, prefix: str) -> Iterator[str]:
+    """The counters that have a total and begin with a prefix, by a scan of their tables."""
+    from countledger.consumers.totals import counters_beginning
+    from countledger.ledger.assembly import strict_table_of
+
+    dynamo, table = _counters_of(connection)
+    tables = filter(None, (table, strict_table_of(connection)))
+    return chain.from_iterable(counters_beginning(dynamo, one, prefix) for one in tables)
 
 
 def listing_of(connection: Connection, namespaces: Namespaces) -> Listing:
     """The listing of a namespace's counters."""
     from countledger.consumers.totals import Listing
 
-    return Listing(totals_of(connection), namespaces)
+    return Listing(totals_of(connection, namespaces), namespaces)
 
 
 def snapshots_of(connection: Connection) -> SnapshotReader:
     """The reader of many totals at one moment."""
     from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.snapshot import SnapshotReader
+    from countledger.ledger.assembly import over_regions_of
 
-    return SnapshotReader(*_counters_of(connection), region=RegionStateStore.of(connection))
+    region, strict = RegionStateStore.of(connection), over_regions_of(connection)
+    return SnapshotReader(*_counters_of(connection), region=region, strict=strict)
 
 
 def stream_of(connection: Connection) -> LedgerStream:
@@ -89,7 +112,7 @@ def groups_of(connection: Connection, namespaces: Namespaces) -> Groups:
     """The groups of a stack."""
     from countledger.consumers.groups import Groups
 
-    return Groups(totals_of(connection), namespaces)
+    return Groups(totals_of(connection, namespaces), namespaces)
 
 
 def leftovers_of(groups: Groups) -> Leftovers:

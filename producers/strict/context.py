@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from countledger.ledger.attempts import (
     Attempts,
     Done,
+    Pause,
     Recheck,
     Reply,
     RetryPeriodOver,
@@ -16,6 +18,7 @@ from countledger.ledger.attempts import (
     attempt,
     otherwise,
     run,
+    run_async,
 )
 from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.errors import (
@@ -26,7 +29,12 @@ from countledger.ledger.errors import (
     Unreachable,
 )
 from countledger.ledger.ids import new_id
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, TOKEN_LIFE_MS
+from countledger.ledger.limits import (
+    CLOCK_SKEW_DEFAULT_MS,
+    SECOND_MS,
+    SIGNED_REQUEST_LIFE_MS,
+    TOKEN_LIFE_MS,
+)
 from countledger.ledger.operations import Get
 from countledger.ledger.performer import DynamoPerformer
 from countledger.producers.strict.outcome import Contended, Unknown
@@ -35,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from countledger.ledger.amount import Amount
-    from countledger.ledger.attempts import Answer, Exhausted, Steps, Verdict
+    from countledger.ledger.attempts import Answer, Exhausted, Step, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Transact
@@ -55,11 +63,14 @@ class MethodContext:
     Attributes:
         dynamo: for writes; its SDK must not retry, or a lost answer would be hidden.
         reads: for reads, which the SDK may retry.
-        table: the table `counters`.
+        table: the table of the counters.
         clock: the time, and waits.
         random: draws jitter and bins.
         new_id: makes an id for a millisecond.
         clock_skew_ms: how far clocks may differ.
+        over_regions: whether the table has multi-region strong consistency. Such a table takes
+            neither transactions nor a time to live.
+        request_life_ms: for how long a request that has left may still be applied.
     """
 
     dynamo: DynamoClient
@@ -69,10 +80,23 @@ class MethodContext:
     random: Random = field(default_factory=Random)
     new_id: Callable[[int], str] = new_id
     clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+    over_regions: bool = False
+    request_life_ms: int = SIGNED_REQUEST_LIFE_MS
 
     def run(self, steps: Steps[_T]) -> _T:
         """Carry out the steps of a protocol in this thread."""
         return run(steps, DynamoPerformer(self.dynamo, self.reads, self.clock))
+
+    async def run_async(self, steps: Steps[_T]) -> _T:
+        """As `run`, in an event loop: each request runs in a thread, and waits take none."""
+        perform = DynamoPerformer(self.dynamo, self.reads, self.clock)
+
+        async def perform_async(step: Step) -> Answer:
+            if isinstance(step, Pause):
+                return await asyncio.sleep(step.wait_ms / SECOND_MS)
+            return await asyncio.to_thread(perform, step)
+
+        return await run_async(steps, perform_async)
 
     @property
     def token_life_ms(self) -> int:

@@ -44,6 +44,7 @@ from tests.simulation import (
     producer_canaries,
     product,
     region_canaries,
+    regions_canaries,
     world,
 )
 from tests.simulation.canary import (
@@ -352,6 +353,7 @@ CANARIES: Final = [
     *deletion_canaries.CANARIES,
     *region_canaries.CANARIES,
     *_STRICT,
+    *regions_canaries.CANARIES,
     *alert_canaries.CANARIES,
     *producer_canaries.CANARIES,
 ]
