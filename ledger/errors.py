@@ -145,6 +145,14 @@ class NoSuchCounter(BadInput):
     """No strict counter has that name."""
 
 
+class NoSuchHold(BadInput):
+    """No hold has that id: it was never placed, or ended so long ago that it is forgotten."""
+
+
+class OpenHolds(BadInput):
+    """A counter with open holds cannot be deleted."""
+
+
 class CounterExists(BadInput):
     """A strict counter of that name exists."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from random import Random
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from countledger.ledger.attempts import (
@@ -48,6 +50,28 @@ if TYPE_CHECKING:
 POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 
 
+_LOOK_EVERY_MS: Final = 1_000
+_LOOKS_KEPT: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class RecentLooks:
+    """When this process last looked for expired holds of each counter."""
+
+    _at_ms: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def allow(self, counter: str, now_ms: int) -> bool:
+        """Whether it may look again; at most once a second for each counter."""
+        with self._lock:
+            last_ms = self._at_ms.pop(counter, None)
+            allowed = last_ms is None or not 0 <= now_ms - last_ms < _LOOK_EVERY_MS
+            self._at_ms[counter] = now_ms if allowed or last_ms is None else last_ms
+            if len(self._at_ms) > _LOOKS_KEPT:
+                self._at_ms.popitem(last=False)
+            return allowed
+
+
 @dataclass(frozen=True, slots=True)
 class MethodContext:
     """What a method works with.
@@ -60,6 +84,7 @@ class MethodContext:
         random: draws jitter and bins.
         new_id: makes an id for a millisecond.
         clock_skew_ms: how far clocks may differ.
+        looks: when this process looked for expired holds.
     """
 
     dynamo: DynamoClient
@@ -69,6 +94,7 @@ class MethodContext:
     random: Random = field(default_factory=Random)
     new_id: Callable[[int], str] = new_id
     clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+    looks: RecentLooks = field(default_factory=RecentLooks, repr=False)
 
     def run(self, steps: Steps[_T]) -> _T:
         """Carry out the steps of a protocol in this thread."""

@@ -12,6 +12,7 @@ from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.strict import bounds, creation, methods
 from countledger.producers.strict.change import make_change
 from countledger.producers.strict.definition import StaleDefinition
+from countledger.producers.strict.holds import HoldCalls
 from countledger.producers.strict.known import ONE_REGION, Definitions, KnownPlacement
 from countledger.producers.strict.reader import StrictCounter, list_counters, read_counter
 from countledger.producers.strict.state import KEEP, Bounds, Keep
@@ -36,7 +37,7 @@ _INCARNATIONS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class StrictCounters:
+class StrictCounters(HoldCalls):
     """The strict counters of a stack. Safe to share between threads.
 
     Attributes:
@@ -76,7 +77,7 @@ class StrictCounters:
         On a table with multi-region strong consistency: one write unit for each, no bins.
 
         Args:
-            counter: its name; its namespace must be of kind strict, and is created if it is new.
+            counter: its name; its namespace must be of kind strict; created if it is new.
             method: `atomic`, `occ`, `history`, `crt`, `marker` or `set`; fixed.
             lower: the least that its value may be; None for no such bound.
             upper: the most that it may be; None for no such bound.
@@ -92,8 +93,7 @@ class StrictCounters:
                 does not support.
             BadBounds: bounds cross, or the opening value is outside of them.
             WrongKind: its namespace is of another kind.
-            WrongRegion: this is not the home region (nor a region of a table whose consistency
-                spans several).
+            WrongRegion: not the home region (nor one of a table of multi-region consistency).
         """
         self._refuse_elsewhere(counter)
         new = creation.NewCounter(
@@ -227,6 +227,7 @@ class StrictCounters:
 
         Raises:
             NoSuchCounter: no counter has that name.
+            OpenHolds: some of it is held.
             Unclear: no attempt got a clear answer; show the counter before you call again.
             Throttled: every attempt was refused.
         """

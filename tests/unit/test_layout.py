@@ -24,9 +24,9 @@ _LONG_MODULES = {
     # The page that teaches how to write a protocol, and the driver itself.
     "ledger/attempts.py": 400,
     # One table each, to be read in one place.
-    "ledger/errors.py": 425,
+    "ledger/errors.py": 440,
     "ledger/expressions.py": 340,
-    "ledger/keys.py": 375,
+    "ledger/keys.py": 390,
 }
 _FUNCTION_MAX_LINES = 70
 _LEVELS_MAX = 7
