@@ -15,6 +15,7 @@ from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.service import ConnectedServices
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import failures_from
+from countledger.consumers.region_state import RegionStateStore
 from countledger.consumers.stream import label_of
 from countledger.ledger.connection import Connection
 from countledger.ledger.deadline import Deadline
@@ -55,6 +56,7 @@ def _parts() -> _EvaluatorParts:
             services.publisher,
             services.dead_letters,
             StoredQuarantine(QuarantineStore(dynamo, table), queue, QuarantineSource.COUNTERS),
+            region=RegionStateStore.of(connection),
         ),
         Logger(),
         Metrics(),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from countledger.consumers.stream import LedgerStream
     from countledger.consumers.totals import Listing, TotalsReader
     from countledger.ledger.connection import Connection
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.exact import ExactReader
     from countledger.ledger.namespace import Namespaces
     from countledger.ledger.quarantine_record import QuarantinedRecord
@@ -45,17 +46,21 @@ __all__ = [
 
 def totals_of(connection: Connection) -> TotalsReader:
     """The reader of a stack's totals."""
+    from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.totals import TotalsReader
 
-    return TotalsReader(connection.dynamo("standard"), connection.setting("counters_table"))
+    return TotalsReader(*_counters_of(connection), RegionStateStore.of(connection))
+
+
+def _counters_of(connection: Connection) -> tuple[DynamoClient, str]:
+    return connection.dynamo("standard"), connection.setting("counters_table")
 
 
 def names_of(connection: Connection, prefix: str) -> Iterator[str]:
     """The counters that have a total and begin with a prefix, by a scan."""
     from countledger.consumers.totals import counters_beginning
 
-    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    return counters_beginning(dynamo, table, prefix)
+    return counters_beginning(*_counters_of(connection), prefix)
 
 
 def listing_of(connection: Connection, namespaces: Namespaces) -> Listing:
@@ -67,9 +72,10 @@ def listing_of(connection: Connection, namespaces: Namespaces) -> Listing:
 
 def snapshots_of(connection: Connection) -> SnapshotReader:
     """The reader of many totals at one moment."""
+    from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.snapshot import SnapshotReader
 
-    return SnapshotReader(connection.dynamo("standard"), connection.setting("counters_table"))
+    return SnapshotReader(*_counters_of(connection), region=RegionStateStore.of(connection))
 
 
 def stream_of(connection: Connection) -> LedgerStream:
@@ -96,19 +102,21 @@ def leftovers_of(groups: Groups) -> Leftovers:
 def rankings_of(connection: Connection, namespaces: Namespaces) -> Rankings:
     """The rankings of a stack."""
     from countledger.consumers.rankings import Rankings
+    from countledger.consumers.region_state import RegionStateStore
 
-    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    return Rankings(dynamo, table, namespaces)
+    dynamo, table = _counters_of(connection)
+    return Rankings(dynamo, table, namespaces, region=RegionStateStore.of(connection))
 
 
 def auditor_of(connection: Connection, exact: ExactReader, namespaces: Namespaces) -> Auditor:
     """What verifies and repairs the totals of a stack."""
     from countledger.consumers.auditor import Auditor
+    from countledger.consumers.totals import TotalsReader
     from countledger.consumers.verify import Verifier
     from countledger.ledger.limits import late_write_ms
 
     verifier = Verifier(
-        totals_of(connection),
+        TotalsReader(*_counters_of(connection)),
         exact,
         stream_of(connection),
         clock_skew_ms=connection.settings.clock_skew_ms,
@@ -141,5 +149,5 @@ def quarantine_of(
         QuarantineSource.COUNTERS: review_alert_log,
         QuarantineSource.KINESIS: redrive_ingested,
     }
-    store = QuarantineStore(connection.dynamo("standard"), connection.setting("counters_table"))
+    store = QuarantineStore(*_counters_of(connection))
     return QuarantineService(store, redrives, lambda: notices_of(connection))

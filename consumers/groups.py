@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 _WRITERS: Final = 8
 _PAGE: Final = 100
-# How often other calls may switch the ranking while members are added to the board or removed.
-_SWITCHES: Final = 5
+_SWITCHES: Final = 5  # how often others may switch the ranking while members are placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +223,7 @@ class Groups:
             BadSetting: the limit is out of range.
         """
         check_limit(limit)
+        self.totals.check_region()
         if self.get(group).ranked:
             return top_of(self._dynamo, self._table, group_board(group), limit)
         found = self._totals_of(group, None, on_corrupt)

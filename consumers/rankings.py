@@ -46,6 +46,7 @@ from countledger.ledger.ranking import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from countledger.consumers.region_state import RegionStateStore
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
@@ -126,12 +127,14 @@ class Rankings:
         table: the table `counters`.
         namespaces: the namespaces, which say of what kind each is.
         clock: for the wait until every materializer has read the rule.
+        region: the state of this region, which must be ready for `top`; None: it always is.
     """
 
     dynamo: DynamoClient
     table: str
     namespaces: Namespaces
     clock: Clock = field(default_factory=SystemClock)
+    region: RegionStateStore | None = None
 
     def switch_on(self, namespace: str, *, wait: bool = True, partitions: int | None = None) -> int:
         """Rank the totals of a namespace, later ones included.
@@ -228,8 +231,11 @@ class Rankings:
         Raises:
             NotRanked: its ranking is not switched on.
             BadSetting: the limit is out of range.
+            RegionRebuilding: the totals of this region are incomplete.
         """
         check_limit(limit)
+        if self.region is not None:
+            self.region.check()
         partitions = partitions_of(self._rule_of(namespace))
         if not partitions:
             raise NotRanked(

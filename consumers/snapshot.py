@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from countledger.consumers.region_state import RegionStateStore
     from countledger.ledger.attempts import Exhausted
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
@@ -69,12 +70,14 @@ class SnapshotReader:
         table: the table `counters`.
         clock: the time; waits between attempts.
         random: the source of the jitter of these waits.
+        region: the state of this region, which must be ready; None: it always is.
     """
 
     dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
+    region: RegionStateStore | None = None
 
     def read(self, counters: Iterable[str]) -> Snapshot:
         """The totals of up to 100 counters as of one moment: two read units each.
@@ -87,7 +90,10 @@ class SnapshotReader:
             BadCounterName: a name breaks the grammar.
             CorruptItem: a total cannot be read.
             Throttled: conflicting writes made each attempt fail.
+            RegionRebuilding: the totals of this region are incomplete.
         """
+        if self.region is not None:
+            self.region.check()
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
         _check_size(len(names), "counters")
         bins: dict[str, int] = {}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.stream import LedgerStream, StreamShard
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
@@ -116,10 +117,22 @@ class TotalsReader:
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry reads.
         table: the table `counters`.
+        region: the state of this region, which must be ready for each read of totals; None: what
+            verifies and repairs totals reads them in any state.
     """
 
     dynamo: DynamoClient
     table: str
+    region: RegionStateStore | None = None
+
+    def check_region(self) -> None:
+        """Refuse to read totals while they are incomplete: `RegionStateStore.check`.
+
+        Raises:
+            RegionRebuilding: they are.
+        """
+        if self.region is not None:
+            self.region.check()
 
     def read(self, counter: str, *, consistent: bool = False) -> Total:
         """A counter's total; zeros if it was never changed. Half a read unit (one if consistent).
@@ -130,7 +143,9 @@ class TotalsReader:
         Raises:
             BadCounterName: the name breaks the grammar.
             CorruptItem: the total cannot be read.
+            RegionRebuilding: the totals of this region are incomplete.
         """
+        self.check_region()
         key = keys.total_key(keys.check_counter(counter))
         item = self.dynamo.get(self.table, key, consistent=consistent)
         return Total(counter) if item is None else self._whole(decode_total(item))
@@ -153,6 +168,7 @@ class TotalsReader:
         Raises:
             As `read`, and Throttled: the service left some unanswered.
         """
+        self.check_region()
         names = [keys.check_counter(counter) for counter in counters]
         items = self.dynamo.get_many(
             self.table, [keys.total_key(name) for name in dict.fromkeys(names)]

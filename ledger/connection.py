@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -15,11 +15,17 @@ from countledger.ledger.batch_body import spell
 from countledger.ledger.before_send import watch
 from countledger.ledger.credentials import renew_in_fork
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.errors import BadSetting, CountledgerError, SetupError, StackNotFound
+from countledger.ledger.errors import (
+    BadSetting,
+    CountledgerError,
+    SetupError,
+    StackNotFound,
+    WrongRegion,
+)
 from countledger.ledger.forks import ClientPerProcess, lock_open_in_forks, made_once
 from countledger.ledger.meter import Meter
 from countledger.ledger.service_errors import translated
-from countledger.ledger.settings import Settings
+from countledger.ledger.settings import OF_THE_HOME, ON_REQUEST, OUTPUTS, Settings
 from countledger.ledger.transport.choice import is_fast
 
 if TYPE_CHECKING:
@@ -37,10 +43,9 @@ if TYPE_CHECKING:
 
 Retries = Literal["none", "standard"]
 
-# Calls of a counter take milliseconds; a call that takes seconds is lost and is tried again.
+# Calls of a counter take milliseconds; one that takes seconds is lost and tried again.
 _TIMEOUTS: Final[dict[str, Any]] = {"connect_timeout": 3, "read_timeout": 10}
-# With a fixed user agent botocore does not build one for every call (a fifth of its time).
-_USER_AGENT: Final = "countledger"
+_USER_AGENT: Final = "countledger"  # a fixed one saves building it, a fifth of a call's time
 # As many as a buffer may have senders: another one would need a new handshake for each request.
 _CONNECTIONS: Final = 64
 _RETRIES: Final[dict[Retries, Any]] = {
@@ -53,27 +58,6 @@ _ONE_CLIENT_AT_A_TIME: Final = lock_open_in_forks()
 _SERVICE_IDS: Final = {"dynamodbstreams": "DYNAMODB_STREAMS"}
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _START_HERE: Final = '`eval "$(countledger up)"`'
-# The setting that each output of the stack fills.
-_OUTPUTS: Final = {
-    "ledger_table": "LedgerTableName",
-    "counters_table": "CountersTableName",
-    "ledger_stream_arn": "LedgerStreamArn",
-    "counters_stream_arn": "CountersStreamArn",
-    "quarantine_queue_url": "QuarantineQueueUrl",
-    "compaction_queue_url": "CompactionQueueUrl",
-    "dispatcher_arn": "DispatcherFunctionArn",
-    "schedule_group": "ScheduleGroupName",
-    "scheduler_role_arn": "SchedulerRoleArn",
-    "home_region": "HomeRegion",
-    "alert_bus": "AlertBusName",
-    "alert_topic_arns": "AlertTopicArns",
-    "alert_dead_letter_queue_url": "AlertDeadLetterQueueUrl",
-    "ingest_stream_arn": "IngestStreamArn",
-    "ingest_quarantine_queue_url": "IngestQuarantineQueueUrl",
-    "ingest_expired_queue_url": "IngestExpiredQueueUrl",
-}
-# Outputs that a stack has only if it was deployed so.
-_ON_REQUEST: Final = ("IngestStreamArn", "IngestQuarantineQueueUrl", "IngestExpiredQueueUrl")
 
 
 @dataclass(frozen=True)
@@ -85,12 +69,14 @@ class Connection:
         session: where credentials and the region come from.
         endpoint_url: an endpoint instead of AWS's own; None leaves it to AWS_ENDPOINT_URL.
         meter: where every client of this connection sums its units.
+        elsewhere: a region instead of the session's.
     """
 
     settings: Settings
     session: boto3.Session
     endpoint_url: str | None = None
     meter: Meter = field(default_factory=Meter)
+    elsewhere: str | None = None
 
     @classmethod
     def open(
@@ -122,13 +108,20 @@ class Connection:
         Raises:
             BadSetting: none is configured.
         """
-        region = self.session.region_name
+        region = self.elsewhere or self.session.region_name
         if not region:
             raise BadSetting(
                 "no AWS region: set AWS_REGION, give --region, or name it in a profile; for a "
                 f"stack of this machine {_START_HERE}"
             )
         return region
+
+    def in_region(self, region: str) -> Connection:
+        """A connection to the stack of the same name in a region; its outputs name its tables."""
+        if region == self.region:
+            return self
+        settings = Settings.of_stack(self.settings.stack_name)
+        return replace(self, settings=settings, elsewhere=region)
 
     @property
     def stays_here(self) -> bool:
@@ -157,7 +150,7 @@ class Connection:
                 raise
             raise StackNotFound(
                 f"no stack {name!r} in {self.region}: start one here with {_START_HERE}, or "
-                "name yours with --stack-name or COUNTLEDGER_STACK_NAME"
+                "name yours with --stack-name or COUNTLEDGER_STACK_NAME, its region with --region"
             ) from error
         return {o["OutputKey"]: o["OutputValue"] for o in stacks[0].get("Outputs", [])}
 
@@ -166,16 +159,23 @@ class Connection:
 
         Raises:
             StackNotFound: it is not set and the stack has no such output.
+            WrongRegion: only the stack of the home region has it.
         """
-        value: str | None = getattr(self.settings, name) or self.outputs.get(_OUTPUTS[name])
-        if not value and _OUTPUTS[name] in _ON_REQUEST and self.outputs:
+        output = OUTPUTS[name]
+        value: str | None = getattr(self.settings, name) or self.outputs.get(output)
+        if not value and output in OF_THE_HOME and self.outputs.get("HomeRegion"):
+            raise WrongRegion(
+                f"this is {self.region}; schedules and compaction are of the home region "
+                f"{self.outputs['HomeRegion']}: run it there (--region or AWS_REGION)"
+            )
+        if not value and output in ON_REQUEST and self.outputs:
             raise StackNotFound(
                 f"stack {self.settings.stack_name!r} has no stream of Kinesis: deploy it with the "
                 "parameter IngestStream=on-demand or provisioned"
             )
         if not value:
             raise StackNotFound(
-                f"stack {self.settings.stack_name!r} has no output {_OUTPUTS[name]}: it is no "
+                f"stack {self.settings.stack_name!r} has no output {output}: it is no "
                 f"stack of countledger; name yours, or set COUNTLEDGER_{name.upper()}"
             )
         return value
@@ -223,7 +223,7 @@ class Connection:
         """A client of CloudWatch."""
         return self._client("cloudwatch")
 
-    def administration(self, service: Literal["iam", "service-quotas"]) -> Any:  # noqa: ANN401 - as above
+    def administration(self, service: Literal["iam", "service-quotas", "sts"]) -> Any:  # noqa: ANN401 - as above
         """A client of a service that only the command line calls, and no function."""
         return self._client(service)
 

@@ -21,6 +21,7 @@ CountledgerError
 │   ├── NotClaimed            the given owner does not have the value
 │   ├── ItemInTheWay          an app's own item is not as its write expects
 │   ├── AlreadyRanked         the counter is ranked in another group
+│   ├── RegionRebuilding      the totals of this region are not complete yet
 │   └── SequenceExhausted     no number is left
 ├── SetupError                names, permissions, network: correct them   exit 2
 │   ├── StackNotFound  TableNotFound  NoCredentials  AccessDenied  Unreachable
@@ -249,6 +250,10 @@ class ItemInTheWay(Refused):
 
 class AlreadyRanked(Refused):
     """The counter is in another ranked group; it can be in one only."""
+
+
+class RegionRebuilding(Refused):
+    """The region joined a moment ago, and its totals are being made from the ledger."""
 
 
 class SequenceExhausted(Refused):

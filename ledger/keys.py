@@ -22,7 +22,8 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`namespace#<ns>`, `run`), the result of the last compaction;
                              (counter, `holds`), who releases its expired holds;
                              (`quarantine#<source>`, `<time>-<digest>`), a record in
-                             quarantine; (`deletion#<ns>`, counter), a counter being deleted
+                             quarantine; (`deletion#<ns>`, counter), a counter being deleted;
+                             (`region#`, `state`), whether this region's totals are complete
 
 No counter name holds a `#`, so no counter has the key of another item.
 """
@@ -67,6 +68,8 @@ BOOKMARK: Final = "bookmark"
 IMPORT_PREFIX: Final = "import#"
 DELETION_PREFIX: Final = "deletion#"
 IMPORT: Final = "import"
+REGION: Final = "region#"
+STATE: Final = "state"
 ALERT_RULES: Final = "alerts#rules"
 RULE_PREFIX: Final = "rule#"
 PAST_RULE_PREFIX: Final = "past#"
@@ -260,6 +263,11 @@ def bookmark_key(purpose: str) -> dict[str, str]:
 def import_key(name: str) -> dict[str, str]:
     """The key of an import of opening balances in `counters`."""
     return {"counter": IMPORT_PREFIX + name, "part": IMPORT}
+
+
+def region_state_key() -> dict[str, str]:
+    """The key of the state of this region, in `counters`."""
+    return {"counter": REGION, "part": STATE}
 
 
 def progress_key(shard: str) -> dict[str, str]:

@@ -22,6 +22,35 @@ PREFIX: Final = "COUNTLEDGER_"
 STACK_NAME_DEFAULT: Final = "countledger"
 _STACK_NAME_MAX_CHARACTERS: Final = 128
 TRANSPORTS: Final = ("boto3", "fast")
+# The setting that each output of the stack fills.
+OUTPUTS: Final = {
+    "ledger_table": "LedgerTableName",
+    "counters_table": "CountersTableName",
+    "ledger_stream_arn": "LedgerStreamArn",
+    "counters_stream_arn": "CountersStreamArn",
+    "quarantine_queue_url": "QuarantineQueueUrl",
+    "compaction_queue_url": "CompactionQueueUrl",
+    "dispatcher_arn": "DispatcherFunctionArn",
+    "schedule_group": "ScheduleGroupName",
+    "scheduler_role_arn": "SchedulerRoleArn",
+    "home_region": "HomeRegion",
+    "alert_bus": "AlertBusName",
+    "alert_topic_arns": "AlertTopicArns",
+    "alert_dead_letter_queue_url": "AlertDeadLetterQueueUrl",
+    "ingest_stream_arn": "IngestStreamArn",
+    "ingest_quarantine_queue_url": "IngestQuarantineQueueUrl",
+    "ingest_expired_queue_url": "IngestExpiredQueueUrl",
+}
+# Outputs that a stack has only if it was deployed so.
+ON_REQUEST: Final = ("IngestStreamArn", "IngestQuarantineQueueUrl", "IngestExpiredQueueUrl")
+
+# Outputs of the home region's stack alone.
+OF_THE_HOME: Final = (
+    "CompactionQueueUrl",
+    "DispatcherFunctionArn",
+    "ScheduleGroupName",
+    "SchedulerRoleArn",
+)
 
 
 def _variable(name: str, default: str | int | None = None) -> Any:  # noqa: ANN401 - a field of any type

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.rule_index import KnownRules, RuleIndex
     from countledger.consumers.quarantine import Quarantine
+    from countledger.consumers.region_state import RegionStateStore
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
 
@@ -99,6 +100,8 @@ class Evaluator:
         dead_letters: stores alerts that were not taken.
         quarantine: stores records that can never be evaluated.
         clock: the time.
+        region: the state of this region; None: it is always ready. While it is rebuilding, totals
+            change because they are made: nothing is evaluated, and the changes are skipped.
     """
 
     dynamo: DynamoClient
@@ -108,6 +111,7 @@ class Evaluator:
     dead_letters: DeadLetters
     quarantine: Quarantine
     clock: Clock = field(default_factory=SystemClock)
+    region: RegionStateStore | None = None
 
     def apply(
         self,
@@ -129,6 +133,8 @@ class Evaluator:
         """
         deadline = deadline or Deadline.within(self.clock)
         outcome = EvaluationOutcome(len(records))
+        if self.region is not None and self.region.is_rebuilding():
+            return outcome
         # Read after the records were made: it contains every rule that was effective then.
         index = self.rules.index()
         chains = chains_of(self._read(records, stream, outcome), index)

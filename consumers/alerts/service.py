@@ -12,6 +12,7 @@ from countledger.consumers.alerts.evaluator import InitialScan
 from countledger.consumers.alerts.message import QueueDeadLetters, Resender
 from countledger.consumers.alerts.rule import Direction, changed_rule, rule_of
 from countledger.consumers.alerts.rules import Rules
+from countledger.consumers.region_state import RegionStateStore
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.errors import BadRule, TargetRefused, WrongKind, WrongRegion
@@ -65,9 +66,8 @@ class ConnectedServices:
     @made_once
     def initial_scan(self) -> InitialScan:
         """Alerts for totals that are beyond a threshold already."""
-        dynamo = self.connection.dynamo("standard")
-        table = self.connection.setting("counters_table")
-        return InitialScan(dynamo, table, self.publisher, self.dead_letters)
+        dynamo, to = self.connection.dynamo("standard"), self.connection.setting
+        return InitialScan(dynamo, to("counters_table"), self.publisher, self.dead_letters)
 
 
 def alerts_of(connection: Connection) -> Alerts:
@@ -76,7 +76,7 @@ def alerts_of(connection: Connection) -> Alerts:
     return Alerts(
         Rules(connection.dynamo("none"), table, connection.region),
         ConnectedServices(connection),
-        TotalsReader(dynamo, table),
+        TotalsReader(dynamo, table, RegionStateStore.of(connection)),
         AlertLog(dynamo, table),
         connection.setting("home_region"),
     )
@@ -273,13 +273,13 @@ class Alerts:
         return wanted
 
     def _check_counter(self, rule: Rule) -> None:
+        self.totals.check_region()
         item = None if rule.counter is None else self.totals.item(rule.counter)
         total = None if item is None else decode_total(item)
         if total is not None and total.bins > 1:
             raise WrongKind(
-                f"counter {rule.counter!r} is a strict counter with {total.bins} bins: its value "
-                "is spread over many items, and no update contains all of it; create it without "
-                "bins, or compare it where you read it"
+                f"counter {rule.counter!r} is a strict counter with {total.bins} bins: no update "
+                "contains all of its value; create it without bins, or compare it where you read it"
             )
 
 

@@ -29,6 +29,7 @@ In an AWS account
   deploy deploy.deploy Create the stack in an AWS account, or update it to this release.
   package packaging.package Upload the functions' code, and print the template that uses it.
   destroy destroy.destroy Remove the stack from an AWS account; its tables and their items stay.
+  region regions.app Regions: each has a replica of the ledger, and totals of its own.
   policy policies.app Policies of those who deploy, as documents for IAM.
   cost cost.cost Estimate what a month costs, at list prices of us-east-1, and what would save
       most.
@@ -48,6 +49,8 @@ Read and check
   entries totals.entries Read a counter's change log, newest first.
   status status.status Show the state of the stack: what runs, how late totals are, where action
       is required.
+  doctor doctor.doctor Check what an app needs here: versions, credentials, clock, stack,
+      permissions.
   watch watch.watch Follow totals and alerts in the terminal, as they change.
   verify audit.verify Compare totals with the exact sums of the ledger, and prove the verdict.
   repair audit.repair Set totals that drifted to the exact sums of the ledger; create missing

@@ -59,6 +59,13 @@ def up(
             metavar="FILE", help="Make the schedules and alerts of a settings file on it."
         ),
     ] = None,
+    regions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="In these regions, the home region first. [dim]Default: us-east-1[/dim]",
+        ),
+    ] = None,
 ) -> int:
     """Start AWS with the deployed stack on this machine, in the background.
 
@@ -66,10 +73,15 @@ def up(
     settings that point a shell at it, and nothing else, so that eval can take them. If it runs
     already, it prints them again.
 
+    With --regions the stack runs in up to five regions of the same engine, with replication between
+    their ledgers: late, in any order, and not at all while "countledger region cut" is in effect.
+    Commands work on the home region; --region names another one.
+
     Data is kept in memory and lost on countledger down.
 
     Examples:
       eval "$(countledger up)"
+      eval "$(countledger up --regions us-east-1,eu-west-1,ap-northeast-1)"
       countledger up --stack-name other                       [dim]a second one beside it[/dim]
       countledger up --settings countledger.toml              [dim]with what it says[/dim]
     """
@@ -78,7 +90,8 @@ def up(
 
     # A file that cannot be read is refused before anything is started for it.
     commands = [] if settings is None else commands_for(settings)
-    running = background.up(options.settings.stack_name)
+    wanted = None if regions is None else [one.strip() for one in regions.split(",")]
+    running = background.up(options.settings.stack_name, regions=wanted)
     code = _apply(commands, running)
     if options.json:
         show_json(document_of(running))
@@ -86,7 +99,8 @@ def up(
     for line in export_lines(running.environment, os.environ):
         show_text(line)
     already = "already runs" if running.was_running else "runs"
-    notice(f"stack {running.stack_name} {already} on {running.url}")
+    places = f" in {', '.join(running.regions)}" if len(running.regions) > 1 else ""
+    notice(f"stack {running.stack_name} {already} on {running.url}{places}")
     notice("data is kept in memory and lost on `countledger down`")
     if sys.stdout.isatty():  # then no shell has taken them
         notice('this shell does not know of it yet: eval "$(countledger up)"')
@@ -157,6 +171,6 @@ def export_lines(wanted: Mapping[str, str], current: Mapping[str, str]) -> Itera
 
 def document_of(running: Running) -> dict[str, object]:
     """A local stack as JSON has it."""
-    more = facts(running, "was_running url started_at pids", log=str(running.log))
+    more = facts(running, "was_running url regions started_at pids", log=str(running.log))
     known = {"stack_name": running.stack_name, "running": True}
     return {**known, **more, **facts(running, "environment outputs")}

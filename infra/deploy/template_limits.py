@@ -135,7 +135,7 @@ class _Values:
         parts_by_key = {key: self.of(one) for key, one in value.items()}
         return {key: one for key, one in parts_by_key.items() if one is not _NO_VALUE}
 
-    def _function(self, name: str, argument: Any) -> Any:  # noqa: ANN401, PLR0911 - one each
+    def _function(self, name: str, argument: Any) -> Any:  # noqa: ANN401, C901, PLR0911 - one each
         if name == "Ref":
             return self._reference(argument)
         if name == "Condition":
@@ -149,6 +149,10 @@ class _Values:
         parts = self.of(argument)
         if name == "Fn::Join":
             return str(parts[0]).join(map(str, parts[1]))
+        if name == "Fn::Split":
+            return str(parts[1]).split(parts[0])
+        if name == "Fn::Select":
+            return parts[1][int(parts[0])]
         if name == "Fn::Equals":
             return str(parts[0]) == str(parts[1])
         if name in {"Fn::Not", "Fn::And"}:

@@ -15,27 +15,30 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
 
 import psutil
 
-from countledger.infra.local.engine import cleaned_environment
+from countledger.infra.local.engine import REGION, cleaned_environment
+from countledger.infra.local.replication import Way
 from countledger.infra.local.running import (
     Running,
     kill_all,
     log_path,
     processes_under,
+    read_cut,
     read_running,
     recorded_processes,
     wait_until_gone,
+    write_cut,
 )
-from countledger.infra.local.stack import STACK_NAME
+from countledger.infra.local.stack import STACK_NAME, check_regions
 from countledger.ledger.errors import BadSetting, SetupError
 
-__all__ = ["Running", "UpFailed", "down", "status", "up"]
+__all__ = ["Running", "UpFailed", "change_cut", "down", "status", "up", "ways_cut"]
 
 START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 15.0
@@ -47,27 +50,39 @@ class UpFailed(SetupError):
     """The local stack did not start; the message has the end of the supervisor's log."""
 
 
-def up(stack_name: str = STACK_NAME, *, timeout_s: float = START_TIMEOUT_S) -> Running:
+def up(
+    stack_name: str = STACK_NAME,
+    *,
+    regions: Sequence[str] | None = None,
+    timeout_s: float = START_TIMEOUT_S,
+) -> Running:
     """Start the local stack in the background and wait until it is ready.
 
     Args:
         stack_name: of the stack; each name has an engine of its own.
+        regions: where it is deployed, home first; None: in one region, or as it runs.
         timeout_s: how long to wait.
 
     Returns:
         The stack that runs; `was_running` says whether it did before.
 
     Raises:
-        UpFailed: it did not start; what was started is gone again.
-        BadSetting: no name for a stack.
+        UpFailed: it did not start, and what was started is gone again; or it runs in other regions.
+        BadSetting: no name for a stack, or no regions for one.
     """
     directory = _directory(stack_name)
+    wanted = check_regions(regions) if regions is not None else None
     with _held(directory):
         running = read_running(stack_name, directory)
         if running is not None:
+            if wanted not in {None, running.regions}:
+                raise UpFailed(
+                    f"the local stack {stack_name!r} runs in {', '.join(running.regions)}: end it "
+                    "with `countledger down` first"
+                )
             return running
         _end_all(directory)  # what a crash may have left
-        _start(stack_name, directory, timeout_s)
+        _start(stack_name, directory, wanted or (REGION,), timeout_s)
         running = read_running(stack_name, directory)
     if running is None:
         raise UpFailed(f"the local stack {stack_name!r} ended as soon as it was ready")
@@ -102,6 +117,33 @@ def down(stack_name: str = STACK_NAME) -> bool:
         _end_all(directory)
         shutil.rmtree(directory, ignore_errors=True)
     return True
+
+
+def change_cut(stack_name: str, change: Callable[[set[Way]], set[Way]]) -> set[Way]:
+    """Change which ways between the regions of the local stack are cut, and return them.
+
+    What is written after this returns does not pass a way that is cut.
+
+    Args:
+        stack_name: of the stack.
+        change: gives the ways that shall be cut, from those that are.
+
+    Raises:
+        UpFailed: the stack does not run.
+        BadSetting: no name for a stack.
+    """
+    if status(stack_name) is None:
+        raise UpFailed(f"no stack {stack_name!r} of `countledger up` runs on this machine")
+    directory = _directory(stack_name)
+    with _held(directory):
+        ways = change(read_cut(directory))
+        write_cut(directory, ways)
+    return ways
+
+
+def ways_cut(stack_name: str) -> set[Way]:
+    """The ways between the regions of the local stack that are cut."""
+    return read_cut(_directory(stack_name))
 
 
 # ---- its directory ----
@@ -145,7 +187,7 @@ def _check_private(directory: Path) -> None:
 # ---- its processes ----
 
 
-def _start(stack_name: str, directory: Path, timeout_s: float) -> None:
+def _start(stack_name: str, directory: Path, regions: tuple[str, ...], timeout_s: float) -> None:
     """Start the supervisor; it closes its end of a pipe when it is ready or has failed.
 
     Our child is a starter that forks the supervisor and ends, so that no process must wait for it.
@@ -160,6 +202,7 @@ def _start(stack_name: str, directory: Path, timeout_s: float) -> None:
                     "countledger.infra.local.supervisor",
                     stack_name,
                     str(theirs),
+                    *regions,
                 ],
                 # By this its processes are found.
                 env=cleaned_environment(os.environ) | {"TMPDIR": str(directory)},

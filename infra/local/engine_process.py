@@ -30,6 +30,7 @@ from ministack.core import iam_actions, iam_evaluator, lambda_runtime
 from ministack.services import dynamodb
 
 from countledger.infra.local.engine_refusals import REFUSALS
+from countledger.infra.local.engine_replicas import REPLICA_PATCHES
 from countledger.infra.local.engine_templates import TEMPLATE_PATCHES
 
 DYNAMODB_DIGITS: Final = 38
@@ -261,7 +262,7 @@ def _kill_children() -> None:
 
 async def serve(socket_fd: int) -> None:
     """Serve MiniStack on the inherited socket until a SIGTERM or SIGINT."""
-    for patch in (*PATCHES, *TEMPLATE_PATCHES, *REFUSALS):
+    for patch in (*PATCHES, *TEMPLATE_PATCHES, *REFUSALS, *REPLICA_PATCHES):
         patch()
     config = Config()
     config.bind = [f"fd://{socket_fd}"]

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ministack.services import eventbridge, lambda_svc
-from ministack.services.cloudformation import provisioners
+from ministack.services.cloudformation import changesets, engine, handlers, provisioners, stacks
 
 _SCHEDULED: Final = "<aws.scheduler.scheduled-time>"
 
@@ -60,7 +60,32 @@ def patch_schedules_say_their_time() -> None:
     eventbridge._invoke_target = invoke  # noqa: SLF001 - as above
 
 
+def patch_conditions_join_and_split() -> None:
+    """A condition may join a list parameter and split a text.
+
+    MiniStack evaluates neither in a condition, and takes what it does not know for true.
+    """
+    plain = engine._evaluate_conditions  # noqa: SLF001 - as above
+
+    def joined(value: Any, parameters: dict[str, Any]) -> Any:  # noqa: ANN401 - a part of a template
+        if isinstance(value, list):
+            return [joined(one, parameters) for one in value]
+        if not isinstance(value, dict):
+            return value
+        if {"Fn::Join", "Fn::Select", "Fn::Split"} & value.keys():
+            return engine._resolve_refs(value, {}, parameters, {}, {}, "", "")  # noqa: SLF001 - as above
+        return {key: joined(one, parameters) for key, one in value.items()}
+
+    def evaluate(template: dict[str, Any], parameters: dict[str, Any]) -> dict[str, bool]:
+        conditions = joined(template.get("Conditions", {}), parameters)
+        return dict(plain({**template, "Conditions": conditions}, parameters))
+
+    for module in (changesets, engine, handlers, stacks):
+        module._evaluate_conditions = evaluate  # noqa: SLF001 - as above
+
+
 TEMPLATE_PATCHES: Final = (
+    patch_conditions_join_and_split,
     patch_alarms_over_several_metrics,
     patch_concurrency_is_a_number,
     patch_schedules_say_their_time,

@@ -62,7 +62,7 @@ def kill_all(processes: Iterable[psutil.Process]) -> None:
 
 
 _STATE: Final = "state.json"
-_NEW_STATE: Final = "state.new"
+_CUT: Final = "cut.json"
 _LOG: Final = "supervisor.log"
 
 
@@ -74,7 +74,8 @@ class Running:
         stack_name: of the stack.
         url: the endpoint.
         environment: what a process needs in its environment to work on it.
-        outputs: of the stack.
+        outputs: of the stack in its home region.
+        regions: those that it was started in, home first.
         started_at: when it was ready.
         pids: of the supervisor and of the engine.
         log: the supervisor's log.
@@ -85,6 +86,7 @@ class Running:
     url: str
     environment: dict[str, str]
     outputs: dict[str, str]
+    regions: tuple[str, ...]
     started_at: datetime
     pids: tuple[int, ...]
     log: Path
@@ -102,14 +104,34 @@ class SupervisorState:
     url: str
     environment: dict[str, str]
     outputs: dict[str, str]
+    regions: tuple[str, ...]
     started_at_s: float
     processes: list[tuple[int, float]]
 
     def write(self, directory: Path) -> None:
         """Write it at once, so that a reader sees all or nothing."""
-        new = directory / _NEW_STATE
-        new.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        new.replace(directory / _STATE)
+        _write(directory / _STATE, asdict(self))
+
+
+def _write(path: Path, document: object) -> None:
+    """Write a document so that a reader sees all of it or nothing."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(document), encoding="utf-8")
+    new.replace(path)
+
+
+def write_cut(directory: Path, ways: Iterable[tuple[str, str]]) -> None:
+    """Write down which ways between regions are cut: pairs of from and to."""
+    _write(directory / _CUT, sorted(ways))
+
+
+def read_cut(directory: Path) -> set[tuple[str, str]]:
+    """The ways between regions that are cut."""
+    try:
+        text = (directory / _CUT).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return set()
+    return {(origin, to) for origin, to in json.loads(text)}
 
 
 def log_path(directory: Path) -> Path:
@@ -127,6 +149,7 @@ def read_running(stack_name: str, directory: Path) -> Running | None:
         url=state["url"],
         environment=state["environment"],
         outputs=state["outputs"],
+        regions=tuple(state["regions"]),
         started_at=datetime.fromtimestamp(state["started_at_s"], UTC),
         pids=tuple(pid for pid, _created_s in state["processes"]),
         log=log_path(directory),

@@ -1,4 +1,4 @@
-"""The whole product on this machine: engine, deployed template, patches, pumps.
+"""The whole product on this machine: engine, deployed template, patches, pumps, replication.
 
 Dispatcher and workers of compaction run on the engine as they are: its schedules fire (a rate first
 after a whole interval), and its mapping of a queue honours partial failures.
@@ -6,79 +6,55 @@ after a whole interval), and its mapping of a queue honours partial failures.
 
 import io
 import json
-import os
-import time
+import logging
+import re
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import boto3
-import botocore.session
-from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
-from countledger.infra.deploy.deployment import Deployment, deploy
-from countledger.infra.local.engine import REGION, ROOT_KEY, ROOT_SECRET, Engine
-from countledger.infra.local.mappings import (
-    MAPPINGS,
-    MATERIALIZER,
-    PUMPED_TAG,
-    StreamMapping,
-    record_filter,
-)
-from countledger.infra.local.pump import Pump, lambda_invoker
-from countledger.infra.local.shard_delivery import OnFailure
-from countledger.infra.local.shards import KinesisSource, ShardSource, StreamSource
-from countledger.infra.template import MappingSettings, mapping_settings, table_schemas
+from countledger.infra.local.engine import REGION, Engine
+from countledger.infra.local.mappings import MATERIALIZER, StreamMapping
+from countledger.infra.local.pump import Pump
+from countledger.infra.local.region_stack import ROOT, Credentials, RegionStack, session_of
+from countledger.infra.local.replication import Replicator
+from countledger.ledger.errors import BadSetting
 
 if TYPE_CHECKING:
-    from mypy_boto3_lambda import LambdaClient
+    import boto3
+    from botocore.config import Config
 
+__all__ = ["ROOT", "STACK_NAME", "Credentials", "LocalStack", "check_regions", "session_of"]
+
+_LOG: Final = logging.getLogger(__name__)
 STACK_NAME: Final = "countledger"
-_BUCKET: Final = "countledger-code"
 _PARAMETERS: Final = {
     "DeletionProtection": "false",
     "LogLevel": "INFO",
     "MaxCompactors": "2",  # every worker is a process here
-    "AlertTopicArns": f"arn:aws:sns:{REGION}:*:*",  # any that is made here
 }
-# Longer than any function may run (15 minutes): an invocation is awaited, never repeated.
-_INVOKE_TIMEOUT_S: Final = 910
-# The user's profile and configuration have no say here, and a profile that is missing no effect.
-_NOT_THE_USERS: Final = {
-    "profile": (None, None, None, None),
-    "config_file": (None, None, os.devnull, None),
-    "credentials_file": (None, None, os.devnull, None),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """A key pair of the local engine."""
-
-    access_key: str
-    secret_key: str
-
-
-ROOT: Final = Credentials(ROOT_KEY, ROOT_SECRET)
+_REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
+_MOST_REGIONS: Final = 5
 
 
 class LocalStack:
     """The deployed stack on the embedded engine, for a `with` block.
 
     Attributes:
-        name: of the stack.
-        outputs: of the stack.
-        engine: the engine that it runs on.
-        pumps: play the event source mappings that the stack has. They deliver in the background if
-            asked to; else drive them with `step` and `drain`.
+        name: of the stack, the same in each region.
+        engine: the engine that it runs on; it has all regions.
+        stacks: of the regions, the home region's first.
+        home: the home region's. What is not asked of a region's stack is asked of this one.
+        replicator: between the regions' ledgers; it replicates in the background if the pumps do.
     """
 
-    outputs: dict[str, str]
-    pumps: dict[StreamMapping, Pump]
+    stacks: dict[str, RegionStack]
+    replicator: Replicator
 
     def __init__(
         self,
@@ -89,6 +65,7 @@ class LocalStack:
         pumping: bool = True,
         parent_dir: Path | None = None,
         parameters: Mapping[str, str] | None = None,
+        regions: Sequence[str] = (REGION,),
     ) -> None:
         """Describe a stack; nothing runs yet.
 
@@ -100,28 +77,33 @@ class LocalStack:
             pumping: whether the pumps deliver in the background.
             parent_dir: where the engine makes its private directory.
             parameters: of the template, besides those that a local stack sets.
+            regions: where it is deployed; the first one is home.
+
+        Raises:
+            BadSetting: a region has no valid name or is given twice, or there are more than five.
         """
         self.name = name
+        self.regions = check_regions(regions)
         self.engine = Engine(auth=auth, parent_dir=parent_dir)
         self._bundle = bundle if bundle is not None else _empty_bundle()
         self._pumping = pumping
         self._parameters = dict(parameters or {})
         self._open = ExitStack()
         self._credentials: dict[str, Credentials] = {}
-        self._sessions: dict[Credentials, boto3.Session] = {}
 
     def __enter__(self) -> Self:
         with self._open as opening:
             opening.enter_context(self.engine)
             self._deploy()
-            self._patch_time_to_live()
-            mappings = [one for one in MAPPINGS if one.id_output in self.outputs]
-            self._patch_mappings_are_ours(mappings)
-            self.pumps = {one: self.new_pump(mapping=one) for one in mappings}
-            for pump in self.pumps.values():
-                if self._pumping:
-                    pump.start()
-                opening.callback(pump.stop)
+            opening.callback(lambda: _stop_pumps(self.stacks.values()))
+            for stack in self.stacks.values():
+                stack.take_mappings()
+                self._start(stack)
+            table = self.outputs["LedgerTableName"]
+            copies = {name: one.replica(table) for name, one in self.stacks.items()}
+            self.replicator = Replicator(copies)
+            opening.callback(self.replicator.stop)
+            self._replicate()
             self._open = opening.pop_all()
         return self
 
@@ -134,9 +116,27 @@ class LocalStack:
         self._open.close()
 
     @property
+    def home(self) -> RegionStack:
+        """The stack of the home region."""
+        return self.stacks[self.regions[0]]
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """Of the home region's stack."""
+        return self.home.outputs
+
+    @property
+    def pumps(self) -> dict[StreamMapping, Pump]:
+        """Those of the home region, which play the event source mappings that the stack has.
+
+        They deliver in the background if asked to; else drive them with `step` and `drain`.
+        """
+        return self.home.pumps
+
+    @property
     def pump(self) -> Pump:
-        """The pump of the materializer."""
-        return self.pumps[MATERIALIZER]
+        """The pump of the home region's materializer."""
+        return self.home.pumps[MATERIALIZER]
 
     @property
     def url(self) -> str:
@@ -144,150 +144,145 @@ class LocalStack:
         return self.engine.url
 
     def environment(self, credentials: Credentials = ROOT) -> dict[str, str]:
-        """What a process needs in its environment to work on this stack."""
-        return {
-            "AWS_ENDPOINT_URL": self.url,
-            "AWS_REGION": REGION,
-            "AWS_DEFAULT_REGION": REGION,
-            "AWS_ACCESS_KEY_ID": credentials.access_key,
-            "AWS_SECRET_ACCESS_KEY": credentials.secret_key,
-            "COUNTLEDGER_STACK_NAME": self.name,
-        }
+        """What a process needs in its environment to work on this stack, in its home region."""
+        return self.home.environment(credentials)
 
-    def session(self, credentials: Credentials = ROOT) -> boto3.Session:
-        """The session of these credentials, made once; the endpoint is `url`."""
-        if credentials not in self._sessions:
-            self._sessions[credentials] = session_of(credentials)
-        return self._sessions[credentials]
+    def session(self, credentials: Credentials = ROOT) -> "boto3.Session":
+        """The session of these credentials in the home region; the endpoint is `url`."""
+        return self.home.session(credentials)
 
     def client(
-        self, service: str, credentials: Credentials = ROOT, *, config: Config | None = None
+        self, service: str, credentials: Credentials = ROOT, *, config: "Config | None" = None
     ) -> Any:  # noqa: ANN401 - the caller knows the type of the client
-        """A client of the engine; by default as the root user."""
-        # A proxy of the user's network has no way to our loopback.
-        plain = Config(proxies={}, retries={"mode": "standard", "total_max_attempts": 3})
-        return self.session(credentials).client(  # type: ignore[call-overload]
-            service, endpoint_url=self.url, config=plain.merge(config) if config else plain
-        )
+        """A client of the engine in the home region; by default as the root user."""
+        return self.home.client(service, credentials, config=config)
 
-    def credentials_for(self, *policy_outputs: str) -> Credentials:
-        """The keys of a user who has exactly these of the stack's policies.
+    @property
+    def new_pump(self) -> Callable[..., Pump]:
+        """Makes a pump of its own in the home region; see `RegionStack.new_pump`."""
+        return self.home.new_pump
+
+    def credentials_for(self, *policy_outputs: str, region: str | None = None) -> Credentials:
+        """The keys of a user who has exactly these of a stack's policies.
 
         Args:
             policy_outputs: the outputs that name them: `EmitPolicyArn`, `ReadPolicyArn`,
                 `OperatePolicyArn`.
+            region: whose stack; None: the home region's.
         """
-        user = "-".join(("only", *(name.removesuffix("PolicyArn") for name in policy_outputs)))
+        stack = self.stacks[region or self.regions[0]]
+        names = (name.removesuffix("PolicyArn") for name in policy_outputs)
+        user = "-".join(("only", *names, *([region] if region else [])))
         if user not in self._credentials:
             iam = self.client("iam")
             iam.create_user(UserName=user)
             for name in policy_outputs:
-                iam.attach_user_policy(UserName=user, PolicyArn=self.outputs[name])
+                iam.attach_user_policy(UserName=user, PolicyArn=stack.outputs[name])
             key = iam.create_access_key(UserName=user)["AccessKey"]
             self._credentials[user] = Credentials(key["AccessKeyId"], key["SecretAccessKey"])
         return self._credentials[user]
 
     def drain(self) -> None:
-        """Return once all that was sent so far has gone through every function.
+        """Return once all that was sent so far has gone everywhere, and through every function.
+
+        Ways between regions that are cut are not waited for.
 
         Raises:
             PumpStalled: a function went on failing.
         """
-        # Through the stream into the ledger first, and then into the totals.
-        for mapping in reversed(self.pumps):
-            self.pumps[mapping].drain()
-
-    def new_pump(
-        self,
-        settings: MappingSettings | None = None,
-        *,
-        mapping: StreamMapping = MATERIALIZER,
-        stream_arn: str | None = None,
-        function_name: str | None = None,
-        on_failure: OnFailure | None = None,
-        now_s: Callable[[], float] = time.time,
-    ) -> Pump:
-        """A pump of its own, which begins at the start of the stream: all is delivered again.
-
-        Args:
-            settings: of the mapping (default: the template's).
-            mapping: which mapping of the template it plays.
-            stream_arn: what it reads (default: what the mapping does).
-            function_name: what it invokes (default: what the mapping does).
-            on_failure: called with the note of a batch that is abandoned after the last retry.
-            now_s: the clock that closes windows.
-        """
-        client: LambdaClient = self.client(
-            "lambda",
-            config=Config(read_timeout=_INVOKE_TIMEOUT_S, retries={"total_max_attempts": 1}),
-        )
-        settings = settings or mapping_settings(mapping.logical_id, self._parameters)
-        return Pump(
-            source=self._source(
-                mapping, stream_arn or self.outputs[mapping.stream_output], settings
-            ),
-            invoke=lambda_invoker(client, function_name or self.outputs[mapping.function_output]),
-            settings=settings,
-            on_failure=on_failure,
-            now_s=now_s,
-        )
-
-    def _source(self, mapping: StreamMapping, arn: str, settings: MappingSettings) -> ShardSource:
-        if mapping.service == "kinesis":
-            return KinesisSource(self.client("kinesis"), arn)
-        passes = record_filter(settings.filter_patterns)
-        return StreamSource(self.client("dynamodbstreams"), arn, passes)
+        # What comes through a stream must be in the ledger before it can be replicated.
+        self.home.drain()
+        if len(self.stacks) > 1:
+            self.replicator.drain()
+            for stack in self.stacks.values():
+                stack.drain()
 
     def _deploy(self) -> None:
-        s3 = self.client("s3")
-        s3.create_bucket(Bucket=_BUCKET)
-        deployment = Deployment(
-            cloudformation=self.client("cloudformation"),
-            s3=s3,
-            stack_name=self.name,
-            poll_s=0.01,
-            timeout_s=60.0,
-        )
-        self.outputs = deploy(
-            deployment,
-            bucket=_BUCKET,
-            bundle=self._bundle,
-            parameters={**_PARAMETERS, **self._parameters},
-            tags={PUMPED_TAG: " ".join(one.logical_id for one in MAPPINGS)},
-        )
+        """The home region's stack, which makes the replicas; then the others, side by side."""
+        home, *others = self.regions
+        self.stacks = {home: self._stack(home)}
+        named = {"ReplicaRegions": ",".join(others)} if others else {}
+        self.home.deploy(self._bundle, named)
+        if not others:
+            return
+        table = self.outputs["LedgerTableName"]
+        self.stacks |= {region: self._stack(region) for region in others}
 
-    # ---- gaps of the engine, closed after the deployment ----
+        def deploy_in(region: str) -> None:
+            stack = self.stacks[region]
+            ours = {"LedgerTableName": table, "HomeRegion": home}
+            ours["LedgerStreamArn"] = stack.replica(table).stream_arn
+            stack.deploy(self._bundle, ours)
 
-    def _patch_time_to_live(self) -> None:
-        """The engine ignores TimeToLiveSpecification in a template."""
-        dynamodb = self.client("dynamodb")
-        tables = {"ledger": "LedgerTableName", "counters": "CountersTableName"}
-        for name, schema in table_schemas().items():
-            if schema.ttl_attribute is not None:
-                dynamodb.update_time_to_live(
-                    TableName=self.outputs[tables[name]],
-                    TimeToLiveSpecification={
-                        "AttributeName": schema.ttl_attribute,
-                        "Enabled": True,
-                    },
-                )
+        with ThreadPoolExecutor(len(others)) as pool:
+            list(pool.map(deploy_in, others))
 
-    def _patch_mappings_are_ours(self, mappings: Iterable[StreamMapping]) -> None:
-        """The engine's own lose records and know no windows: the pumps play them."""
-        for mapping in mappings:
-            self.client("lambda").update_event_source_mapping(
-                UUID=self.outputs[mapping.id_output], Enabled=False
-            )
+    def _stack(self, region: str) -> RegionStack:
+        # Any topic that is made there.
+        topics = {"AlertTopicArns": f"arn:aws:sns:{region}:*:*"}
+        parameters = {**_PARAMETERS, **topics, **self._parameters}
+        return RegionStack(self.name, region, self.url, parameters)
+
+    def follow_replicas(self) -> None:
+        """Take up regions that were added to the running stack, and drop those removed from it.
+
+        Entries travel to a region as soon as its replica exists, and are counted there as soon as
+        its stack does. One DescribeTable call, and a call for each region without a stack.
+        """
+        try:
+            self._follow_replicas(self.outputs["LedgerTableName"])
+        except (BotoCoreError, ClientError):
+            # The engine may be out of breath: the next look finds the same.
+            _LOG.warning("the regions of the stack could not be read", exc_info=True)
+
+    def _follow_replicas(self, table: str) -> None:
+        described = self.client("dynamodb").describe_table(TableName=table)["Table"]
+        replicas = {one["RegionName"] for one in described.get("Replicas", ())}
+        for region in replicas - self.replicator.copies.keys():
+            self.replicator.join(self._stack(region).replica(table))
+            self._replicate()
+        for region in self.replicator.copies.keys() - replicas - {self.home.region}:
+            self.replicator.leave(region)
+            if region in self.stacks:
+                _stop_pumps([self.stacks.pop(region)])
+        for region in replicas - self.stacks.keys():
+            stack = self._stack(region)
+            if stack.find():
+                stack.take_mappings()
+                self._start(stack)
+                self.stacks[region] = stack
+
+    def _replicate(self) -> None:
+        if self._pumping and len(self.replicator.copies) > 1:
+            self.replicator.start()
+
+    def _start(self, stack: RegionStack) -> None:
+        if self._pumping:
+            for pump in stack.pumps.values():
+                pump.start()
 
 
-def session_of(credentials: Credentials = ROOT) -> boto3.Session:
-    """A session of a local engine, whatever the user has configured for AWS."""
-    return boto3.Session(
-        aws_access_key_id=credentials.access_key,
-        aws_secret_access_key=credentials.secret_key,
-        region_name=REGION,
-        botocore_session=botocore.session.Session(_NOT_THE_USERS),
-    )
+def _stop_pumps(stacks: Iterable[RegionStack]) -> None:
+    """Stop the pumps side by side: each ends after the invocation that is under way."""
+    pumps = [pump for stack in stacks for pump in stack.pumps.values()]
+    with ThreadPoolExecutor(max(len(pumps), 1)) as pool:
+        list(pool.map(Pump.stop, pumps))
+
+
+def check_regions(regions: Sequence[str]) -> tuple[str, ...]:
+    """The regions of a stack.
+
+    Raises:
+        BadSetting: one has no valid name or is given twice, or there are none or more than five.
+    """
+    for name in regions:
+        if not _REGION.fullmatch(name):
+            raise BadSetting(f"{name!r} is not the name of a region, such as us-east-1")
+    if len(set(regions)) != len(regions):
+        raise BadSetting(f"a region is given twice: {', '.join(regions)}")
+    if not 1 <= len(regions) <= _MOST_REGIONS:
+        raise BadSetting(f"a stack has 1 to {_MOST_REGIONS} regions, not {len(regions)}")
+    return tuple(regions)
 
 
 def _empty_bundle() -> bytes:

@@ -11,12 +11,13 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import psutil
 
-from countledger.infra.local.running import SupervisorState
+from countledger.infra.local.running import SupervisorState, read_cut
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import CountledgerError
 
@@ -30,7 +31,7 @@ def main() -> int:
     """Detach, then serve until SIGTERM or SIGINT, or until the engine ends; the exit code."""
     if os.fork():
         os._exit(0)
-    stack_name, ready_fd = sys.argv[1], int(sys.argv[2])
+    stack_name, ready_fd, regions = sys.argv[1], int(sys.argv[2]), tuple(sys.argv[3:])
     # Functions, and whatever else is started from here, do not get the pipe: it is ours to close.
     os.set_inheritable(ready_fd, False)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -39,20 +40,27 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stopping.set())
     try:
-        return serve(stack_name, ready_fd, stopping)
+        return serve(stack_name, ready_fd, stopping, regions)
     except CountledgerError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
 
 
-def serve(stack_name: str, ready_fd: int, stopping: threading.Event) -> int:
-    """Run the stack, say when it is ready, wait for the end."""
+def serve(
+    stack_name: str, ready_fd: int, stopping: threading.Event, regions: tuple[str, ...]
+) -> int:
+    """Run the stack, say when it is ready, follow its replicas, wait for the end."""
     directory = Path(tempfile.gettempdir())
-    with LocalStack(name=stack_name, parent_dir=directory, parameters=PARAMETERS) as stack:
+    local = LocalStack(
+        name=stack_name, parent_dir=directory, parameters=PARAMETERS, regions=regions
+    )
+    with local as stack:
+        stack.replicator.read_cut = partial(read_cut, directory)
         SupervisorState(
             url=stack.url,
             environment=stack.environment(),
             outputs=stack.outputs,
+            regions=regions,
             started_at_s=time.time(),
             processes=[_identity(os.getpid()), _identity(stack.engine.pid)],
         ).write(directory)
@@ -63,6 +71,7 @@ def serve(stack_name: str, ready_fd: int, stopping: threading.Event) -> int:
             if not stack.engine.alive():
                 _LOG.error("the engine has ended by itself; its data are lost")
                 return 1
+            stack.follow_replicas()
     _LOG.info("stopped")
     return 0
 

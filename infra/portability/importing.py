@@ -1,8 +1,9 @@
 """Opening balances: each line once under the name of its import, however often it is tried.
 
 namespace            made, or there already with the same settings
-counter of a ledger  one entry of the whole value, under a key of the import's name; its time
-                     is the import's first, so a retry beyond the horizon is refused
+counter of a ledger  one entry of the whole value and its number of events, under a key of the
+                     import's name; its time is the import's first, so a retry beyond the horizon
+                     is refused
 strict counter       made with the value as its opening, or there already as the line says
 sequence             created to continue after the value, or exists and is that far; never moved
 """
@@ -199,6 +200,7 @@ def missing(line: UnreadLine) -> BadPayload:
 def _event_of(line: CounterLine, key: IdempotencyKey, name: str) -> Event | CountledgerError:
     """The one entry of a line, or what is wrong with its counter."""
     try:
-        return Event(line.counter, line.value, key, note={"import": name})
+        # A line written by hand has no number of events: its value counts as one.
+        return Event(line.counter, line.value, key, note={"import": name}, events=line.events or 1)
     except BadInput as error:
         return error

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from countledger.compaction.report import LastRun
     from countledger.compaction.schedule import Schedule
+    from countledger.infra.status.regions import RegionFact
     from countledger.ledger.connection import Connection
 
 
@@ -179,6 +180,7 @@ class Facts:
     iterators: tuple[IteratorFact, ...] = ()
     queues: tuple[QueueFact, ...] = ()
     alarms: tuple[AlarmFact, ...] = ()
+    region: RegionFact | None = None
     freshness: FreshnessFact | None = None
     schedules: tuple[ScheduleFact, ...] = ()
     quarantined: tuple[QuarantinedFact, ...] = ()

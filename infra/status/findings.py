@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from countledger.compaction.trigger import interval_ms
+from countledger.consumers.region_state import Phase
 from countledger.infra.deploy.quotas import warnings
 from countledger.ledger.clock import show_duration
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         ScheduleFact,
         StackFact,
     )
+    from countledger.infra.status.regions import RegionFact
 
 LAG_MAX_MS: Final = 5 * MINUTE_MS
 # A dispatcher's time is five minutes; what has not ended by then never will.
@@ -84,6 +86,7 @@ def findings(facts: Facts) -> list[StatusFinding]:
 def _findings(facts: Facts) -> Iterator[StatusFinding]:
     if facts.stack is not None:
         yield from _of_stack(facts.stack)
+    yield from _of_region(facts.region, facts.at_ms)
     for mapping in facts.mappings:
         yield from _of_mapping(mapping)
     if facts.freshness is not None:
@@ -103,6 +106,17 @@ def _findings(facts: Facts) -> Iterator[StatusFinding]:
         yield StatusFinding(
             what, f"could not be read: {why}", "correct that, then run status again"
         )
+
+
+def _of_region(region: RegionFact | None, now_ms: int) -> Iterator[StatusFinding]:
+    if region is None or region.phase is Phase.READY:
+        return
+    age = show_duration(_whole_seconds(max(0, now_ms - (region.since_ms or now_ms))))
+    yield StatusFinding(
+        "region",
+        f"its totals have been rebuilding for {age}: no total is read, no alert is evaluated",
+        f"unless `countledger region add {region.name}` runs, start it again: it continues",
+    )
 
 
 def _of_stack(stack: StackFact) -> Iterator[StatusFinding]:

@@ -7,14 +7,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction.report import LastRunStore
-from countledger.consumers.proof import waiting_since_ms
-from countledger.consumers.stream import LedgerStream
-from countledger.consumers.totals import TotalsReader, freshness_of
 from countledger.infra.deploy.quotas import read_quotas
 from countledger.infra.local.mappings import PUMPED_TAG
 from countledger.infra.status.facts import (
     Facts,
-    FreshnessFact,
     MappingFact,
     QuarantinedFact,
     QueueFact,
@@ -23,6 +19,7 @@ from countledger.infra.status.facts import (
     alarms_of,
     measured,
 )
+from countledger.infra.status.regions import freshness_fact, region_fact
 from countledger.ledger.clock import Clock, SystemClock, to_ms
 from countledger.ledger.errors import AccessDenied, CorruptItem, TableNotFound
 from countledger.ledger.quarantine_record import QuarantineSource
@@ -94,7 +91,8 @@ class Gathering:
             alarms=self._see(
                 "alarms", lambda: alarms_of(self._connection, resources.get(_ALARM, {})), ()
             ),
-            freshness=self._see("freshness", self._freshness, None),
+            region=self._see("region", partial(region_fact, self._connection), None),
+            freshness=self._see("freshness", partial(freshness_fact, self._connection), None),
             schedules=self._see("schedules", lambda: tuple(self._schedules()), ()),
             quarantined=self._see("quarantine", lambda: tuple(self._quarantined()), ()),
             quotas=read_quotas(self._connection),
@@ -171,17 +169,6 @@ class Gathering:
                 ages_ms.get(name),
             )
 
-    def _freshness(self) -> FreshnessFact:
-        table = self._connection.setting("counters_table")
-        totals = TotalsReader(self._connection.dynamo("standard"), table)
-        arn = self._connection.setting("ledger_stream_arn")
-        stream = LedgerStream(self._connection.streams(), arn)
-        shards = stream.shards()
-        progress = totals.progress(str(one.shard) for one in shards)
-        fresh = freshness_of(shards, progress)
-        waiting_ms = waiting_since_ms(stream, shards, progress)
-        return FreshnessFact(fresh.handled_through_ms, waiting_ms, len(fresh.idle))
-
     def _quarantined(self) -> Iterator[QuarantinedFact]:
         now_ms = self._clock.now_ms()
         for source in QuarantineSource:
@@ -195,6 +182,8 @@ class Gathering:
                 )
 
     def _schedules(self) -> Iterator[ScheduleFact]:
+        if self._connection.setting("home_region") != self._connection.region:
+            return  # schedules and due counters are the home region's
         dynamo = self._connection.dynamo("standard")
         book = LastRunStore(dynamo, self._connection.setting("counters_table"), self._clock)
         for one in self._client.schedules.list(on_corrupt=partial(self._note, "schedule")):

@@ -136,7 +136,7 @@ class StrictCounters(HoldCalls):
             note: the caller's short texts (`marker` stores them).
 
         Returns:
-            The outcome (see `outcome`).
+            See `outcome`.
 
         Raises:
             NoSuchCounter: no counter has that name.
@@ -226,8 +226,7 @@ class StrictCounters(HoldCalls):
         meanwhile and recreates the counter, the new incarnation stays as it is.
 
         Raises:
-            NoSuchCounter: no counter has that name.
-            OpenHolds: some of it is held.
+            NoSuchCounter, OpenHolds: no counter has that name; some of it is held.
             Unclear: no attempt got a clear answer; show the counter before you call again.
             Throttled: every attempt was refused.
         """

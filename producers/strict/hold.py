@@ -9,10 +9,8 @@ is one change or one hold. Its state changes once:
 
 `lapses_at` is the time until which it can be confirmed. It is not the attribute of the table's time
 to live: that would delete an open hold, and its counter would keep the amount back for ever. Only
-the write that ends a hold sets `expires_at`. While a hold is open it is in the index `due`, in one
-of the buckets of all holds.
-
-All functions here are pure.
+the write that ends a hold sets `expires_at`. An open hold is in the index `due`, in one of the
+buckets of all holds. All functions here are pure.
 """
 
 from __future__ import annotations

@@ -63,7 +63,10 @@ def test_from_one_stack_into_another_once(
     assert (again.json["recorded"], again.json["made"]) == (0, 0)
     assert (again.json["duplicate"], again.json["exists"]) == (3, 3)
     moved = client_of(auth_stack)
-    assert [moved.exact(f"{name}:{n}").sum for n in range(3)] == [2, 4, 6]
+    imported = [moved.exact(f"{name}:{n}") for n in range(3)]
+    exported = [client_of(stack).exact(f"{name}:{n}") for n in range(3)]
+    assert [one.sum for one in imported] == [2, 4, 6]
+    assert [one.events for one in imported] == [one.events for one in exported] == [2, 2, 2]
     assert moved.namespaces.get(name).spread == 16
     hall = moved.strict.show(f"{seats}:hall")
     assert (hall.value, hall.lower, hall.upper, hall.bins) == (40, 0, 100, 2)

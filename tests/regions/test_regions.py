@@ -52,7 +52,8 @@ class Auditor:
     def arrived(self, region: str) -> int:
         """The entries that ever were visible there, as bits."""
         found = 0
-        for record in self.world.replicator.copies[region].records:
+        self.world.replicator.note(region)
+        for record in self.world.records[region]:
             image = record["dynamodb"].get("NewImage", {})
             if image.get("counter", {}).get("S") == self.world.counter and "delta" in image:
                 found |= int(image["delta"]["N"])

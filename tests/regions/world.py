@@ -15,6 +15,8 @@ from countledger.compaction.regions import Regions
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.stream import ShardName, counts
 from countledger.consumers.totals import TotalsReader
+from countledger.infra.local.replicas import Copy
+from countledger.infra.local.replication import Replicator
 from countledger.infra.template import table_schemas
 from countledger.ledger import keys
 from countledger.ledger.connection import Connection
@@ -28,12 +30,12 @@ from countledger.producers.sender import Sender
 from tests.engines.clock import HandClock
 from tests.engines.running import local_session
 from tests.engines.store import KeptRecords
-from tests.regions.replicator import Copy, Replicator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import boto3
+    from mypy_boto3_dynamodb import DynamoDBClient
 
     from countledger.compaction.retire import Retire
     from countledger.ledger.ids import IdempotencyKey
@@ -49,6 +51,8 @@ class World:
     Attributes:
         connections: by region.
         replicator: between the regions' ledgers.
+        records: by region the stream records so far, in order.
+        clients: of DynamoDB by region, whose calls nobody watches.
         random: of this test.
         made: how many entries were recorded; the n-th adds 2^n, so that a sum names its entries.
         replica_status: what the table says of its replicas.
@@ -57,9 +61,11 @@ class World:
 
     connections: dict[str, Connection]
     replicator: Replicator
+    clients: dict[str, DynamoDBClient]
     random: Random
     counter: str = field(default_factory=lambda: f"n{uuid4().hex[:8]}:counter")
     made: int = 0
+    records: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     replica_status: dict[str, str] = field(default_factory=dict)
     interleaved: Callable[[], object] | None = None
     _delivered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -120,15 +126,16 @@ class World:
 
     def total(self, region: str) -> int:
         """The total there, once its stream has been handled."""
-        copy = self.replicator.copies[region]
-        new = [one for one in copy.records[self._delivered[region] :] if counts(one)]
-        self._delivered[region] = len(copy.records)
+        self.replicator.note(region)
+        copy, records = self.replicator.copies[region], self.records[region]
+        new = [one for one in records[self._delivered[region] :] if counts(one)]
+        self._delivered[region] = len(records)
         connection = self.connections[region]
         dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
         if new:
             quarantine = KeptRecords()
             outcome = Materializer(dynamo, table, quarantine).apply(
-                [_as_delivered(one) for one in new], ShardName(copy.stream_arn, "0")
+                new, ShardName(copy.stream_arn, "0")
             )
             assert not outcome.failed
             assert not quarantine.kept
@@ -138,9 +145,8 @@ class World:
 
     def entries_left(self, region: str) -> int:
         """How many entries of the counter lie in the table there."""
-        copy = self.replicator.copies[region]
-        answer = copy.client.query(
-            TableName=copy.table,
+        answer = self.clients[region].query(
+            TableName=self.replicator.copies[region].table,
             KeyConditionExpression="#c = :c AND begins_with(entry, :e)",
             ExpressionAttributeNames={"#c": "counter"},
             ExpressionAttributeValues={
@@ -187,9 +193,13 @@ def open_world(url: str, count: int, seed: int) -> Iterator[World]:
     """A stack in so many regions of the engine at an address."""
     names = [HOME, *OTHERS][:count]
     tables = {room: f"regions-{uuid4().hex[:12]}-{room}" for room in ("ledger", "counters")}
-    copies = {region: _make(url, region, tables) for region in names}
+    clients = {
+        name: local_session(region=name).client("dynamodb", endpoint_url=url) for name in names
+    }
+    copies = {name: _make(url, name, clients[name], tables) for name in names}
     random = Random(seed)  # noqa: S311 - a test's
-    world = World({}, Replicator(copies, random), random)
+    world = World({}, Replicator(copies, random), clients, random)
+    world.replicator.on_records = lambda region, new: world.records[region].extend(new)
     world.replica_status = dict.fromkeys(names, "ACTIVE")
     for region in names:
         settings = Settings(
@@ -204,20 +214,18 @@ def open_world(url: str, count: int, seed: int) -> Iterator[World]:
         yield world
     finally:
         world.interleaved = None
-        for copy in copies.values():
+        world.replicator.stop()
+        for client in clients.values():
             for table in tables.values():
-                copy.client.delete_table(TableName=table)
+                client.delete_table(TableName=table)
 
 
-def _make(url: str, region: str, tables: dict[str, str]) -> Copy:
-    session = local_session(region=region)
-    client = session.client("dynamodb", endpoint_url=url)
+def _make(url: str, region: str, client: DynamoDBClient, tables: dict[str, str]) -> Copy:
     arns = {}
     for room, schema in table_schemas().items():
         made = client.create_table(TableName=tables[room], **schema.create_table)
         arns[room] = made["TableDescription"]["LatestStreamArn"]
-    streams = session.client("dynamodbstreams", endpoint_url=url)
-    return Copy(region, client, streams, tables["ledger"], arns["ledger"])
+    return Copy(region, url, tables["ledger"], arns["ledger"])
 
 
 def _watch(session: boto3.Session, world: World) -> None:
@@ -250,9 +258,3 @@ def _watch(session: boto3.Session, world: World) -> None:
 _WRITES: Final = frozenset(
     {"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"}
 )
-
-
-def _as_delivered(record: dict[str, Any]) -> dict[str, Any]:
-    """A record of the streams API as Lambda delivers it."""
-    made_s = record["dynamodb"]["ApproximateCreationDateTime"].timestamp()
-    return {**record, "dynamodb": {**record["dynamodb"], "ApproximateCreationDateTime": made_s}}

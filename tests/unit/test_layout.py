@@ -24,9 +24,9 @@ _LONG_MODULES = {
     # The page that teaches how to write a protocol, and the driver itself.
     "ledger/attempts.py": 400,
     # One table each, to be read in one place.
-    "ledger/errors.py": 440,
+    "ledger/errors.py": 450,
     "ledger/expressions.py": 340,
-    "ledger/keys.py": 390,
+    "ledger/keys.py": 405,
 }
 _FUNCTION_MAX_LINES = 70
 _LEVELS_MAX = 7
@@ -48,6 +48,7 @@ _SDK_FILES = {
     "ledger/transport/connections.py",
     "ledger/transport/signing.py",  # the type of credentials of one moment
     "producers/asynchronous/direct.py",  # the type of aiobotocore's settings
+    "infra/local/region_stack.py",
     "infra/local/stack.py",
     "infra/local/pump.py",
 }

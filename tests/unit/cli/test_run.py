@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Commands whose help has no example: there is nothing to get wrong.
 _PLAIN = {"down", "list", "show", "delete", "unrank"}
 _TAUGHT = {"quarantine list", "quarantine show", "group list", "group show", "claim show", "delete"}
-_TAUGHT |= {"strict delete"}
+_TAUGHT |= {"strict delete", "region list"}
 
 
 def _paths() -> list[str]:

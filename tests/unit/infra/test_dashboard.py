@@ -51,6 +51,14 @@ def watched(alarm: dict[str, Any]) -> list[dict[str, Any]]:
     return [one["MetricStat"]["Metric"] for one in listed(alarm) if "MetricStat" in one]
 
 
+def referred(value: dict[str, Any]) -> str:
+    """The resource that a value names, also where its stack may be without it."""
+    ((function, found),) = value.items()
+    if function == "Fn::If":
+        return referred(found[1])
+    return str(found if isinstance(found, str) else found[0])
+
+
 def emitted_by(service: str) -> set[str]:
     """The metrics that the function of a service adds, as its handler's source says."""
     for one in RESOURCES.values():
@@ -83,7 +91,7 @@ def test_the_services_metrics_are_those_of_our_resources(metric: list[Any]) -> N
     assert found is not None
     logical = found[1]
     if logical in NAMES:
-        logical = NAMES[logical]["Fn::If"][1]["Ref"]
+        logical = referred(NAMES[logical])
 
     assert name in names
     assert RESOURCES[logical]["Type"] == kind
@@ -99,8 +107,7 @@ def test_an_alarm_watches_what_there_is(name: str) -> None:
             assert metric["MetricName"] in emitted_by(dimension["Value"]["Fn::Sub"])
             continue
         names, kind = SERVICES[metric["Namespace"], dimension["Name"]]
-        ((_, value),) = dimension["Value"].items()
-        table = RESOURCES[value if isinstance(value, str) else value[0]]
+        table = RESOURCES[referred(dimension["Value"])]
         assert metric["MetricName"] in names
         assert table["Type"] == kind
         for one in index:

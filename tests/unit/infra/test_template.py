@@ -31,6 +31,17 @@ from countledger.probe import NAMESPACE
 
 TEMPLATE = load_template()
 RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
+# The ledger of this stack, or its replica in this region.
+LEDGER = {
+    "Fn::If": [
+        "OwnsLedger",
+        {"Fn::GetAtt": ["Ledger", "Arn"]},
+        {
+            "Fn::Sub": "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}"
+            ":table/${LedgerTableName}"
+        },
+    ]
+}
 # Those that somebody may have deployed.
 RELEASES = sorted((Path(__file__).parents[2] / "e2e/releases").glob("*.yaml"))
 
@@ -94,11 +105,13 @@ def test_data_outlive_the_stack() -> None:
     assert TEMPLATE["Parameters"]["DeletionProtection"]["Default"] == "true"
 
 
-@pytest.mark.parametrize("table", ["Ledger", "Counters"])
-def test_each_table_is_a_global_table_of_one_replica(table: str) -> None:
+@pytest.mark.parametrize(("table", "others"), [("Ledger", 4), ("Counters", 0)])
+def test_each_table_is_a_global_table_with_a_replica_here(table: str, others: int) -> None:
     """A change of the type later would replace it."""
     assert RESOURCES[table]["Type"] == "AWS::DynamoDB::GlobalTable"
-    assert [one["Region"] for one in resource(table)["Replicas"]] == [{"Ref": "AWS::Region"}]
+    here, *elsewhere = resource(table)["Replicas"]
+    assert here["Region"] == {"Ref": "AWS::Region"}
+    assert [one["Fn::If"][0] for one in elsewhere] == [f"HasReplica{n + 1}" for n in range(others)]
 
 
 @pytest.mark.parametrize("table", ["Ledger", "Counters"])
@@ -309,7 +322,7 @@ def test_backups_are_off_until_requested_and_their_role_may_restore_nothing() ->
     assert {RESOURCES[name].get("Condition") for name in parts} == {"HasBackup"}
     assert TEMPLATE["Parameters"]["BackupSchedule"]["Default"] == ""
     assert RESOURCES["BackupVault"]["DeletionPolicy"] == "RetainExceptOnCreate"
-    both = [{"Fn::GetAtt": ["Ledger", "Arn"]}, {"Fn::GetAtt": ["Counters", "Arn"]}]
+    both = [LEDGER, {"Fn::GetAtt": ["Counters", "Arn"]}]
     assert resource("BackupSelection")["BackupSelection"]["Resources"] == both
     (rule,) = resource("BackupPlan")["BackupPlan"]["BackupPlanRule"]
     (copy,) = rule["CopyActions"]["Fn::If"][1]

@@ -9,6 +9,7 @@ import pytest
 
 from countledger import Schedule
 from countledger.compaction.report import LastRun, WorkDone
+from countledger.consumers.region_state import Phase
 from countledger.infra.status.facts import (
     AlarmFact,
     Facts,
@@ -20,6 +21,7 @@ from countledger.infra.status.facts import (
     StackFact,
 )
 from countledger.infra.status.findings import LAG_MAX_MS, findings
+from countledger.infra.status.regions import RegionFact
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 
 NOW_MS = 1_900_000_000_000
@@ -39,6 +41,17 @@ HEALTHY = Facts(
     freshness=FreshnessFact(NOW_MS, None, 1),
     schedules=(HOURLY,),
 )
+
+
+def test_a_region_that_is_rebuilding_is_found_with_what_continues_it() -> None:
+    joined = RegionFact("eu-west-1", "us-east-1", Phase.REBUILDING, NOW_MS - HOUR_MS)
+
+    ((subject, text),) = _found(region=joined)
+
+    assert subject == "region"
+    assert "for 1 h" in text
+    assert "`countledger region add eu-west-1`" in text
+    assert not _found(region=replace(joined, phase=Phase.READY))
 
 
 def _found(**changes: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - any fact

@@ -1,0 +1,87 @@
+"""`countledger region`: the regions that count, and how late each of them is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.output import FINDINGS, facts, notice, show
+from countledger.infra.status.regions import views_of
+from countledger.ledger.clock import SystemClock, show_duration, to_datetime
+from countledger.ledger.limits import SECOND_MS
+
+if TYPE_CHECKING:
+    from countledger.infra.cli.output import Row
+    from countledger.infra.status.regions import RegionView
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+
+@app.callback()
+@shared
+def region(_options: Options) -> None:
+    """Regions: each has a replica of the ledger, and totals of its own.
+
+    Every region records entries and reads its totals. The home region also compacts, and has the
+    schedules.
+    """
+
+
+@app.command("list")
+@shared
+def list_(options: Options) -> int:
+    """List the regions: replica, state and lag of each.
+
+    State: "ready"; "rebuilding" while the totals of a new region are being made, when they cannot
+    be read; "no stack" where only the ledger has a replica. Lag: how old the oldest entry is that
+    the region's totals do not include yet; an entry that has not arrived there is not seen.
+
+    Examples:
+      countledger region list
+      countledger region list --json
+
+    Exit code 1: a region is not ready, or its replica is not active.
+    """
+    connection = options.connection()
+    views = list(views_of(connection))
+    now_ms = SystemClock().now_ms()
+    rows = [_row(view, now_ms) for view in views]
+    show(options, rows, {"regions": [_document(view, now_ms) for view in views]})
+    if len(views) == 1:
+        notice(
+            f"the ledger is in {views[0].name} only: `countledger region add REGION` adds a region"
+        )
+    return 0 if all(one.state == "ready" and one.replica == "ACTIVE" for one in views) else FINDINGS
+
+
+def _row(view: RegionView, now_ms: int) -> Row:
+    lag_ms = _lag_ms(view, now_ms)
+    through_ms = None if view.freshness is None else view.freshness.handled_through_ms
+    return {
+        "region": view.name,
+        "home": "home" if view.home else "",
+        "replica": view.replica,
+        "state": view.state,
+        "lag": None if lag_ms is None else show_duration(lag_ms // SECOND_MS * SECOND_MS),
+        "last change": None if through_ms is None else to_datetime(through_ms),
+    }
+
+
+def _document(view: RegionView, now_ms: int) -> Row:
+    row = _row(view, now_ms)
+    return facts(
+        view,
+        "name home replica state",
+        lag_ms=_lag_ms(view, now_ms),
+        handled_through=row["last change"],
+    )
+
+
+def _lag_ms(view: RegionView, now_ms: int) -> int | None:
+    """How old the oldest entry is that the totals lack; 0: none is known; None: unknown."""
+    if view.freshness is None:
+        return None
+    since_ms = view.freshness.waiting_since_ms
+    return 0 if since_ms is None else max(0, now_ms - since_ms)

@@ -1,0 +1,97 @@
+"""`countledger doctor`: what it finds with the credentials and the environment of an app."""
+
+from countledger.infra.local.stack import LocalStack
+from tests.e2e.command import Command, Finished
+
+
+def results(done: Finished) -> dict[str, str]:
+    return {one["name"]: one["result"] for one in done.json}
+
+
+def test_all_is_well_and_nothing_is_written(stack: LocalStack) -> None:
+    before = stack.client("dynamodb").scan(TableName=stack.outputs["LedgerTableName"])["Count"]
+
+    done = Command(stack.environment())("doctor", "--json")
+
+    assert done.code == 0, done.err
+    assert set(results(done).values()) == {"ok"}
+    assert list(results(done)) == [
+        "versions",
+        "credentials",
+        "clock",
+        "stack",
+        "record",
+        "read totals",
+        "read entries",
+    ]
+    after = stack.client("dynamodb").scan(TableName=stack.outputs["LedgerTableName"])["Count"]
+    assert after == before
+
+
+def test_each_policy_permits_its_own(auth_stack: LocalStack) -> None:
+    found = {
+        policy: results(
+            Command(auth_stack.environment(auth_stack.credentials_for(policy)))("doctor", "--json")
+        )
+        for policy in ("EmitPolicyArn", "ReadPolicyArn")
+    }
+
+    assert found["EmitPolicyArn"]["record"] == "ok"
+    assert found["EmitPolicyArn"]["read totals"] == found["EmitPolicyArn"]["read entries"]
+    assert found["EmitPolicyArn"]["read totals"] == "denied"
+    assert found["ReadPolicyArn"]["record"] == "denied"
+    assert found["ReadPolicyArn"]["read totals"] == found["ReadPolicyArn"]["read entries"] == "ok"
+
+
+def test_what_is_denied_is_no_problem_and_says_what_permits_it(auth_stack: LocalStack) -> None:
+    keys = auth_stack.credentials_for("EmitPolicyArn")
+
+    done = Command(auth_stack.environment(keys))("doctor")
+
+    assert done.code == 0
+    assert "attach the policy ReadPolicyArn" in done.err
+
+
+def test_a_stack_that_is_not_there(stack: LocalStack) -> None:
+    done = Command(stack.environment())("doctor", "--json", "--stack-name", "nobodys")
+
+    assert done.code == 1
+    assert done.json[-1]["name"] == "stack"
+    assert done.json[-1]["result"] == "problem"
+    assert "no stack 'nobodys'" in done.json[-1]["says"]
+
+
+def test_table_variables_of_a_table_that_is_not_there(stack: LocalStack) -> None:
+    names = {"COUNTLEDGER_LEDGER_TABLE": "gone", "COUNTLEDGER_COUNTERS_TABLE": "gone-too"}
+
+    done = Command({**stack.environment(), **names})("doctor", "--json")
+
+    assert done.code == 1
+    assert "named by variables" in done.json[3]["says"]
+    assert [one["result"] for one in done.json[4:]] == ["problem"] * 3
+
+
+def test_no_credentials(stack: LocalStack) -> None:
+    nobody = {"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None}
+
+    done = Command(stack.environment())("doctor", "--json", env=nobody)
+
+    assert done.code == 1
+    assert results(done) == {"versions": "ok", "credentials": "problem"}
+
+
+def test_a_way_that_leads_nowhere(stack: LocalStack) -> None:
+    nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+
+    done = Command(stack.environment())("doctor", "--json", env=nowhere)
+
+    assert done.code == 1
+    assert results(done)["credentials"] == "unknown"
+    assert results(done)["stack"] == "problem"
+
+
+def test_a_name_that_no_counter_has(stack: LocalStack) -> None:
+    done = Command(stack.environment())("doctor", "--counter", "a#b")
+
+    assert done.code == 2
+    assert "a#b" in done.err
