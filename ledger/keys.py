@@ -20,7 +20,8 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              the directory of groups;
                              (`namespace#<ns>`, `ranking`), whether totals are ranked;
                              (`namespace#<ns>`, `run`), the result of the last compaction;
-                             (counter, `holds`), who releases its expired holds;
+                             (counter, `holds`), the lease of the process that releases
+                             its expired holds;
                              (`quarantine#<source>`, `<time>-<digest>`), a record in
                              quarantine; (`deletion#<ns>`, counter), a counter being deleted;
                              (`region#`, `state`), whether this region's totals are complete
@@ -246,7 +247,7 @@ def marker_key(counter: str, bins: int, change_id: str) -> dict[str, str]:
 
 
 def release_key(counter: str) -> dict[str, str]:
-    """The key of the lease of whoever releases a counter's expired holds, in `counters`."""
+    """The key of the lease of the process that releases a counter's expired holds, in `counters`."""
     return {"counter": counter, "part": RELEASE}
 
 

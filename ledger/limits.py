@@ -180,7 +180,7 @@ BLOCK_MAX: Final = 1_000_000
 BLOCK_DEFAULT: Final = 100
 
 # How long an amount may be held, and how many expired holds one refused call releases. The lease of
-# whoever releases them keeps others from doing the same work; each release is conditional anyway.
+# the process that does it saves others the same work; each release is conditional anyway.
 HOLD_MIN_MS: Final = SECOND_MS
 HOLD_MAX_MS: Final = 366 * DAY_MS
 RELEASED_AT_ONCE: Final = 25

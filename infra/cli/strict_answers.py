@@ -73,8 +73,8 @@ def answer_to_change(outcome: StrictOutcome, delta: Amount) -> ChangeAnswer:
                 REFUSED,
                 {"status": "bound_reached", **asked, "value": value, "side": side, "bound": bound}
                 | ({"held": outcome.held} if outcome.held else {}),
-                f"bound reached: counter {counter!r} is at {to_text(value)}{_of_which(outcome)}, its "
-                f"{side} bound is {to_text(bound)}: {_signed(delta)} was refused",
+                f"bound reached: counter {counter!r} is at {to_text(value)}{_of_which(outcome)}, "
+                f"its {side} bound is {to_text(bound)}: {_signed(delta)} was refused",
             )
         case SetFull(counter, value, max_tokens):
             return ChangeAnswer(

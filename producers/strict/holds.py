@@ -37,7 +37,7 @@ from countledger.producers.strict.hold import (
 from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.outcome import Applied, Duplicate, Held, SetFull
 from countledger.producers.strict.release import Readmission
-from countledger.producers.strict.resolution import Resolution, Wish
+from countledger.producers.strict.resolution import Resolution, Purpose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -197,7 +197,7 @@ class HoldCalls:
             NoSuchCounter, Unreachable: as `change`.
         """
         asked = None if amount is None else _above_zero(amount)
-        return self._end(hold, Wish.CONFIRM, asked, readmit=readmit)
+        return self._end(hold, Purpose.CONFIRM, asked, readmit=readmit)
 
     def cancel(self, hold: str) -> EndOutcome:
         """Make what is held available again: as `confirm`, and costs the same.
@@ -209,7 +209,7 @@ class HoldCalls:
         Raises:
             NoSuchHold, BadKey, NoSuchCounter, Unreachable: as `confirm`.
         """
-        return self._end(hold, Wish.CANCEL)
+        return self._end(hold, Purpose.CANCEL)
 
     def holds(self, counter: str, *, on_corrupt: OnCorrupt | None = None) -> Iterator[Hold]:
         """The open holds of a counter by their time, also those that are over but not released.
@@ -249,7 +249,7 @@ class HoldCalls:
         return iter(sorted(stored, key=lambda hold: (hold.lapses_at_ms, hold.id)))
 
     def _end(
-        self, hold: str, wish: Wish, asked: Amount | None = None, *, readmit: bool = False
+        self, hold: str, purpose: Purpose, asked: Amount | None = None, *, readmit: bool = False
     ) -> EndOutcome:
         counter, change_id = parse_hold_id(hold)
         call = self.context.new_id(self.context.clock.now_ms())
@@ -258,7 +258,7 @@ class HoldCalls:
             _check_method(definition)
             attempts = self.context.attempts()
             resolution = Resolution(
-                self.context, definition, change_id, wish, attempts, call, asked, readmit
+                self.context, definition, change_id, purpose, attempts, call, asked, readmit
             )
             outcome = yield from resolution.apply()
             if isinstance(outcome, End):

@@ -29,7 +29,7 @@ from countledger.producers.strict.definition import StaleDefinition
 from countledger.producers.strict.hold import End, bucket_query, buckets_of
 from countledger.producers.strict.outcome import BoundReached, HoldExpired
 from countledger.producers.strict.reader import split_over_bins
-from countledger.producers.strict.resolution import Resolution, Wish
+from countledger.producers.strict.resolution import Resolution, Purpose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +110,7 @@ def _release(context: MethodContext, definition: Definition, change_id: str) -> 
     """Release one hold; whether something became available, by this call or another one."""
     now_ms = context.clock.now_ms()
     call, attempts = context.new_id(now_ms), context.attempts()
-    one = Resolution(context, definition, change_id, Wish.RELEASE, attempts, call)
+    one = Resolution(context, definition, change_id, Purpose.RELEASE, attempts, call)
     try:
         return isinstance((yield from one.apply()), HoldExpired)
     except NoSuchHold:

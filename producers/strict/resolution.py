@@ -3,7 +3,7 @@
 The hold is read, and what it says decides. Then one transaction writes its end and gives the
 counter's items back what they held, conditional on the hold still being in the state that was read:
 
-    wish       open, in time    open, its time is over               ended
+    purpose    open, in time    open, its time is over               ended
     confirm    confirmed        by every clock: released; else       as it ended; with `readmit` an
                                 refused, or unknown                  expired one is confirmed
     cancel     cancelled        cancelled                            as it ended
@@ -81,7 +81,7 @@ _ADVICE: Final = (
 _BUSY: Final = Throttled("the hold or its counter changed each time since it was read")
 
 
-class Wish(Enum):
+class Purpose(Enum):
     """What a call wants of a hold."""
 
     CONFIRM = "confirm"
@@ -97,7 +97,7 @@ class Resolution:
         context: what to work with.
         definition: of the counter.
         change_id: the id of the hold's key.
-        wish: what the call wants.
+        purpose: what the call wants.
         attempts: of the call.
         call: its id, by which it recognizes what it wrote.
         asked: how much to confirm; None: all of it.
@@ -108,7 +108,7 @@ class Resolution:
     context: MethodContext
     definition: Definition
     change_id: str
-    wish: Wish
+    purpose: Purpose
     attempts: Attempts
     call: str
     asked: Amount | None = None
@@ -198,16 +198,16 @@ class Resolution:
         planned = self._planned(hold)
         if planned is not None:
             return planned
-        if maybe_applied or self.wish is Wish.RELEASE:
+        if maybe_applied or self.purpose is Purpose.RELEASE:
             return Done(self.unknown)
         return Done(HoldExpired(counter, hold.id, hold.amount, hold.expires_at))
 
     def _planned(self, hold: Hold) -> Verdict[End | None, EndOutcome | End | None] | None:
         """How an open hold ends, if it can."""
-        if self.wish is Wish.CANCEL:
+        if self.purpose is Purpose.CANCEL:
             return Recheck(End(hold, HoldState.CANCELLED))
         now_ms = self.context.clock.now_ms()
-        if self.wish is Wish.CONFIRM:
+        if self.purpose is Purpose.CONFIRM:
             taken = hold.amount if self.asked is None else self.asked
             if taken > hold.amount:
                 return Done(ExceedsHold(hold.counter, hold.id, hold.amount, taken))
@@ -239,7 +239,7 @@ class Resolution:
     def _ended(self, hold: Hold) -> EndOutcome | End:  # noqa: PLR0911 - one for each state
         """What a hold that has ended means for this call; an end where it can be readmitted."""
         mine = hold.ended_by == self.call
-        confirming = self.wish is Wish.CONFIRM
+        confirming = self.purpose is Purpose.CONFIRM
         match hold.state:
             case HoldState.CONFIRMED if mine:
                 return self._confirmed(hold, hold.confirmed)
@@ -249,7 +249,7 @@ class Resolution:
                 return HoldConfirmed(hold.counter, hold.id, hold.confirmed)
             case HoldState.CANCELLED if mine:
                 return Cancelled(hold.counter, hold.id, hold.amount)
-            case HoldState.CANCELLED if self.wish is Wish.CANCEL:
+            case HoldState.CANCELLED if self.purpose is Purpose.CANCEL:
                 return Duplicate(hold.counter, None, hold)
             case HoldState.CANCELLED:
                 return HoldCancelled(hold.counter, hold.id)
