@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from countledger.consumers.auditor import Auditor
     from countledger.consumers.groups import Groups
     from countledger.consumers.leftovers import Leftovers
+    from countledger.consumers.over_regions import OverRegions
     from countledger.consumers.rankings import Rankings
     from countledger.consumers.snapshot import SnapshotReader
     from countledger.consumers.stream import LedgerStream
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Groups",
     "LedgerStream",
+    "OverRegions",
     "QuarantineService",
     "Rankings",
     "Redrive",
@@ -36,6 +38,7 @@ __all__ = [
     "leftovers_of",
     "listing_of",
     "names_of",
+    "over_regions_of",
     "quarantine_of",
     "rankings_of",
     "snapshots_of",
@@ -54,6 +57,13 @@ def totals_of(connection: Connection) -> TotalsReader:
 
 def _counters_of(connection: Connection) -> tuple[DynamoClient, str]:
     return connection.dynamo("standard"), connection.setting("counters_table")
+
+
+def over_regions_of(connection: Connection) -> OverRegions:
+    """The reader of totals in every region of a stack."""
+    from countledger.consumers.over_regions import OverRegions
+
+    return OverRegions(connection)
 
 
 def names_of(connection: Connection, prefix: str) -> Iterator[str]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Direction, Rule
     from countledger.consumers.audit import Audit
     from countledger.consumers.memberships import Group
+    from countledger.consumers.over_regions import RegionAnswer, TotalOverRegions
     from countledger.consumers.progress import ShardProgress
     from countledger.consumers.rankings import Ranked
     from countledger.consumers.repair import Remedy, Repair
@@ -51,10 +52,12 @@ if TYPE_CHECKING:
     from countledger.producers.compensation import Correction
     from countledger.producers.event import Event, Receipt, Status
     from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
+    from countledger.producers.quotas.outcome import Admitted, Committed, Denied
     from countledger.producers.sequences.collection import Collection
     from countledger.producers.strict import outcome as outcomes
 
 __all__ = [
+    "Admitted",
     "Amount",
     "Audit",
     "BufferStatistics",
@@ -62,9 +65,11 @@ __all__ = [
     "Buffering",
     "Claim",
     "Collection",
+    "Committed",
     "Correction",
     "CountLedger",
     "CountledgerError",
+    "Denied",
     "Direction",
     "Entry",
     "Event",
@@ -84,6 +89,7 @@ __all__ = [
     "RangeKey",
     "Ranked",
     "Receipt",
+    "RegionAnswer",
     "Remedy",
     "Repair",
     "Retire",
@@ -94,6 +100,7 @@ __all__ = [
     "Snapshot",
     "Status",
     "Total",
+    "TotalOverRegions",
     "Verdict",
     "errors",
     "outcomes",
@@ -115,6 +122,8 @@ _MODULES: Final = {
     "Remedy": "countledger.consumers.repair",
     "Repair": "countledger.consumers.repair",
     "Snapshot": "countledger.consumers.snapshot",
+    "RegionAnswer": "countledger.consumers.over_regions",
+    "TotalOverRegions": "countledger.consumers.over_regions",
     "Freshness": "countledger.consumers.totals",
     "Judgement": "countledger.consumers.verify",
     "Verdict": "countledger.consumers.verify",
@@ -142,6 +151,9 @@ _MODULES: Final = {
     "NewItem": "countledger.producers.own_items",
     "Receipt": "countledger.producers.event",
     "Status": "countledger.producers.event",
+    "Admitted": "countledger.producers.quotas.outcome",
+    "Committed": "countledger.producers.quotas.outcome",
+    "Denied": "countledger.producers.quotas.outcome",
     "Collection": "countledger.producers.sequences.collection",
 }
 _SUBMODULES: Final = {

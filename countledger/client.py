@@ -7,7 +7,7 @@ recording only.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 from countledger.ledger.connection import Connection
 from countledger.ledger.forks import made_once
@@ -36,12 +36,14 @@ if TYPE_CHECKING:
         Settings,
         Snapshot,
         Total,
+        TotalOverRegions,
     )
     from countledger.compaction.assembly import Deletions, Regions, Schedules, Worker
     from countledger.consumers.alerts.service import Alerts
     from countledger.consumers.assembly import (
         Groups,
         LedgerStream,
+        OverRegions,
         QuarantineService,
         Rankings,
         Redrive,
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     )
     from countledger.consumers.auditor import Auditor
     from countledger.ledger.assembly import ExactReader, Namespaces, OnCorrupt
-    from countledger.producers.assembly import Claims, Recorder, Sequences, StrictCounters
+    from countledger.producers.assembly import Claims, Quotas, Recorder, Sequences, StrictCounters
     from countledger.producers.asynchronous.producer import AsyncBufferedProducer
     from countledger.producers.ingest.redrive import ExpiredEntries
     from countledger.producers.kinesis.producer import KinesisProducer
@@ -211,20 +213,53 @@ class CountLedger:
 
         return Compensator(self._recorder, self._exact).set_value(counter, value, key, note)
 
-    def total(self, counter: str) -> Total:
+    @overload
+    def total(self, counter: str, *, regions: Literal[False] = False) -> Total: ...
+    @overload
+    def total(self, counter: str, *, regions: Literal[True]) -> TotalOverRegions: ...
+    def total(self, counter: str, *, regions: bool = False) -> Total | TotalOverRegions:
         """A counter's total, exact up to the stream's lag; for a strict counter its value.
 
         Half a read unit, and as much for each bin.
+
+        With `regions` each region's total, and of them the one that counted the most entries
+        (never a sum of regions). In each region it costs half a read unit more for each stream
+        shard. A region that does not answer within five seconds is named and not waited for.
+
+        Raises:
+            RegionRebuilding: the totals of this region are incomplete.
+            Unreachable: with `regions`, no region answered.
         """
+        if regions:
+            return self._over_regions.read([counter])[counter]
         return self._totals.read(counter)
 
+    @overload
     def totals(
-        self, counters: Iterable[str], *, on_corrupt: OnCorrupt | None = None
-    ) -> dict[str, Total]:
+        self,
+        counters: Iterable[str],
+        *,
+        on_corrupt: OnCorrupt | None = None,
+        regions: Literal[False] = False,
+    ) -> dict[str, Total]: ...
+    @overload
+    def totals(
+        self, counters: Iterable[str], *, regions: Literal[True]
+    ) -> dict[str, TotalOverRegions]: ...
+    def totals(
+        self,
+        counters: Iterable[str],
+        *,
+        on_corrupt: OnCorrupt | None = None,
+        regions: bool = False,
+    ) -> dict[str, Total] | dict[str, TotalOverRegions]:
         """The totals of many counters, not read at one moment. Half a read unit each.
 
-        `on_corrupt` gets the error of an unreadable total; without it CorruptItem is raised.
+        `on_corrupt` gets the error of an unreadable total; without it CorruptItem is raised. With
+        `regions` as `total`; a region with a total that cannot be read is not included.
         """
+        if regions:
+            return self._over_regions.read(counters)
         return self._totals.read_many(counters, on_corrupt)
 
     def names(self, prefix: str = "") -> Iterator[str]:
@@ -436,6 +471,13 @@ class CountLedger:
         return claims_of(self.connection)
 
     @made_once
+    def quotas(self) -> Quotas:
+        """Limits for each counter and window of time: acquire, reserve, commit and release."""
+        from countledger.producers.assembly import quotas_of
+
+        return quotas_of(self.connection)
+
+    @made_once
     def groups(self) -> Groups:
         """Groups of counters: their members, their totals, their top."""
         from countledger.consumers.assembly import groups_of
@@ -508,6 +550,12 @@ class CountLedger:
         from countledger.consumers.assembly import totals_of
 
         return totals_of(self.connection)
+
+    @made_once
+    def _over_regions(self) -> OverRegions:
+        from countledger.consumers.assembly import over_regions_of
+
+        return over_regions_of(self.connection)
 
     @made_once
     def _stream(self) -> LedgerStream:

@@ -14,6 +14,7 @@ CountledgerError
 │   ├── BadSequence  SequenceExists    of sequences, and of numbers within a collection
 │   ├── BadClaim  BadItem     of unique claims; an app's own item, written for it
 │   ├── BadGroupName  NoSuchGroup  NotRanked    of groups and rankings
+│   ├── BadQuota  NoSuchQuota  QuotaExists    of quotas
 │   ├── NotQuarantined        no record of that id is in quarantine
 │   ├── TooManyCounters       for one transaction
 │   └── NamespaceUnknown  NamespaceConflict  WrongKind
@@ -23,6 +24,9 @@ CountledgerError
 │   ├── ItemInTheWay          an app's own item is not as its write expects
 │   ├── OpenHolds             a strict counter with open holds cannot be deleted
 │   ├── AlreadyRanked         the counter is ranked in another group
+│   ├── QuotaDenied           the limit of the window is reached (raised by guarded functions)
+│   ├── TicketResolved        a reservation was committed or released before, in another way
+│   ├── TicketExpired         a reservation can no longer be committed or released
 │   ├── RegionRebuilding      the totals of this region are not complete yet
 │   └── SequenceExhausted     no number is left
 ├── SetupError                names, permissions, network: correct them   exit 2
@@ -208,6 +212,18 @@ class NotRanked(BadInput):
     """Ranking is not switched on for that namespace or group, or is not possible for it."""
 
 
+class BadQuota(BadInput):
+    """The definition of a quota, or an amount for it, is not valid."""
+
+
+class NoSuchQuota(BadInput):
+    """No quota has that prefix, or none is for that counter."""
+
+
+class QuotaExists(BadInput):
+    """A quota of that prefix exists."""
+
+
 class NotQuarantined(BadInput):
     """No record of that id is in quarantine."""
 
@@ -252,6 +268,26 @@ class OpenHolds(Refused):
 
 class AlreadyRanked(Refused):
     """The counter is in another ranked group; it can be in one only."""
+
+
+class QuotaDenied(Refused):
+    """The limit of the window is reached; the guarded function was not called.
+
+    Attributes:
+        denied: the outcome: when to try again, and the numbers.
+    """
+
+    def __init__(self, message: str, denied: Any) -> None:  # noqa: ANN401 - of package producers
+        super().__init__(message)
+        self.denied = denied
+
+
+class TicketResolved(Refused):
+    """A reservation was committed with another amount, or released; nothing was changed."""
+
+
+class TicketExpired(Refused):
+    """The time to commit or release a reservation is over; it stays counted in its window."""
 
 
 class RegionRebuilding(Refused):

@@ -24,7 +24,11 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              its expired holds;
                              (`quarantine#<source>`, `<time>-<digest>`), a record in
                              quarantine; (`deletion#<ns>`, counter), a counter being deleted;
-                             (`region#`, `state`), whether this region's totals are complete
+                             (`region#`, `state`), whether this region's totals are complete;
+                             (`quota#`, prefix), a quota; (`quota#<incarnation>`, counter), the
+                             limit of one of its counters; and of such a counter
+                             (`quota#<incarnation>#<counter>`, `w#<window>`), what one window has
+                             used, and `m#<id>` beside it, a marker
 
 No counter name holds a `#`, so no counter has the key of another item.
 """
@@ -79,6 +83,8 @@ ALERT_PREFIX: Final = "alert#"
 ALERT_LOG: Final = "alerts#log"
 LOG_PREFIX: Final = "log#"
 QUARANTINE_PREFIX: Final = "quarantine#"
+QUOTA_PREFIX: Final = "quota#"
+WINDOW_PREFIX: Final = "w#"
 # Digits of milliseconds until the year 2286 (later, a key has no time), and of a version.
 _TIME_DIGITS: Final = 13
 _VERSION_DIGITS: Final = 18
@@ -388,3 +394,23 @@ def log_time_ms(place: str) -> int:
 def run_key(namespace: str) -> dict[str, str]:
     """The key of the result of the last run of a namespace's schedule, in `counters`."""
     return {"counter": NAMESPACE_PREFIX + namespace, "part": RUN}
+
+
+def quota_key(prefix: str) -> dict[str, str]:
+    """The key of a quota in `counters`; all of them are in one partition."""
+    return {"counter": QUOTA_PREFIX, "part": prefix}
+
+
+def quota_limit_key(incarnation: str, counter: str) -> dict[str, str]:
+    """The key of the limit of one counter of a quota, in `counters`."""
+    return {"counter": QUOTA_PREFIX + incarnation, "part": counter}
+
+
+def quota_window_key(incarnation: str, counter: str, window: str) -> dict[str, str]:
+    """The key of what a counter of a quota has used in a window, in `counters`."""
+    return {"counter": f"{QUOTA_PREFIX}{incarnation}#{counter}", "part": WINDOW_PREFIX + window}
+
+
+def quota_marker_key(incarnation: str, counter: str, key_id: str) -> dict[str, str]:
+    """The key of the marker of a key of a quota's counter, in `counters`: of no window."""
+    return {"counter": f"{QUOTA_PREFIX}{incarnation}#{counter}", "part": MARKER_PREFIX + key_id}

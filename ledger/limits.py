@@ -173,6 +173,13 @@ ALERT_LOG_LIFE_MS: Final = 90 * DAY_MS
 # For how long a handled record stays in quarantine, with the name of the person.
 QUARANTINE_HANDLED_LIFE_MS: Final = 90 * DAY_MS
 
+# For how long a process may use a limit of a quota that it has read. A changed limit is seen this
+# much later, and a request under the old one leaves within this time.
+QUOTA_LIMIT_LIFE_MS: Final = 5 * SECOND_MS
+# For how long after the end of its window a reservation may be committed or released; and a key
+# is remembered for at least as long after its acquire.
+TICKET_LIFE_MS: Final = DAY_MS
+
 # The last number of a sequence: what a signed integer of 64 bits holds, in whatever language.
 SEQUENCE_LAST: Final = 2**63 - 1
 # As many numbers as one write may lease.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.delivery import BatchDelivery
     from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.claims.claims import Claims
+    from countledger.producers.quotas.quotas import Quotas
     from countledger.producers.recorder import Recorder
     from countledger.producers.sequences.sequences import Sequences
     from countledger.producers.strict.context import MethodContext
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Claims",
+    "Quotas",
     "Recorder",
     "Sequences",
     "StrictCounters",
     "claims_of",
+    "quotas_of",
     "recorder_of",
     "sequences_of",
     "strict_of",
@@ -69,6 +72,14 @@ def claims_of(connection: Connection) -> Claims:
 
     home_region = connection.setting("home_region")
     return Claims(_context_of(connection), region=connection.region, home_region=home_region)
+
+
+def quotas_of(connection: Connection) -> Quotas:
+    """The quotas of a stack."""
+    from countledger.producers.quotas.quotas import Quotas
+
+    home_region = connection.setting("home_region")
+    return Quotas(_context_of(connection), region=connection.region, home_region=home_region)
 
 
 def _context_of(connection: Connection) -> MethodContext:

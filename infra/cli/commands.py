@@ -41,6 +41,7 @@ Count
   strict strict.app Counters that never pass their bounds: tickets, stock, credit.
   sequence sequences.app Numbers that are given out once: of orders, invoices, tickets.
   claim claims.app Values that at most one owner has: e-mail addresses, user names, seats.
+  quota quotas.app Limits for each window of time: budgets a day, calls an hour.
   group groups.app Counters that belong together: a group has many, and a counter belongs to many
       groups.
 Read and check

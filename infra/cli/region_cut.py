@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.infra.cli.engine import require_engine
+from countledger.infra.cli.engine import engine_is_installed, require_engine
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import notice, show_json
 
@@ -72,9 +72,8 @@ def heal(
 
 def cut_ways(options: Options) -> set[Way]:
     """The ways that are cut, of a stack on this machine; of any other none is known."""
-    if not options.connection().stays_here:
+    if not (options.connection().stays_here and engine_is_installed()):
         return set()
-    require_engine()
     from countledger.infra.local.background import ways_cut  # noqa: PLC0415 - its imports are an extra
 
     return ways_cut(options.settings.stack_name)

@@ -8,6 +8,7 @@ import typer
 
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import FINDINGS, facts, notice, show
+from countledger.infra.cli.region_cut import cut, cut_ways, heal
 from countledger.infra.status.regions import views_of
 from countledger.ledger.clock import SystemClock, show_duration, to_datetime
 from countledger.ledger.limits import SECOND_MS
@@ -48,12 +49,21 @@ def list_(options: Options) -> int:
     views = list(views_of(connection))
     now_ms = SystemClock().now_ms()
     rows = [_row(view, now_ms) for view in views]
-    show(options, rows, {"regions": [_document(view, now_ms) for view in views]})
+    ways = sorted(cut_ways(options))
+    document: dict[str, object] = {"regions": [_document(view, now_ms) for view in views]}
+    document["cut"] = [{"from": origin, "to": to} for origin, to in ways]
+    show(options, rows, document)
+    for origin, to in ways:
+        notice(f"cut: what is written in {origin} does not arrive in {to}")
     if len(views) == 1:
         notice(
             f"the ledger is in {views[0].name} only: `countledger region add REGION` adds a region"
         )
     return 0 if all(one.state == "ready" and one.replica == "ACTIVE" for one in views) else FINDINGS
+
+
+app.command("cut")(cut)
+app.command("heal")(heal)
 
 
 def _row(view: RegionView, now_ms: int) -> Row:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.infra.cli.output import Row
-    from countledger.infra.deploy.quotas import Quotas
+    from countledger.infra.deploy.quotas import ServiceQuotas
     from countledger.infra.local.running import Running
     from countledger.infra.status.facts import Facts, MappingFact, ScheduleFact
     from countledger.infra.status.findings import StatusFinding
@@ -122,7 +122,7 @@ def show_facts(facts: Facts, found: Sequence[StatusFinding], running: Running | 
     show_text(f"action required: {len(found)}" if found else "no action required")
 
 
-def _quotas(quotas: Quotas) -> list[Row]:
+def _quotas(quotas: ServiceQuotas) -> list[Row]:
     """What the account allows; what it does not say is listed as unknown."""
     known: dict[str, int | None] = {
         "concurrency of Lambda": quotas.concurrency,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.infra.cli.options import AtMost, Options, shared
+from countledger.infra.cli.options import AtMost, BadUsage, Options, shared
 from countledger.infra.cli.output import (
     Unread,
     facts,
@@ -17,6 +17,7 @@ from countledger.infra.cli.output import (
     show_json_array,
     show_rows,
 )
+from countledger.infra.cli.region_totals import show_over_regions
 from countledger.ledger.amount import add, to_text
 from countledger.ledger.errors import CorruptItem
 
@@ -36,6 +37,9 @@ def total(
         bool,
         typer.Option("--exact", help="Also add up the ledger: exact now, costs what it reads."),
     ] = False,
+    regions: Annotated[
+        bool, typer.Option("--regions", help="Read them in every region of the stack.")
+    ] = False,
 ) -> int:
     """Read totals, and how fresh they are.
 
@@ -46,13 +50,23 @@ def total(
     With --exact each row also has the sum of the ledger, the number of entries that were read for
     it (the others are summed up in the counter's head) and the read units that this cost.
 
-    A counter with an item that cannot be read is named, and the exit code is 1.
+    With --regions each region's total is shown, and of them the one that counted the most entries:
+    it counts nothing twice, and lacks what has not arrived in that region. Totals of regions are
+    never added up. A region that does not answer within five seconds is named, and not included.
+
+    A counter with an item that cannot be read, or a region that is not included, is named, and the
+    exit code is 1.
 
     Examples:
       countledger total likes:post-1
       countledger total likes:post-1 likes:post-2 --json
       countledger total likes:post-1 --exact                  [dim]also from the ledger itself[/dim]
+      countledger total likes:post-1 --regions
     """
+    if regions:
+        if exact:
+            raise BadUsage("--exact adds up the ledger of one region: leave out --regions")
+        return show_over_regions(options, counters)
     client = options.client()
     # In this order: what is said to be in the totals must be in those that are shown.
     freshness = client.freshness()

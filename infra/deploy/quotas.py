@@ -37,7 +37,7 @@ _PROVISIONED: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quotas:
+class ServiceQuotas:
     """What an account allows in a region; None: it did not say.
 
     Attributes:
@@ -57,7 +57,7 @@ class Quotas:
     unread: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_quotas(connection: Connection) -> Quotas:
+def read_quotas(connection: Connection) -> ServiceQuotas:
     """Read them: four calls and more, none of them of an item."""
     unread: dict[str, str] = {}
 
@@ -77,7 +77,7 @@ def read_quotas(connection: Connection) -> Quotas:
         found = see(f"ListServiceQuotas of {service}", partial(_listed, client, service)) or {}
         listed.update((ours, value) for name, value in found.items() if part in name.lower())
     limit = (account or {}).get("AccountLimit", {})
-    return Quotas(
+    return ServiceQuotas(
         concurrency=limit.get("ConcurrentExecutions"),
         unreserved=limit.get("UnreservedConcurrentExecutions"),
         account_units=None
@@ -97,7 +97,7 @@ def _listed(client: Any, service: str) -> dict[str, int]:  # noqa: ANN401 - no t
     return {one["QuotaName"]: int(one["Value"]) for page in pages for one in page["Quotas"]}
 
 
-def refuse_beyond(quotas: Quotas, wanted: Mapping[str, str], now: Mapping[str, str]) -> None:
+def refuse_beyond(quotas: ServiceQuotas, wanted: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Refuse parameters that the account cannot serve.
 
     Args:
@@ -140,7 +140,7 @@ def refuse_beyond(quotas: Quotas, wanted: Mapping[str, str], now: Mapping[str, s
             )
 
 
-def warnings(quotas: Quotas, parameters: Mapping[str, str]) -> Iterator[str]:
+def warnings(quotas: ServiceQuotas, parameters: Mapping[str, str]) -> Iterator[str]:
     """What deploys, but may be too little under load."""
     needed = int(_parameter(parameters, "MaxCompactors")) + _OTHERS
     if quotas.concurrency is not None and quotas.concurrency < needed:

@@ -1,8 +1,10 @@
 """Gaps of MiniStack 1.5.33 in what a template may say; imported by `engine_process.py` alone."""
 
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any, Final
 
+from ministack.core.responses import get_region
 from ministack.services import eventbridge, lambda_svc
 from ministack.services.cloudformation import changesets, engine, handlers, provisioners, stacks
 
@@ -84,9 +86,27 @@ def patch_conditions_join_and_split() -> None:
         module._evaluate_conditions = evaluate  # noqa: SLF001 - as above
 
 
+def patch_names_differ_between_regions() -> None:
+    """Stacks of one name in two regions have roles and policies of their own.
+
+    MiniStack makes the name of a resource from that of its stack alone, and IAM has one space of
+    names for all regions: the second stack would replace the roles of the first.
+    """
+    plain = provisioners._physical_name  # noqa: SLF001 - as above
+
+    def name_of(stack: str, logical_id: str, **rest: Any) -> str:  # noqa: ANN401 - its own
+        name: str = plain(stack, logical_id, **rest)
+        start, dash, suffix = name.rpartition("-")
+        digest = sha256(f"{suffix} {get_region()}".encode()).hexdigest()[: len(suffix)]
+        return start + dash + (digest if suffix.islower() else digest.upper())
+
+    provisioners._physical_name = name_of  # noqa: SLF001 - as above
+
+
 TEMPLATE_PATCHES: Final = (
     patch_conditions_join_and_split,
     patch_alarms_over_several_metrics,
     patch_concurrency_is_a_number,
     patch_schedules_say_their_time,
+    patch_names_differ_between_regions,
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.deploy.quotas import Quotas
+from countledger.infra.deploy.quotas import ServiceQuotas
 from countledger.ledger.clock import SystemClock, to_datetime, to_ms
 from countledger.ledger.errors import AccessDenied
 from countledger.ledger.limits import SECOND_MS
@@ -184,7 +184,7 @@ class Facts:
     freshness: FreshnessFact | None = None
     schedules: tuple[ScheduleFact, ...] = ()
     quarantined: tuple[QuarantinedFact, ...] = ()
-    quotas: Quotas = field(default_factory=Quotas)
+    quotas: ServiceQuotas = field(default_factory=ServiceQuotas)
     unseen: dict[str, str] = field(default_factory=dict)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from collections import OrderedDict
+=======
+import asyncio
+>>>>>>> main
 from dataclasses import dataclass, field
 from random import Random
 from threading import Lock
@@ -11,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from countledger.ledger.attempts import (
     Attempts,
     Done,
+    Pause,
     Recheck,
     Reply,
     RetryPeriodOver,
@@ -18,6 +23,7 @@ from countledger.ledger.attempts import (
     attempt,
     otherwise,
     run,
+    run_async,
 )
 from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.errors import (
@@ -28,7 +34,7 @@ from countledger.ledger.errors import (
     Unreachable,
 )
 from countledger.ledger.ids import new_id
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, TOKEN_LIFE_MS
+from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, SECOND_MS, TOKEN_LIFE_MS
 from countledger.ledger.operations import Get
 from countledger.ledger.performer import DynamoPerformer
 from countledger.producers.strict.outcome import Contended, Unknown
@@ -37,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from countledger.ledger.amount import Amount
-    from countledger.ledger.attempts import Answer, Exhausted, Steps, Verdict
+    from countledger.ledger.attempts import Answer, Exhausted, Step, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Transact
@@ -99,6 +105,17 @@ class MethodContext:
     def run(self, steps: Steps[_T]) -> _T:
         """Carry out the steps of a protocol in this thread."""
         return run(steps, DynamoPerformer(self.dynamo, self.reads, self.clock))
+
+    async def run_async(self, steps: Steps[_T]) -> _T:
+        """As `run`, in an event loop: each request runs in a thread, and waits take none."""
+        perform = DynamoPerformer(self.dynamo, self.reads, self.clock)
+
+        async def perform_async(step: Step) -> Answer:
+            if isinstance(step, Pause):
+                return await asyncio.sleep(step.wait_ms / SECOND_MS)
+            return await asyncio.to_thread(perform, step)
+
+        return await run_async(steps, perform_async)
 
     @property
     def token_life_ms(self) -> int:

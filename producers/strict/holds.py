@@ -37,7 +37,7 @@ from countledger.producers.strict.hold import (
 from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.outcome import Applied, Duplicate, Held, SetFull
 from countledger.producers.strict.release import Readmission
-from countledger.producers.strict.resolution import Resolution, Purpose
+from countledger.producers.strict.resolution import Purpose, Resolution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -29,7 +29,7 @@ from countledger.producers.strict.definition import StaleDefinition
 from countledger.producers.strict.hold import End, bucket_query, buckets_of
 from countledger.producers.strict.outcome import BoundReached, HoldExpired
 from countledger.producers.strict.reader import split_over_bins
-from countledger.producers.strict.resolution import Resolution, Purpose
+from countledger.producers.strict.resolution import Purpose, Resolution
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,6 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from countledger import (
+    Admitted,
     Claim,
     Collection,
     CountLedger,
@@ -77,6 +78,9 @@ _DENIED: Final[dict[str, Callable[[CountLedger, str], object]]] = {
     "Claim: read a total": lambda c, n: c.total(f"{n}:a"),
     "Claim: draw a number": lambda c, n: c.sequences.draw(f"{n}-numbers:a"),
     "Claim: record": lambda c, n: c.record(f"{n}:a", 1),
+    "Quota: read a total": lambda c, n: c.total(f"{n}:a"),
+    "Quota: take a claim": lambda c, n: c.claims.take(Claim(n, "a", "u-1")),
+    "Quota: record": lambda c, n: c.record(f"{n}:a", 1),
     "Status: record": lambda c, n: c.record(f"{n}:a", 1),
 }
 
@@ -393,6 +397,26 @@ def test_who_draws_numbers_also_numbers_items_of_an_own_table(
     with own_table(auth_stack, "SequencePolicyArn", name, *actions) as table:
         collection = Collection(table, ("id", "p"), "n")
         assert [sequences.append(collection, {"a": n}).number for n in (1, 2)] == [1, 2]
+
+
+def test_who_uses_quotas_creates_changes_and_deletes_them(
+    auth_stack: LocalStack, name: str
+) -> None:
+    quotas = client_of(auth_stack, "QuotaPolicyArn").quotas
+    counter = f"{name}:a"
+    quotas.create(f"{name}:", limit=10, per="day", method="crt")
+    quotas.set_limit(f"{name}:", 20)
+    quotas.override(counter, 30)
+
+    assert isinstance(quotas.acquire(counter, 1), Admitted)
+    assert isinstance(quotas.acquire(counter, 2, key="k"), Admitted)
+    for resolve in (quotas.commit, quotas.release):
+        held = quotas.reserve(counter, 4)
+        assert isinstance(held, Admitted)
+        resolve(held)
+    assert (quotas.show(counter).used, quotas.show(counter).limit) == (7, 30)
+    assert quotas.overrides(next(q for q in quotas.list() if q.prefix == f"{name}:"))
+    quotas.delete(f"{name}:")
 
 
 def test_who_claims_also_writes_items_of_an_own_table(auth_stack: LocalStack, name: str) -> None:

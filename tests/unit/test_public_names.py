@@ -12,6 +12,7 @@ import countledger
 
 # Adding a name is a feature; taking one away, or renaming it, breaks apps.
 _NAMES = [
+    "Admitted",
     "Amount",
     "Audit",
     "BufferStatistics",
@@ -19,9 +20,11 @@ _NAMES = [
     "Buffering",
     "Claim",
     "Collection",
+    "Committed",
     "Correction",
     "CountLedger",
     "CountledgerError",
+    "Denied",
     "Direction",
     "Entry",
     "Event",
@@ -41,6 +44,7 @@ _NAMES = [
     "RangeKey",
     "Ranked",
     "Receipt",
+    "RegionAnswer",
     "Remedy",
     "Repair",
     "Retire",
@@ -51,6 +55,7 @@ _NAMES = [
     "Snapshot",
     "Status",
     "Total",
+    "TotalOverRegions",
     "Verdict",
     "errors",
     "outcomes",
@@ -78,6 +83,7 @@ _METHODS = [
     "names",
     "namespaces",
     "quarantine",
+    "quotas",
     "rankings",
     "read_units",
     "record",

@@ -2,10 +2,10 @@
 
 import pytest
 
-from countledger.infra.deploy.quotas import Quotas, refuse_beyond, warnings
+from countledger.infra.deploy.quotas import ServiceQuotas, refuse_beyond, warnings
 from countledger.ledger.errors import BadInput
 
-ACCOUNT = Quotas(
+ACCOUNT = ServiceQuotas(
     concurrency=1000,
     unreserved=300,
     account_units={"write": 1000, "read": 80_000},
@@ -34,7 +34,7 @@ ACCOUNT = Quotas(
 def test_what_an_account_cannot_serve_is_refused(
     wanted: dict[str, str], now: dict[str, str], reason: str | None
 ) -> None:
-    refuse_beyond(Quotas(), wanted, now)  # an account that does not say stops nothing
+    refuse_beyond(ServiceQuotas(), wanted, now)  # an account that does not say stops nothing
     if reason is None:
         refuse_beyond(ACCOUNT, wanted, now)
         return
@@ -48,7 +48,7 @@ def test_what_an_account_cannot_serve_is_refused(
     [(10, "20", True), (31, "20", True), (32, "20", False), (10, "2", True), (14, "2", False)],
 )
 def test_a_small_concurrency_is_named(concurrency: int, compactors: str, *, warned: bool) -> None:
-    found = list(warnings(Quotas(concurrency=concurrency), {"MaxCompactors": compactors}))
+    found = list(warnings(ServiceQuotas(concurrency=concurrency), {"MaxCompactors": compactors}))
 
     assert bool(found) == warned
-    assert list(warnings(Quotas(), {})) == []
+    assert list(warnings(ServiceQuotas(), {})) == []

@@ -534,6 +534,7 @@ def test_outputs_are_the_agreed_ones() -> None:
         "StrictPolicyArn",
         "SequencePolicyArn",
         "ClaimPolicyArn",
+        "QuotaPolicyArn",
         "ReadPolicyArn",
         "StatusPolicyArn",
         "OperatePolicyArn",

@@ -1,0 +1,284 @@
+"""Acquires and reserves: the amount is counted in the window of the call, or denied.
+
+    without a key          one update                              1 write unit
+    method crt, a key      the update under a client token         2 write units, 1 read unit
+    method marker, a key,  the update and a marker of the key      4 write units, 1 read unit
+    and every reserve
+
+The window of a call is that of the time when it began, for all of its attempts. The answers mean:
+
+    done                        admitted
+    marker exists               this call's, or a duplicate, in whatever window; another amount or
+                                another kind of call: the key was reused
+    condition of the window     a newer revision of the limit: the limit is read again, and the
+                                amount is tried again. Else it does not fit: denied
+    token of other writes       the key was used within ten minutes, with another amount or window,
+                                or under another revision
+    throttle, conflict          nothing was written: again
+    no answer                   with a key: again. Without: as `prefer` says, no more attempt
+                                (at-most-once) or again (at-least-once)
+
+A denial is final only if no request of this call can still be applied. Otherwise the outcome is
+unknown: the same call under its key finds out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.ledger import keys
+from countledger.ledger.attempts import (
+    PASSING,
+    Done,
+    RetryPeriodOver,
+    Send,
+    attempt,
+    otherwise,
+)
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CountledgerError,
+    Throttled,
+    TokenMismatch,
+    TransactionCancelled,
+    Unclear,
+)
+from countledger.ledger.operations import Get, Transact
+from countledger.producers.quotas import writing
+from countledger.producers.quotas.decision import ADVICE, Decision, LimitChanged
+from countledger.producers.quotas.outcome import Denied, left_of
+from countledger.producers.quotas.window import window_of
+from countledger.producers.strict.change import check_key_age
+from countledger.producers.strict.context import raise_exhausted
+from countledger.producers.strict.definition import Method
+
+if TYPE_CHECKING:
+    from countledger.ledger.attempts import Attempts, Exhausted, Reply, Steps, Verdict
+    from countledger.ledger.attributes import Item
+    from countledger.producers.quotas.decision import Wanted
+    from countledger.producers.quotas.limits import Limits
+    from countledger.producers.quotas.outcome import Admitted
+    from countledger.producers.quotas.quota import CounterLimit
+    from countledger.producers.strict.context import MethodContext
+
+# How often a call meets a newer revision of its limit than the one that it has just read.
+_REVISIONS: Final = 10
+
+
+def acquiring(
+    context: MethodContext, limits: Limits, wanted: Wanted, attempts: Attempts
+) -> Steps[Admitted | Denied]:
+    """Count an amount if the limit allows it.
+
+    Raises:
+        NoSuchQuota: no quota is for the counter.
+        IdempotencyKeyReused: the key was used for something else.
+        TicketResolved: the reservation of the key is committed or released.
+        Unclear: no attempt got a clear answer.
+        Throttled: every attempt was refused for now; nothing was written.
+    """
+    for _ in range(_REVISIONS):
+        limit = yield from limits.of(wanted.counter, attempts)
+        window = window_of(wanted.at_ms, limit.quota.per, limit.quota.time_zone)
+        decision = Decision(wanted, limit, window)
+        admission = _Admission(context, limits, attempts, decision)
+        try:
+            return (yield from admission.carry_out())
+        except LimitChanged:
+            limits.forget(wanted.counter)
+    raise Throttled(f"the limit of {wanted.counter!r} changed {_REVISIONS} times; try again later")
+
+
+@dataclass(frozen=True, slots=True)
+class _Admission:
+    """An acquire or a reserve under one limit, as it was read."""
+
+    context: MethodContext
+    limits: Limits
+    attempts: Attempts
+    decision: Decision
+
+    @property
+    def wanted(self) -> Wanted:
+        """What the call wants."""
+        return self.decision.wanted
+
+    @property
+    def limit(self) -> CounterLimit:
+        """As it was read."""
+        return self.decision.limit
+
+    def carry_out(self) -> Steps[Admitted | Denied]:
+        """The outcome.
+
+        Raises:
+            LimitChanged: there is a newer revision, or this one was read too long ago.
+        """
+        keyed = self.wanted.reserve or self.wanted.key is not None
+        if self.wanted.amount > self.limit.amount:
+            if self.limit.read_at_ms < self.wanted.at_ms:
+                raise LimitChanged("never is said of a limit that was read by this call only")
+            refused = self.decision.denied(None, self._now_ms)
+            return (yield from self._confirmed(refused)) if keyed else refused
+        if not keyed:
+            return (yield from self._plain())
+        if self.wanted.reserve or self.limit.quota.method is Method.MARKER:
+            return (yield from self._marked())
+        return (yield from self._tokened())
+
+    def _plain(self) -> Steps[Admitted | Denied]:
+        """One update: one write unit."""
+        write = self._write
+
+        def interpret(reply: Reply[None]) -> Verdict[None, Admitted | Denied]:
+            match reply.answer:
+                case ConditionFailed(item=item):
+                    return Done(self.decision.refused(item, self._now_ms))
+                case Unclear() if not self.wanted.again:
+                    raise self.decision.unknown() from reply.answer
+                case LimitChanged():
+                    raise reply.answer
+                case CountledgerError():
+                    return otherwise(reply)
+            return Done(self.decision.admitted(reply.answer["used"]))
+
+        return attempt(None, lambda _: self._send(write), interpret, self._give_up, self.attempts)
+
+    def _marked(self) -> Steps[Admitted | Denied]:
+        """The update and a marker: four write units, and a read unit for what remains."""
+        facts = {
+            "call": self.wanted.call,
+            "amount": self.wanted.amount,
+            "state": writing.RESERVED if self.wanted.reserve else writing.ACQUIRED,
+            "key": self.wanted.key,
+            "at": self.wanted.at_ms,
+        }
+        facts = {name: value for name, value in facts.items() if value is not None}
+        marker = writing.marker(
+            self.context.table, self.limit, self.decision.window, self.wanted.key_id, facts
+        )
+        token = self.context.new_id(self.wanted.at_ms)
+        transaction = Transact([marker, self._write], token)
+
+        def interpret(reply: Reply[None]) -> Verdict[None, Admitted | Denied | Item]:
+            match reply.answer:
+                case TransactionCancelled(reasons=(marker, _)) if marker.item is not None:
+                    return Done(marker.item)
+                case TransactionCancelled(reasons=(marker, window)) if (
+                    window.condition_failed and not marker.passing
+                ):
+                    return Done(self.decision.refused(window.item, self._now_ms))
+                case LimitChanged():
+                    raise reply.answer
+                case CountledgerError():
+                    return otherwise(reply)
+            return Done(self.decision.admitted(None))
+
+        ended = yield from attempt(
+            None, lambda _: self._send(transaction), interpret, self._give_up, self.attempts
+        )
+        if isinstance(ended, dict):
+            return (yield from self._with_remaining(self.decision.meaning_of(ended)))
+        if isinstance(ended, Denied):
+            return (yield from self._confirmed(ended))
+        return (yield from self._with_remaining(ended))
+
+    def _tokened(self) -> Steps[Admitted | Denied]:
+        """The update under a token: two write units, and a read unit for what remains."""
+        wanted, context = self.wanted, self.context
+        if wanted.key_at_ms is not None:
+            what = f"idempotency key {wanted.key!r} of {wanted.counter!r}"
+            life_ms = context.token_life_ms
+            check_key_age(what, wanted.key_at_ms, self._now_ms, life_ms, context.clock_skew_ms)
+            until_ms = wanted.key_at_ms + life_ms
+            self.attempts.until_ms = min(until_ms, self.attempts.until_ms or until_ms)
+        scope = f"{self.limit.quota.incarnation}#{wanted.counter}#{wanted.key_id}"
+        token = blake2b(scope.encode(), digest_size=16, person=b"quota").hexdigest()
+        transaction = Transact([self._write], token)
+
+        def interpret(reply: Reply[None]) -> Verdict[None, Admitted | Denied]:
+            match reply.answer:
+                case bool(fresh):
+                    duplicate = not fresh and not reply.maybe_applied
+                    return Done(replace(self.decision.admitted(None), duplicate=duplicate))
+                case TokenMismatch():
+                    raise self.decision.used_elsewhere(maybe_applied=reply.maybe_applied) from None
+                case TransactionCancelled(reasons=(window,)) if window.condition_failed:
+                    return Done(self.decision.refused(window.item, self._now_ms))
+                case LimitChanged():
+                    raise reply.answer
+            return otherwise(reply)
+
+        ended = yield from attempt(
+            None, lambda _: self._send(transaction), interpret, self._give_up, self.attempts
+        )
+        if isinstance(ended, Denied):
+            return self._final(ended)
+        return (yield from self._with_remaining(ended))
+
+    @property
+    def _write(self) -> Any:  # noqa: ANN401 - a write
+        return writing.admission(
+            self.context.table, self.limit, self.decision.window, self.wanted.amount
+        )
+
+    def _send(self, operation: Any) -> Send:  # noqa: ANN401 - as of `Send`
+        return Send(operation, self._check_age)
+
+    def _check_age(self) -> None:
+        """A request leaves only while its limit is as new as the guide promises."""
+        if not self.limits.is_fresh(self.limit):
+            raise LimitChanged("the limit was read too long ago")
+
+    def _confirmed(self, refused: Denied) -> Steps[Admitted | Denied]:
+        """A denial under a key: its marker is read, because it may be admitted already.
+
+        Nothing promises that a cancelled transaction names every condition that failed.
+        """
+        try:
+            marker = yield Send(Get(self.context.table, self.decision.marker_key))
+        except PASSING as error:
+            if self.attempts.maybe_applied:
+                raise self.decision.unknown() from error
+            raise
+        if marker is None:
+            return self._final(refused)
+        return (yield from self._with_remaining(self.decision.meaning_of(marker)))
+
+    def _final(self, refused: Denied) -> Denied:
+        """A denial, unless a request of this call may be applied yet.
+
+        Raises:
+            Unclear: it may.
+        """
+        if self.attempts.maybe_applied:
+            raise self.decision.unknown()
+        return refused
+
+    def _with_remaining(self, admitted: Admitted) -> Steps[Admitted]:
+        """With what its window has left, if that can be read: one read unit."""
+        key = keys.quota_window_key(
+            self.limit.quota.incarnation, self.wanted.counter, admitted.window
+        )
+        try:
+            item: Item | None = yield Send(Get(self.context.table, key))
+        except CountledgerError:
+            # The amount is counted; a read that fails must not make it look otherwise.
+            return admitted
+        if item is None:
+            return admitted
+        return replace(admitted, remaining=left_of(self.limit.amount, item["used"]))
+
+    def _give_up(self, exhausted: Exhausted[None]) -> Any:  # noqa: ANN401 - it only raises
+        if isinstance(exhausted.error, RetryPeriodOver) and not exhausted.maybe_applied:
+            raise Throttled(
+                f"{self.wanted.counter!r}: this process was suspended, and nothing was written; "
+                "call again"
+            ) from exhausted.error
+        raise_exhausted(exhausted, f"to acquire from {self.wanted.counter!r}", ADVICE)
+
+    @property
+    def _now_ms(self) -> int:
+        return self.context.clock.now_ms()

@@ -1,0 +1,206 @@
+"""Quotas are created, changed and deleted here. A change of a limit is a new revision.
+
+    create          the quota, if none has its prefix              1 write unit
+    set a limit     of the revision that was read: the next one    1 read unit, 1 write unit
+    override        the same, and the counter's own limit          1 read unit, 4 write units
+    delete          of the incarnation that was read               1 read unit, 1 write unit, and
+                                                                   1 for each counter's own limit
+
+The answers mean:
+
+    done                       this call did it
+    condition failed           done by an attempt without an answer, if the item carries the id of
+                               this call; another revision: read and tried again; else refused
+    throttle, conflict         nothing was written: again
+    no answer                  again; applied late it meets another revision or incarnation
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.ledger import keys
+from countledger.ledger.attempts import Again, Done, Recheck, Send, ask, attempt, otherwise
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CountledgerError,
+    NoSuchQuota,
+    QuotaExists,
+    TransactionCancelled,
+)
+from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, Drop
+from countledger.ledger.operations import Delete, Get, Put, Query, Transact, Update
+from countledger.producers.quotas.quota import decode_quota, encode_quota
+from countledger.producers.strict.context import raise_exhausted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attempts import Attempts, Exhausted, Reply, Steps, Verdict
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.operations import Page
+    from countledger.producers.quotas.quota import Quota
+    from countledger.producers.strict.context import MethodContext
+
+_ADVICE: Final = "look with `list`, and call again"
+
+
+def creating(context: MethodContext, make: Callable[[str], Quota]) -> Steps[Quota]:
+    """Create a quota; `make` gives it for an incarnation.
+
+    Each request has an incarnation of its own: one that is applied late, after a deletion, makes
+    another quota.
+
+    Raises:
+        QuotaExists: a quota of that prefix exists.
+    """
+    now_ms = context.clock.now_ms()
+
+    def request(ids: tuple[str, ...]) -> Send:
+        return Send(Put(context.table, encode_quota(make(ids[-1]), now_ms), Absent("part")))
+
+    def interpret(reply: Reply[tuple[str, ...]]) -> Verdict[tuple[str, ...], str]:
+        match reply.answer:
+            case ConditionFailed(item=found):
+                incarnation = (found or {}).get("incarnation")
+                if incarnation in reply.state:
+                    return Done(str(incarnation))
+                prefix = make("").prefix
+                raise QuotaExists(
+                    f"quota {prefix!r} exists: change its limit with `set_limit`, or delete it"
+                ) from None
+            case CountledgerError():
+                verdict = otherwise(reply)
+                if isinstance(verdict, Again):
+                    return Again((*reply.state, context.new_id(now_ms)), verdict.error)
+                return verdict
+        return Done(reply.state[-1])
+
+    ids: tuple[str, ...] = (context.new_id(now_ms),)
+    incarnation: str = yield from attempt(ids, request, interpret, _give_up, context.attempts())
+    return make(incarnation)
+
+
+def limiting(
+    context: MethodContext, prefix: str, limit: Amount | None, counter: str | None
+) -> Steps[Quota]:
+    """Set the limit of a quota, or of one of its counters (None: that of the quota again).
+
+    Raises:
+        NoSuchQuota: no quota has that prefix.
+    """
+    call = context.new_id(context.clock.now_ms())
+
+    # The state is the quota that was read, or None where it must be read.
+    def request(state: Quota | None) -> Send:
+        if state is None:
+            return Send(Get(context.table, keys.quota_key(prefix)))
+        return Send(_next_revision(context, state, limit, counter, call))
+
+    def interpret(reply: Reply[Quota | None]) -> Verdict[Quota | None, Quota]:
+        match reply.answer:
+            case TransactionCancelled(reasons=(quota, *_)) if quota.condition_failed:
+                return _found(prefix, quota.item, call)
+            case ConditionFailed(item=item):
+                return _found(prefix, item, call)
+            case CountledgerError():
+                return otherwise(reply)
+        if reply.state is None:
+            return Recheck(_existing(prefix, reply.answer))
+        return Done(reply.state)
+
+    changed: Quota = yield from attempt(None, request, interpret, _give_up, context.attempts())
+    return changed
+
+
+def _found(prefix: str, item: Item | None, call: str) -> Verdict[Quota | None, Quota]:
+    """What it means that a quota is of another revision than the one that was read."""
+    found = _existing(prefix, item)
+    if (item or {}).get("changed_by") == call:
+        return Done(found)
+    return Again(None, CountledgerError("another call changed the quota"))
+
+
+def _next_revision(
+    context: MethodContext, quota: Quota, limit: Amount | None, counter: str | None, call: str
+) -> Update | Transact:
+    now_ms, revision = context.clock.now_ms(), quota.revision + 1
+    clauses = [
+        Assign("revision", revision),
+        Assign("changed_by", call),
+        Assign("updated_at", now_ms),
+    ]
+    same = AllOf(
+        Compare("incarnation", "=", quota.incarnation), Compare("revision", "=", quota.revision)
+    )
+    key = keys.quota_key(quota.prefix)
+    if counter is None:
+        return Update(context.table, key, (*clauses, Assign("limit", limit)), same)
+    # The item stays when the limit is removed, so that a reader knows since when.
+    own = Update(
+        context.table,
+        keys.quota_limit_key(quota.incarnation, counter),
+        (
+            Assign("revision", revision),
+            Drop("limit") if limit is None else Assign("limit", limit),
+        ),
+    )
+    quota_update = Update(context.table, key, (*clauses, Assign("overridden", 1)), same)
+    return Transact([quota_update, own], context.new_id(now_ms))
+
+
+def deleting(context: MethodContext, prefix: str) -> Steps[None]:
+    """Delete a quota; what its windows have used goes by TTL, and no other quota meets it.
+
+    Raises:
+        NoSuchQuota: no quota has that prefix.
+    """
+    attempts = context.attempts()
+    item = yield from ask(Get(context.table, keys.quota_key(prefix)), attempts, _give_up)
+    incarnation = _existing(prefix, item).incarnation
+    same = Compare("incarnation", "=", incarnation)
+    yield from _delete(context, keys.quota_key(prefix), same, attempts)
+    for own in (yield from reading(context, f"{keys.QUOTA_PREFIX}{incarnation}")):
+        key = {name: own[name] for name in ("counter", "part")}
+        yield from _delete(context, key, None, context.attempts())
+
+
+def _delete(
+    context: MethodContext, key: dict[str, str], condition: Compare | None, attempts: Attempts
+) -> Steps[None]:
+    def interpret(reply: Reply[None]) -> Verdict[None, None]:
+        match reply.answer:
+            case ConditionFailed():
+                return Done(None)  # by an attempt without an answer, or by another call
+            case CountledgerError():
+                return otherwise(reply)
+        return Done(None)
+
+    send = Send(Delete(context.table, key, condition))
+    return attempt(None, lambda _: send, interpret, _give_up, attempts)
+
+
+def reading(context: MethodContext, partition: str) -> Steps[list[Item]]:
+    """All items of a partition: quotas, or the limits of counters. A read unit for each 4 KB."""
+    items: list[Item] = []
+    query: Query | None = Query(context.table, Compare("counter", "=", partition), consistent=True)
+    while query is not None:
+        page: Page = yield from ask(query, context.attempts(), _give_up)
+        items += page.items
+        query = (
+            Query(context.table, query.condition, consistent=True, after=page.after)
+            if page.after
+            else None
+        )
+    return items
+
+
+def _existing(prefix: str, item: Item | None) -> Quota:
+    if item is None:
+        raise NoSuchQuota(f"no quota has the prefix {prefix!r}: `list` shows them")
+    return decode_quota(item)
+
+
+def _give_up(exhausted: Exhausted[Any]) -> Any:  # noqa: ANN401 - it only raises
+    raise_exhausted(exhausted, "to read or change a quota", _ADVICE)

@@ -1,0 +1,158 @@
+"""What an answer means: admitted, denied, or to be tried under another limit. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import keys
+from countledger.ledger.amount import add, to_text
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import (
+    CorruptItem,
+    CountledgerError,
+    IdempotencyKeyReused,
+    TicketResolved,
+    Unclear,
+)
+from countledger.producers.quotas import writing
+from countledger.producers.quotas.outcome import Admitted, Denied, Ticket, denied, left_of
+from countledger.producers.quotas.quota import tickets_until_ms
+
+if TYPE_CHECKING:
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import Item
+    from countledger.producers.quotas.quota import CounterLimit
+    from countledger.producers.quotas.window import Window
+
+ADVICE: Final = (
+    "the amount may be counted or not. With a key: call again with the same key. Without one: take "
+    "it as not admitted; if it was counted, it is gone with its window"
+)
+
+
+class LimitChanged(CountledgerError):
+    """The limit must be read again; nothing was written by this request (inner use)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a call wants, the same for every attempt.
+
+    Attributes:
+        counter: its counter.
+        amount: how much.
+        at_ms: when the call began; decides the window.
+        call: the identity of the call.
+        key: as the caller gave it, without its time; None: none.
+        key_at_ms: when the key was made, if the caller gave that.
+        key_id: the id of the key, or drawn for this call.
+        reserve: whether the amount may be corrected later.
+        again: without a key: whether a request without an answer is sent again.
+    """
+
+    counter: str
+    amount: Amount
+    at_ms: int
+    call: str
+    key: str | None
+    key_at_ms: int | None
+    key_id: str
+    reserve: bool
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An amount under one limit, as it was read, in one window."""
+
+    wanted: Wanted
+    limit: CounterLimit
+    window: Window
+
+    @property
+    def marker_key(self) -> dict[str, str]:
+        """Where the key of the call is remembered."""
+        wanted = self.wanted
+        return keys.quota_marker_key(self.limit.quota.incarnation, wanted.counter, wanted.key_id)
+
+    def denied(self, used: Amount | None, now_ms: int) -> Denied:
+        """The outcome for an amount that does not fit; `used` as far as it is known."""
+        return denied(self.limit, self.wanted.amount, used, self.window, now_ms)
+
+    def refused(self, item: Item | None, now_ms: int) -> Denied:
+        """Why the counter of the window refuses the amount.
+
+        Raises:
+            LimitChanged: it knows a newer revision.
+            CorruptItem: it has no reason.
+        """
+        found = item or {}
+        if found.get("revision", 0) > self.limit.revision:
+            raise LimitChanged("the counter of the window knows a newer limit")
+        used = found.get("used")
+        if used is None or add(used, self.wanted.amount) <= self.limit.amount:
+            raise CorruptItem(
+                f"quota of {self.wanted.counter!r}: what window {self.window.name} has used "
+                f"({used}) contradicts its refusal; the item was changed by hand",
+                item,
+            )
+        return self.denied(used, now_ms)
+
+    def admitted(self, used: Amount | None, reservation: str | None = None) -> Admitted:
+        """The outcome for an amount that is counted; `used` as far as it is known."""
+        wanted, window = self.wanted, self.window
+        ticket = None
+        if wanted.reserve:
+            ticket = Ticket(
+                wanted.counter,
+                wanted.amount,
+                self.limit.quota.incarnation,
+                window.name,
+                wanted.key_id,
+                reservation or wanted.call,
+                to_datetime(tickets_until_ms(window.end_ms)),
+            )
+        left = None if used is None else left_of(self.limit.amount, used)
+        ends = to_datetime(window.end_ms)
+        return Admitted(wanted.counter, wanted.amount, window.name, left, ends, ticket=ticket)
+
+    def meaning_of(self, marker: Item) -> Admitted:
+        """What a marker that exists says of this call, in whatever window it is counted.
+
+        Raises:
+            IdempotencyKeyReused: it is of another amount, or of another kind of call.
+            TicketResolved: it is of a reservation that is committed or released.
+        """
+        wanted, state = self.wanted, marker.get("state")
+        reserved = state != writing.ACQUIRED
+        if marker.get("amount") != wanted.amount or reserved is not wanted.reserve:
+            raise IdempotencyKeyReused(
+                f"idempotency key {wanted.key!r} of {wanted.counter!r} was used to "
+                f"{'reserve' if reserved else 'acquire'} {marker.get('amount')}, and now comes to "
+                f"{'reserve' if wanted.reserve else 'acquire'} {to_text(wanted.amount)}: a new "
+                "call needs a new key"
+            )
+        if reserved and state != writing.RESERVED:
+            raise TicketResolved(
+                f"the reservation under key {wanted.key!r} of {wanted.counter!r} is {state}: what "
+                "is done again needs a new key"
+            )
+        call = marker.get("call")
+        window = replace(self.window, name=marker["window"], end_ms=marker["window_end"])
+        counted = replace(self, window=window).admitted(None, call)
+        return replace(counted, duplicate=call != wanted.call)
+
+    def used_elsewhere(self, *, maybe_applied: bool) -> CountledgerError:
+        """The error for a token that stands for other writes."""
+        if maybe_applied:
+            return self.unknown()
+        return IdempotencyKeyReused(
+            f"idempotency key {self.wanted.key!r} of {self.wanted.counter!r} was used within ten "
+            "minutes: with another amount, in the window before, or before the limit was changed. "
+            "It is not counted again; only method marker finds out which"
+        )
+
+    def unknown(self) -> Unclear:
+        """The error while a request may be applied yet."""
+        return Unclear(f"to acquire from the quota of {self.wanted.counter!r}: {ADVICE}")

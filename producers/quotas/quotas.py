@@ -1,0 +1,254 @@
+"""The quotas of a stack: create and change them, acquire, reserve, commit and release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from countledger.ledger import keys
+from countledger.ledger.attempts import ask
+from countledger.ledger.attributes import require_amount
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import BadQuota, shown
+from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
+from countledger.ledger.limits import TICKET_LIFE_MS
+from countledger.ledger.operations import Get
+from countledger.producers.quotas.acquiring import acquiring
+from countledger.producers.quotas.admin import QuotaAdmin
+from countledger.producers.quotas.decision import Wanted
+from countledger.producers.quotas.guard import Guard
+from countledger.producers.quotas.outcome import Admitted, Ticket, Usage, left_of
+from countledger.producers.quotas.quota import (
+    check_amount,
+)
+from countledger.producers.quotas.resolving import committing, releasing
+from countledger.producers.quotas.window import window_of
+from countledger.producers.strict.change import check_key_age
+from countledger.producers.strict.context import raise_exhausted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attempts import Exhausted, Steps
+    from countledger.producers.quotas.outcome import Committed, Denied
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas(QuotaAdmin):
+    """The quotas of a stack. Safe to share between threads and tasks.
+
+    They live in the home region alone. A quota's counters have names of their own: the quota of
+    `llm:team-1` and a ledger counter `llm:team-1` have nothing to do with each other.
+
+    A changed limit is seen by every process within five seconds, and at once for a counter in whose
+    window a write under the new limit was stored.
+    """
+
+    def show(self, counter: str) -> Usage:
+        """What a counter has used in its present window: up to three read units.
+
+        Raises:
+            NoSuchQuota: no quota is for the counter.
+            WrongRegion: this is not the home region.
+        """
+        self.refuse_elsewhere(keys.check_counter(counter))
+        return self.context.run(self._showing(counter))
+
+    def acquire(
+        self,
+        counter: str,
+        amount: Amount = 1,
+        *,
+        key: str | IdempotencyKey | None = None,
+        prefer: Literal["under", "over"] = "under",
+    ) -> Admitted | Denied:
+        """Count an amount in the present window, if the limit allows it.
+
+        One write unit without a key; with one two (method `crt`) or four (method `marker`), and a
+        read unit. The limit is read at most every five seconds: up to two read units.
+
+        Args:
+            counter: whose.
+            amount: how much, more than 0.
+            key: what a retry repeats, also in a later window: it is not counted again.
+            prefer: without a key, after a lost answer: `under` sends nothing more, so the amount is
+                counted once or not at all; `over` sends it again, so it may be counted twice.
+
+        Raises:
+            NoSuchQuota: no quota is for the counter.
+            IdempotencyKeyReused: the key was used for something else.
+            KeyExpired, ClockSkew: the key's time is too long ago, or in the future.
+            BadQuota, BadCounterName, BadKey: an argument breaks its rule.
+            Unclear: no clear answer. With a key, call again; without one, it is not admitted.
+            Throttled: nothing was counted; call again.
+            WrongRegion: this is not the home region.
+        """
+        return self.context.run(self._acquiring(counter, amount, key, prefer, reserve=False))
+
+    async def acquire_async(
+        self,
+        counter: str,
+        amount: Amount = 1,
+        *,
+        key: str | IdempotencyKey | None = None,
+        prefer: Literal["under", "over"] = "under",
+    ) -> Admitted | Denied:
+        """As `acquire`, for an event loop: requests run in threads."""
+        steps = self._acquiring(counter, amount, key, prefer, reserve=False)
+        return await self.context.run_async(steps)
+
+    def reserve(
+        self, counter: str, amount: Amount, *, key: str | IdempotencyKey | None = None
+    ) -> Admitted | Denied:
+        """As `acquire`, for a cost that is known afterwards: four write units and a read unit.
+
+        The outcome has a `ticket`, which `commit` or `release` resolves, until a day after the end
+        of the window. If neither is called, the amount stays counted in its window, and in no
+        other.
+
+        Raises:
+            TicketResolved: the reservation under this key is committed or released already.
+            As `acquire`.
+        """
+        return self.context.run(self._acquiring(counter, amount, key, "over", reserve=True))
+
+    async def reserve_async(
+        self, counter: str, amount: Amount, *, key: str | IdempotencyKey | None = None
+    ) -> Admitted | Denied:
+        """As `reserve`, for an event loop."""
+        steps = self._acquiring(counter, amount, key, "over", reserve=True)
+        return await self.context.run_async(steps)
+
+    def commit(self, ticket: Admitted | Ticket, actual: Amount | None = None) -> Committed:
+        """Count what was used instead of what was reserved, in the window of the reservation.
+
+        Four write units; one if both are equal. More than was reserved is counted as well, even
+        past the limit: the outcome and `show` report it as an overrun.
+
+        Args:
+            ticket: of a reservation.
+            actual: what was used, 0 or more; None: what was reserved.
+
+        Raises:
+            TicketResolved: it was released, or committed with another amount.
+            TicketExpired: its time is over; it stays counted.
+            BadQuota: the amount, or the ticket, is not valid.
+            Unclear, Throttled: call again with the same ticket; it cannot be counted twice.
+            WrongRegion: this is not the home region.
+        """
+        return self.context.run(self._committing(ticket, actual))
+
+    async def commit_async(
+        self, ticket: Admitted | Ticket, actual: Amount | None = None
+    ) -> Committed:
+        """As `commit`, for an event loop."""
+        return await self.context.run_async(self._committing(ticket, actual))
+
+    def release(self, ticket: Admitted | Ticket) -> bool:
+        """Count nothing for a reservation: four write units.
+
+        Returns:
+            Whether this call did it; False: it was released before.
+
+        Raises:
+            TicketResolved: it was committed.
+            TicketExpired, BadQuota, Unclear, Throttled, WrongRegion: as `commit`.
+        """
+        return self.context.run(releasing(self.context, self._ticket_of(ticket)))
+
+    async def release_async(self, ticket: Admitted | Ticket) -> bool:
+        """As `release`, for an event loop."""
+        return await self.context.run_async(releasing(self.context, self._ticket_of(ticket)))
+
+    def guard(
+        self,
+        counter: str,
+        amount: Amount = 1,
+        *,
+        actual: Callable[[Any], Amount] | None = None,
+    ) -> Guard:
+        """A decorator: the function, also a coroutine function, is called only if it is admitted.
+
+        Without `actual` it acquires the amount before each call. With it, it reserves the amount
+        and commits `actual(result)`; if the function raises, the reservation is released.
+
+        Raises:
+            QuotaDenied: by the decorated function, with the outcome in `denied`.
+        """
+        return Guard(self, counter, amount, actual)
+
+    def _acquiring(
+        self,
+        counter: str,
+        amount: Amount,
+        key: str | IdempotencyKey | None,
+        prefer: str,
+        *,
+        reserve: bool,
+    ) -> Steps[Admitted | Denied]:
+        self.refuse_elsewhere(keys.check_counter(counter))
+        if prefer not in {"under", "over"}:
+            raise BadQuota(f"prefer {shown(prefer)} must be `under` or `over`")
+        now_ms = self.context.clock.now_ms()
+        call = self.context.new_id(now_ms)
+        # Without a key nothing else can repeat the call after its attempts.
+        until_ms = now_ms + self.context.token_life_ms
+        key_at_ms = None
+        if isinstance(key, IdempotencyKey):
+            what = f"idempotency key {key.key!r} of {counter!r}"
+            skew_ms, key_at_ms = self.context.clock_skew_ms, key.at_ms
+            check_key_age(what, key_at_ms, now_ms, TICKET_LIFE_MS, skew_ms)
+            until_ms = min(until_ms, key_at_ms + TICKET_LIFE_MS)
+        elif key is not None:
+            check_key(key)
+        wanted = Wanted(
+            counter=counter,
+            amount=check_amount("amount", amount),
+            at_ms=now_ms,
+            call=call,
+            key=key.key if isinstance(key, IdempotencyKey) else key,
+            key_at_ms=key_at_ms,
+            key_id=call if key is None else id_of_key(key),
+            reserve=reserve,
+            again=prefer == "over",
+        )
+        return acquiring(self.context, self.limits, wanted, self.context.attempts(until_ms))
+
+    def _committing(self, ticket: Admitted | Ticket, actual: Amount | None) -> Steps[Committed]:
+        given = self._ticket_of(ticket)
+        amount = given.amount if actual is None else check_amount("actual", actual, zero=True)
+        return committing(self.context, given, amount)
+
+    def _ticket_of(self, given: Admitted | Ticket) -> Ticket:
+        ticket = given.ticket if isinstance(given, Admitted) else given
+        if ticket is None:
+            raise BadQuota(f"{given.counter!r} was acquired, not reserved: it has no ticket")
+        self.refuse_elsewhere(ticket.counter)
+        return ticket
+
+    def _showing(self, counter: str) -> Steps[Usage]:
+        attempts = self.context.attempts()
+        self.limits.forget(counter)
+        limit = yield from self.limits.of(counter, attempts)
+        quota = limit.quota
+        window = window_of(self.context.clock.now_ms(), quota.per, quota.time_zone)
+        key = keys.quota_window_key(quota.incarnation, counter, window.name)
+
+        def give_up(exhausted: Exhausted[None]) -> Any:  # noqa: ANN401 - it only raises
+            raise_exhausted(exhausted, f"to read the quota of {counter!r}", "try again")
+
+        found = yield from ask(Get(self.context.table, key), attempts, give_up)
+        used = 0 if found is None else require_amount(found, "used")
+        return Usage(
+            counter,
+            quota.prefix,
+            limit.amount,
+            limit.own,
+            used,
+            (found or {}).get("overrun", 0),
+            left_of(limit.amount, used),
+            window.name,
+            to_datetime(window.end_ms),
+        )

@@ -1,0 +1,107 @@
+"""The wheel on each Python that this machine has, with the oldest and the newest dependencies.
+
+It is installed as an app would, without the embedded engine, and counts on the stack of the tests.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from countledger.infra.local.stack import LocalStack
+from tests.e2e.command import Command
+
+_ROOT = Path(__file__).parents[2]
+_PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+_EXTRAS = ("cli", "fast", "kinesis", "otel")
+_APP = """
+import sys
+from countledger import CountLedger, Event
+
+counter = sys.argv[1]
+ledger = CountLedger()
+ledger.record(counter, 1, key="k")
+assert ledger.record(counter, 1, key="k").status == "duplicate"
+assert len(ledger.record_many([Event(counter, 2)] * 30)) == 30
+with ledger.buffered() as producer:
+    producer.add(counter, 5)
+print(ledger.exact(counter).sum)
+"""
+
+
+def uv(*arguments: str | Path) -> None:
+    done = subprocess.run(
+        [Path(sys.executable).parent / "uv", *arguments],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def interpreter_of(version: str) -> str | None:
+    """Its path, if it is on the path or pyenv has installed it; nothing is downloaded."""
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    installed = sorted(root.glob(f"versions/{version}.*/bin/python"))
+    on_path = shutil.which(f"python{version}")
+    for candidate in (*map(str, installed), *([on_path] if on_path else [])):
+        # A shim of pyenv is on the path also where that version is not installed.
+        if subprocess.run([candidate, "-V"], capture_output=True, check=False).returncode == 0:
+            return candidate
+    return None
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As a release builds it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=_ROOT, check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+def install(wheel: Path, app: Path, version: str, resolution: str) -> None:
+    """Install the wheel with the dependencies that it declares, into an environment of its own."""
+    interpreter = interpreter_of(version)
+    if interpreter is None:
+        pytest.skip(f"this machine has no Python {version}")
+    uv("venv", "-p", interpreter, app)
+    uv("pip", "install", "-p", app, "--no-deps", wheel)
+    extras = [part for extra in _EXTRAS for part in ("--extra", extra)]
+    uv("pip", "install", "-p", app, "--resolution", resolution, "-r", "pyproject.toml", *extras)
+
+
+@pytest.mark.parametrize("resolution", ["lowest-direct", "highest"])
+@pytest.mark.parametrize("version", _PYTHONS)
+def test_an_app_counts(
+    stack: LocalStack, name: str, wheel: Path, version: str, resolution: str
+) -> None:
+    app = wheel.parent / f"{version}-{resolution}"
+    install(wheel, app, version, resolution)
+    bin_folder = app / "bin"
+    environment = Command(stack.environment()).variables({"PATH": os.environ["PATH"]})
+
+    for transport in ("boto3", "fast"):
+        done = subprocess.run(
+            [bin_folder / "python", "-c", _APP, f"{name}:{transport}"],
+            env={**environment, "COUNTLEDGER_TRANSPORT": transport},
+            cwd=app,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.stdout, done.stderr) == ("66\n", "")
+    stack.pump.drain()
+    total = subprocess.run(
+        [bin_folder / "countledger", "total", f"{name}:fast", "--json"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert total.returncode == 0, total.stderr
+    assert '"total": 66' in total.stdout

@@ -1,0 +1,34 @@
+"""A quota of ten a day, at noon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.ledger.limits import HOUR_MS
+from tests.unit.ledger.clocks import ManualClock
+from tests.unit.ledger.memory import MemoryClient
+from tests.unit.quotas.processes import MIDNIGHT_MS, process
+
+if TYPE_CHECKING:
+    from countledger.producers.quotas.quotas import Quotas
+
+
+@pytest.fixture
+def dynamo() -> MemoryClient:
+    return MemoryClient()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Noon of the day before."""
+    return ManualClock(MIDNIGHT_MS - 12 * HOUR_MS)
+
+
+@pytest.fixture
+def quotas(dynamo: MemoryClient, clock: ManualClock) -> Quotas:
+    """Ten a day."""
+    made = process(dynamo, clock)
+    made.create("llm:", limit=10, per="day")
+    return made

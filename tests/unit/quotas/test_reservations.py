@@ -1,0 +1,343 @@
+"""Reservations, limits that change, quotas that are made again, and the forms of a call."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from countledger.ledger.errors import (
+    BadQuota,
+    CorruptItem,
+    IdempotencyKeyReused,
+    NoSuchQuota,
+    QuotaDenied,
+    QuotaExists,
+    TicketExpired,
+    TicketResolved,
+    Unclear,
+)
+from countledger.ledger.limits import DAY_MS, HOUR_MS, SECOND_MS
+from countledger.producers.quotas.outcome import Admitted
+from tests.unit.ledger.memory import MemoryClient, applied_then_lost, meanwhile, refuses
+from tests.unit.quotas.processes import (
+    MIDNIGHT_MS,
+    TEAM,
+    admitted,
+    denied,
+    process,
+    process_like,
+    ticket_in,
+    ticket_of,
+    used,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from countledger.producers.quotas.quotas import Quotas
+    from tests.unit.ledger.clocks import ManualClock
+
+
+def test_a_retried_reserve_counts_once(
+    quotas: Quotas, dynamo: MemoryClient, clock: ManualClock
+) -> None:
+    first = ticket_of(quotas, 4, "k")
+    again = admitted(process(dynamo, clock).reserve(TEAM, 4, key="k"))
+
+    assert again.duplicate
+    assert again.ticket == first.ticket
+    assert quotas.show(TEAM).used == 4
+    with pytest.raises(IdempotencyKeyReused, match="to reserve 4"):
+        quotas.acquire(TEAM, 4, key="k")
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize(
+    ("actual", "counted", "overrun"), [(None, 4, 0), (0, 0, 0), (3, 3, 0), (4, 4, 0), (13, 13, 9)]
+)
+def test_a_commit_counts_what_was_used(  # noqa: PLR0917 - a table
+    quotas: Quotas,
+    dynamo: MemoryClient,
+    actual: int | None,
+    counted: int,
+    overrun: int,
+    lost: int,
+) -> None:
+    held = ticket_of(quotas, 4)
+    if lost:
+        dynamo.plans.append(applied_then_lost("update", "transact"))
+
+    done = quotas.commit(held, actual)
+    again = quotas.commit(held, actual)
+
+    assert (done.actual, done.overrun, done.duplicate) == (counted, overrun, False)
+    assert again == replace(done, duplicate=True)
+    shown = quotas.show(TEAM)
+    assert (shown.used, shown.overrun) == (counted, overrun)
+    assert shown.remaining == max(0, 10 - counted)
+    with pytest.raises(TicketResolved, match="is committed"):
+        quotas.commit(held, 7)
+    with pytest.raises(TicketResolved, match="is committed"):
+        quotas.release(held)
+    assert quotas.show(TEAM).used == counted
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_release_counts_once(quotas: Quotas, dynamo: MemoryClient, lost: int) -> None:
+    held, other = ticket_of(quotas, 4, "k"), ticket_of(quotas, 6)
+    if lost:
+        dynamo.plans.append(applied_then_lost("transact"))
+
+    assert quotas.release(held)
+    assert not quotas.release(held)
+    assert quotas.show(TEAM).used == 6
+    with pytest.raises(TicketResolved, match="is released"):
+        quotas.commit(held)
+    with pytest.raises(TicketResolved, match="is released"):
+        quotas.reserve(TEAM, 4, key="k")
+    assert quotas.commit(other).actual == 6
+
+
+def test_a_commit_in_the_next_window_belongs_to_the_window_of_its_reserve(
+    quotas: Quotas, clock: ManualClock, dynamo: MemoryClient
+) -> None:
+    clock.at_ms = MIDNIGHT_MS - 1
+    first, second, third = (ticket_of(quotas, 3) for _ in range(3))
+    clock.at_ms = MIDNIGHT_MS + HOUR_MS
+    admitted(quotas.acquire(TEAM, 10))
+
+    quotas.commit(first, 1)
+    quotas.commit(second, 4)
+    quotas.release(third)
+
+    assert used(dynamo) == {"2026-11-22": 5, "2026-11-23": 10}
+
+
+def test_a_reserve_that_is_never_resolved_stays_in_its_window(
+    quotas: Quotas, clock: ManualClock, dynamo: MemoryClient
+) -> None:
+    """It leaks into no later one; after its time it is refused, not called success."""
+    lost = ticket_of(quotas, 7)
+    clock.at_ms = MIDNIGHT_MS + DAY_MS
+    assert quotas.show(TEAM).remaining == 10
+    clock.at_ms += 1
+
+    for call in (quotas.commit, quotas.release):
+        with pytest.raises(TicketExpired, match="stays counted in window 2026-11-22"):
+            call(lost)
+    assert used(dynamo) == {"2026-11-22": 7}
+
+
+def test_a_marker_that_is_gone_is_no_success(quotas: Quotas, dynamo: MemoryClient) -> None:
+    held = ticket_of(quotas, 4)
+    ticket = ticket_in(held)
+    forged = replace(ticket, reservation="another")
+    for one in (forged, replace(ticket, key_id="gone")):
+        with pytest.raises(TicketExpired):
+            quotas.commit(one, 1)
+    assert used(dynamo) == {"2026-11-22": 4}
+    with pytest.raises(BadQuota, match="has no ticket"):
+        quotas.commit(admitted(quotas.acquire(TEAM, 1)))
+
+
+def test_a_window_that_lost_a_reservation_is_corrupt(quotas: Quotas, dynamo: MemoryClient) -> None:
+    """By hand: a correction neither goes below zero, nor makes the counter again."""
+    held = ticket_of(quotas, 4)
+    ticket = ticket_in(held)
+    del dynamo._table("counters").items[ticket.window_key["counter"], ticket.window_key["part"]]
+
+    with pytest.raises(CorruptItem, match="changed by hand"):
+        quotas.release(held)
+    assert used(dynamo) == {}
+
+
+# ---- limits that change ----
+
+
+def test_a_changed_limit_is_seen_after_five_seconds(
+    quotas: Quotas, dynamo: MemoryClient, clock: ManualClock
+) -> None:
+    other = process(dynamo, clock)
+    admitted(other.acquire(TEAM, 1))
+    quotas.set_limit("llm:", 5)
+
+    admitted(other.acquire(TEAM, 7))  # as it has read it
+    clock.at_ms += 5 * SECOND_MS
+    assert denied(other.acquire(TEAM, 1)).limit == 5
+
+
+def test_a_counter_that_knows_a_newer_limit_refuses_the_older_one(
+    quotas: Quotas, dynamo: MemoryClient, clock: ManualClock
+) -> None:
+    """At once, and in every process: the revision decides, not the age of what was read."""
+    other = process(dynamo, clock)
+    admitted(other.acquire(TEAM, 1))
+    quotas.set_limit("llm:", 5)
+    quotas.show(TEAM)
+    admitted(quotas.acquire(TEAM, 1))
+
+    assert denied(other.acquire(TEAM, 4)).limit == 5
+    quotas.set_limit("llm:", 20)
+    clock.at_ms += 1
+    quotas.show(TEAM)
+    admitted(quotas.acquire(TEAM, 1))
+    assert admitted(other.acquire(TEAM, 17)).remaining == 0
+
+
+def test_a_counter_may_have_a_limit_of_its_own(quotas: Quotas, clock: ManualClock) -> None:
+    quotas.override(TEAM, 20)
+    quota = quotas.list()[0]
+    assert quotas.overrides(quota) == {TEAM: 20}
+    other = process_like(quotas)
+    admitted(other.acquire(TEAM, 20))
+    denied(other.acquire("llm:team-2", 20))
+    assert other.show(TEAM).overridden
+
+    quotas.override(TEAM, None)
+    quotas.set_limit("llm:", 25)
+    clock.at_ms += 5 * SECOND_MS
+
+    assert denied(other.acquire(TEAM, 6)).limit == 25
+    assert admitted(other.acquire(TEAM, 5)).remaining == 0
+    assert quotas.overrides(quotas.list()[0]) == {}
+    assert quotas.list()[0].revision == 4
+
+
+@pytest.mark.parametrize("plan", [applied_then_lost, partial(refuses, Unclear("no answer"))])
+def test_a_limit_is_set_once_whatever_is_lost(
+    quotas: Quotas, dynamo: MemoryClient, plan: Callable[..., Any]
+) -> None:
+    dynamo.plans.append(plan("update", "transact"))
+    quotas.set_limit("llm:", 5)
+    dynamo.plans.append(plan("update", "transact"))
+    quotas.override(TEAM, 7)
+
+    found = quotas.list()[0]
+    assert (found.limit, found.revision, quotas.overrides(found)) == (5, 3, {TEAM: 7})
+
+
+def test_a_late_change_of_a_limit_does_not_undo_the_next(
+    quotas: Quotas, dynamo: MemoryClient
+) -> None:
+    """Its answer is lost; another call sets another limit; it is not sent over that."""
+    dynamo.plans.append(applied_then_lost("update"))
+    sets = partial(process_like(quotas).set_limit, "llm:", 99)
+    dynamo.plans.append(meanwhile(sets, "update", times=1))
+
+    quotas.set_limit("llm:", 5)
+
+    assert quotas.list()[0].limit in {5, 99}
+    assert quotas.list()[0].revision >= 3
+
+
+# ---- identities ----
+
+
+def test_a_quota_that_is_made_again_meets_nothing_old(
+    quotas: Quotas, dynamo: MemoryClient, clock: ManualClock
+) -> None:
+    quotas.acquire(TEAM, 4, key="k")
+    held = ticket_of(quotas, 3, "r")
+    quotas.override(TEAM, 4)
+    quotas.delete("llm:")
+    with pytest.raises(NoSuchQuota):
+        quotas.delete("llm:")
+    again = process(dynamo, clock)
+    with pytest.raises(NoSuchQuota):
+        again.acquire(TEAM, 1)
+    quotas.create("llm:", limit=10, per="day")
+    again = process(dynamo, clock)
+
+    assert again.show(TEAM).used == 0
+    assert admitted(again.acquire(TEAM, 10, key="k")).duplicate is False
+    quotas.release(held)
+    assert again.show(TEAM).used == 10
+
+
+def test_a_process_that_knows_a_deleted_quota_counts_in_its_old_windows(
+    quotas: Quotas, dynamo: MemoryClient, clock: ManualClock
+) -> None:
+    other = process(dynamo, clock)
+    other.show(TEAM)
+    quotas.delete("llm:")
+    quotas.create("llm:", limit=10, per="day")
+    admitted(other.acquire(TEAM, 10))
+
+    assert process(dynamo, clock).show(TEAM).used == 0
+    clock.at_ms += 5 * SECOND_MS
+    admitted(other.acquire(TEAM, 10))
+    denied(process(dynamo, clock).acquire(TEAM, 1))
+
+
+@pytest.mark.parametrize("plan", [applied_then_lost, partial(refuses, Unclear("no answer"))])
+def test_a_quota_is_created_once(
+    dynamo: MemoryClient, clock: ManualClock, plan: Callable[..., Any]
+) -> None:
+    quotas = process(dynamo, clock)
+    dynamo.plans.append(plan("put"))
+    made = quotas.create("llm:", limit=10, per="day")
+
+    assert quotas.list() == [made]
+    with pytest.raises(QuotaExists, match="set_limit"):
+        quotas.create("llm:", limit=10, per="day")
+
+
+# ---- forms ----
+
+
+def test_the_async_forms_do_the_same(quotas: Quotas) -> None:
+    async def main() -> tuple[object, ...]:
+        first = await quotas.acquire_async(TEAM, 1, key="k")
+        held = admitted(await quotas.reserve_async(TEAM, 4))
+        other = admitted(await quotas.reserve_async(TEAM, 4))
+        done = await quotas.commit_async(held, 2)
+        return first, done.actual, await quotas.release_async(other)
+
+    first, actual, freed = asyncio.run(main())
+    assert isinstance(first, Admitted)
+    assert (actual, freed, quotas.show(TEAM).used) == (2, True, 3)
+
+
+def test_a_guarded_function_is_called_within_the_limit(quotas: Quotas) -> None:
+    calls: list[int] = []
+
+    @quotas.guard(TEAM, 4)
+    def work(number: int) -> int:
+        calls.append(number)
+        return number
+
+    assert [work(1), work(2)] == [1, 2]
+    with pytest.raises(QuotaDenied, match="8 of 10 are used") as refused:
+        work(3)
+    assert refused.value.denied.retry_after == timedelta(hours=12)
+    assert calls == [1, 2]
+
+
+def test_a_guarded_function_commits_what_it_used(quotas: Quotas) -> None:
+    @quotas.guard(TEAM, 4, actual=abs)
+    def work(cost: int) -> int:
+        if cost > 100:
+            raise ZeroDivisionError
+        return cost
+
+    @quotas.guard(TEAM, 4, actual=abs)
+    async def waited(cost: int) -> int:
+        await asyncio.sleep(0)
+        if cost > 100:
+            raise ZeroDivisionError
+        return cost
+
+    assert (work(1), asyncio.run(waited(2))) == (1, 2)
+    with pytest.raises(ZeroDivisionError):
+        work(101)
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(waited(101))
+    assert quotas.show(TEAM).used == 3
+    work(4)
+    with pytest.raises(QuotaDenied):
+        asyncio.run(waited(1))
