@@ -26,6 +26,7 @@ TRANSPORTS: Final = ("boto3", "fast")
 OUTPUTS: Final = {
     "ledger_table": "LedgerTableName",
     "counters_table": "CountersTableName",
+    "strict_table": "StrictTableName",
     "ledger_stream_arn": "LedgerStreamArn",
     "counters_stream_arn": "CountersStreamArn",
     "quarantine_queue_url": "QuarantineQueueUrl",
@@ -42,8 +43,17 @@ OUTPUTS: Final = {
     "ingest_expired_queue_url": "IngestExpiredQueueUrl",
 }
 # Outputs that a stack has only if it was deployed so.
-ON_REQUEST: Final = ("IngestStreamArn", "IngestQuarantineQueueUrl", "IngestExpiredQueueUrl")
-
+_NO_INGEST: Final = (
+    "no stream of Kinesis: deploy it with the parameter IngestStream=on-demand or provisioned"
+)
+ON_REQUEST: Final = {
+    "IngestStreamArn": _NO_INGEST,
+    "IngestQuarantineQueueUrl": _NO_INGEST,
+    "IngestExpiredQueueUrl": _NO_INGEST,
+    "StrictTableName": (
+        "no table for strict counters over regions here: deploy it with the parameter StrictRegions"
+    ),
+}
 # Outputs of the home region's stack alone.
 OF_THE_HOME: Final = (
     "CompactionQueueUrl",
@@ -75,6 +85,7 @@ class Settings:
     stack_name: str = _variable("stack_name", STACK_NAME_DEFAULT)
     ledger_table: str | None = _variable("ledger_table")
     counters_table: str | None = _variable("counters_table")
+    strict_table: str | None = _variable("strict_table")
     ledger_stream_arn: str | None = _variable("ledger_stream_arn")
     counters_stream_arn: str | None = _variable("counters_stream_arn")
     quarantine_queue_url: str | None = _variable("quarantine_queue_url")

@@ -34,7 +34,12 @@ from countledger.ledger.errors import (
     Unreachable,
 )
 from countledger.ledger.ids import new_id
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, SECOND_MS, TOKEN_LIFE_MS
+from countledger.ledger.limits import (
+    CLOCK_SKEW_DEFAULT_MS,
+    SECOND_MS,
+    SIGNED_REQUEST_LIFE_MS,
+    TOKEN_LIFE_MS,
+)
 from countledger.ledger.operations import Get
 from countledger.ledger.performer import DynamoPerformer
 from countledger.producers.strict.outcome import Contended, Unknown
@@ -85,12 +90,18 @@ class MethodContext:
     Attributes:
         dynamo: for writes; its SDK must not retry, or a lost answer would be hidden.
         reads: for reads, which the SDK may retry.
-        table: the table `counters`.
+        table: the table of the counters.
         clock: the time, and waits.
         random: draws jitter and bins.
         new_id: makes an id for a millisecond.
         clock_skew_ms: how far clocks may differ.
+<<<<<<< HEAD
         looks: when this process looked for expired holds.
+=======
+        over_regions: whether the table has multi-region strong consistency. Such a table takes
+            neither transactions nor a time to live.
+        request_life_ms: for how long a request that has left may still be applied.
+>>>>>>> main
     """
 
     dynamo: DynamoClient
@@ -100,7 +111,12 @@ class MethodContext:
     random: Random = field(default_factory=Random)
     new_id: Callable[[int], str] = new_id
     clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+<<<<<<< HEAD
     looks: RecentLooks = field(default_factory=RecentLooks, repr=False)
+=======
+    over_regions: bool = False
+    request_life_ms: int = SIGNED_REQUEST_LIFE_MS
+>>>>>>> main
 
     def run(self, steps: Steps[_T]) -> _T:
         """Carry out the steps of a protocol in this thread."""

@@ -9,9 +9,8 @@ from countledger.ledger import keys
 from countledger.ledger.amount import parse_delta
 from countledger.ledger.attempts import PASSING
 from countledger.ledger.entry import check_note
-from countledger.ledger.errors import BadBounds, BadDelta, BadSetting, Throttled
+from countledger.ledger.errors import BadBounds, BadDelta, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
-from countledger.ledger.namespace import Kind
 from countledger.producers.strict import keyed_write, multi_update
 from countledger.producers.strict.change import KeyedRequest
 from countledger.producers.strict.definition import StaleDefinition
@@ -26,10 +25,9 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Steps
-    from countledger.ledger.namespace import Namespaces
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.known import Definitions, KnownPlacement
+    from countledger.producers.strict.known import StrictTables
     from countledger.producers.strict.outcome import StrictOutcome
 
 # How often counters may be recreated during one call.
@@ -45,19 +43,11 @@ class StrictTransactions:
 
     Attributes:
         context: clients, table, clock and randomness.
-        namespaces: the kind of each namespace.
-        definitions: of the counters.
-        placement: the regions of the table.
-        region: where this process works.
-        home_region: where strict counters work.
+        tables: the definitions of the counters.
     """
 
     context: MethodContext
-    namespaces: Namespaces
-    definitions: Definitions
-    placement: KnownPlacement
-    region: str
-    home_region: str
+    tables: StrictTables
 
     def change(
         self,
@@ -184,7 +174,7 @@ class StrictTransactions:
             IdempotencyKeyReused: they are applied, but one of the counters was deleted or recreated
                 since.
         """
-        self._refuse_elsewhere("a key of several changes")
+        self.tables.at_home("a key of several changes")
         if not isinstance(key, IdempotencyKey):
             check_key(key)
         until_ms = keyed_write.remembered_until(self.context, key, "several changes")
@@ -218,23 +208,12 @@ class StrictTransactions:
         self, counters: Sequence[str], act: Callable[[Sequence[Definition]], Steps[StrictOutcome]]
     ) -> StrictOutcome:
         """Act by the counters' definitions; again if one was recreated meanwhile."""
-        self._refuse_elsewhere(", ".join(counters))
-        for counter in counters:
-            self.namespaces.expect(counter, Kind.STRICT)
+        known = self.tables.together(counters)
         for _ in range(_INCARNATIONS):
-            definitions = [self.definitions.get(counter)[0] for counter in counters]
+            definitions = [known.get(counter)[0] for counter in counters]
             try:
                 return self.context.run(act(definitions))
             except StaleDefinition:
                 for counter in counters:
-                    self.definitions.forget(counter)
+                    known.forget(counter)
         raise Throttled(f"one of {', '.join(counters)} keeps being recreated: try again later")
-
-    def _refuse_elsewhere(self, what: str) -> None:
-        placement = self.placement.get()
-        placement.check_region(what, self.region, self.home_region)
-        if placement.strong:
-            raise BadSetting(
-                f"{what}: the table has multi-region strong consistency and takes no transactions: "
-                "change each counter alone"
-            )
