@@ -253,7 +253,7 @@ def marker_key(counter: str, bins: int, change_id: str) -> dict[str, str]:
 
 
 def release_key(counter: str) -> dict[str, str]:
-    """The key of the lease of the process that releases a counter's expired holds, in `counters`."""
+    """The key of the lease of the process that releases expired holds, in `counters`."""
     return {"counter": counter, "part": RELEASE}
 
 

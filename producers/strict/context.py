@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from collections import OrderedDict
-=======
 import asyncio
->>>>>>> main
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from random import Random
 from threading import Lock
@@ -95,13 +92,10 @@ class MethodContext:
         random: draws jitter and bins.
         new_id: makes an id for a millisecond.
         clock_skew_ms: how far clocks may differ.
-<<<<<<< HEAD
-        looks: when this process looked for expired holds.
-=======
         over_regions: whether the table has multi-region strong consistency. Such a table takes
             neither transactions nor a time to live.
         request_life_ms: for how long a request that has left may still be applied.
->>>>>>> main
+        looks: when this process looked for expired holds.
     """
 
     dynamo: DynamoClient
@@ -111,12 +105,9 @@ class MethodContext:
     random: Random = field(default_factory=Random)
     new_id: Callable[[int], str] = new_id
     clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
-<<<<<<< HEAD
-    looks: RecentLooks = field(default_factory=RecentLooks, repr=False)
-=======
     over_regions: bool = False
     request_life_ms: int = SIGNED_REQUEST_LIFE_MS
->>>>>>> main
+    looks: RecentLooks = field(default_factory=RecentLooks, repr=False)
 
     def run(self, steps: Steps[_T]) -> _T:
         """Carry out the steps of a protocol in this thread."""

@@ -11,12 +11,8 @@ from countledger.ledger.ids import IdempotencyKey, check_key
 from countledger.producers.strict import bounds, creation, methods
 from countledger.producers.strict.change import make_change
 from countledger.producers.strict.definition import StaleDefinition
-<<<<<<< HEAD
 from countledger.producers.strict.holds import HoldCalls
-from countledger.producers.strict.known import ONE_REGION, Definitions, KnownPlacement
-=======
 from countledger.producers.strict.known import Definitions, KnownOverRegions, StrictTables
->>>>>>> main
 from countledger.producers.strict.reader import StrictCounter, list_counters, read_counter
 from countledger.producers.strict.state import KEEP, Bounds, Keep
 from countledger.producers.strict.transaction import StrictTransactions
@@ -90,12 +86,8 @@ class StrictCounters(HoldCalls):
         Over regions: one write unit for each of the two in each region, and a read unit; no bins.
 
         Args:
-<<<<<<< HEAD
-            counter: its name; its namespace must be of kind strict; created if it is new.
-=======
             counter: its name; its namespace must be of kind strict or strict-regions, and is
                 created if it is new.
->>>>>>> main
             method: `atomic`, `occ`, `history`, `crt`, `marker` or `set`; fixed.
             lower: the least that its value may be; None for no such bound.
             upper: the most that it may be; None for no such bound.
@@ -113,12 +105,8 @@ class StrictCounters(HoldCalls):
                 regions.
             BadBounds: bounds cross, or the opening value is outside of them.
             WrongKind: its namespace is of another kind.
-<<<<<<< HEAD
-            WrongRegion: not the home region (nor one of a table of multi-region consistency).
-=======
             WrongRegion: it is not over regions, and this is not the home region.
             StackNotFound: it is over regions, and the stack has no table for that here.
->>>>>>> main
         """
         new = creation.NewCounter(
             keys.check_counter(counter),
@@ -243,12 +231,8 @@ class StrictCounters(HoldCalls):
         incarnation that it reads; one that another process creates meanwhile stays as it is.
 
         Raises:
-<<<<<<< HEAD
             NoSuchCounter, OpenHolds: no counter has that name; some of it is held.
-=======
-            NoSuchCounter: no counter has that name.
             Refused: it is over regions, and was created less than about 17 minutes ago.
->>>>>>> main
             Unclear: no attempt got a clear answer; show the counter before you call again.
             Throttled: every attempt was refused.
         """

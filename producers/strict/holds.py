@@ -111,7 +111,7 @@ class HoldCalls:
     context: MethodContext
 
     def _with_definition(
-        self, counter: str, act: Callable[[Definition, Item | None], Steps[_T]]
+        self, counter: str, act: Callable[[MethodContext, Definition, Item | None], Steps[_T]]
     ) -> _T:
         raise NotImplementedError
 
@@ -126,8 +126,7 @@ class HoldCalls:
     ) -> HoldOutcome:
         """Reserve an amount: four write units, one for the index; as `change` with bins.
 
-        The value stays, and less of it is available: no change, transfer or hold can take it, until
-        it is confirmed, cancelled or expires.
+        The value stays, and nothing else can take it until it is confirmed, cancelled or expires.
 
         Args:
             counter: its name; of method `marker`.
@@ -160,10 +159,12 @@ class HoldCalls:
         )
         lapses_at_ms = change.at_ms + length_ms
 
-        def placed(definition: Definition, _item: Item | None) -> Steps[StrictOutcome]:
+        def placed(
+            context: MethodContext, definition: Definition, _item: Item | None
+        ) -> Steps[StrictOutcome]:
             _check_method(definition)
-            begun = HoldChange.placed(self.context, definition, change, lapses_at_ms)
-            return methods.apply_at_places(self.context, definition, change, begun)
+            begun = HoldChange.placed(context, definition, change, lapses_at_ms)
+            return methods.apply_at_places(context, definition, change, begun)
 
         outcome = self._with_definition(counter, placed)
         match outcome:
@@ -214,8 +215,7 @@ class HoldCalls:
     def holds(self, counter: str, *, on_corrupt: OnCorrupt | None = None) -> Iterator[Hold]:
         """The open holds of a counter by their time, also those that are over but not released.
 
-        Half a read unit for each, and for about 30 holds of all counters whose holds the index
-        keeps beside these. Writes of the last moment may be missing.
+        Half a read unit for each, and for about 30 holds beside these in the index.
 
         Args:
             counter: its name.
@@ -227,7 +227,9 @@ class HoldCalls:
             CorruptItem: a hold cannot be read, and `on_corrupt` is not given.
         """
 
-        def known(definition: Definition, _item: Item | None) -> Steps[Definition]:
+        def known(
+            _context: MethodContext, definition: Definition, _item: Item | None
+        ) -> Steps[Definition]:
             yield from ()
             _check_method(definition)
             return definition
@@ -254,11 +256,13 @@ class HoldCalls:
         counter, change_id = parse_hold_id(hold)
         call = self.context.new_id(self.context.clock.now_ms())
 
-        def ended(definition: Definition, _item: Item | None) -> Steps[EndOutcome]:
+        def ended(
+            context: MethodContext, definition: Definition, _item: Item | None
+        ) -> Steps[EndOutcome]:
             _check_method(definition)
-            attempts = self.context.attempts()
+            attempts = context.attempts()
             resolution = Resolution(
-                self.context, definition, change_id, purpose, attempts, call, asked, readmit
+                context, definition, change_id, purpose, attempts, call, asked, readmit
             )
             outcome = yield from resolution.apply()
             if isinstance(outcome, End):
