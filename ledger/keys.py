@@ -1,7 +1,8 @@
 """The grammar of names and keys. Every key of every item is made here and nowhere else.
 
 ledger    (counter, entry):  `e#<spread><id>` an entry, `s#head` the head, `s#archived` its archive,
-                             (`namespace#<ns>`, `settings`) a namespace
+                             (`namespace#<ns>`, `settings`) a namespace;
+                             (`region#home`, `epoch` or `lease`), which region merges
 counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`audit#<task>`, `bookmark`), how far a walk has come;
                              of a strict counter also (`<counter>#<NN>`, `bin`) and, at either,
@@ -20,6 +21,8 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              the directory of groups;
                              (`namespace#<ns>`, `ranking`), whether totals are ranked;
                              (`namespace#<ns>`, `run`), the result of the last compaction;
+                             (counter, `holds`), the lease of the process that releases
+                             its expired holds;
                              (`quarantine#<source>`, `<time>-<digest>`), a record in
                              quarantine; (`deletion#<ns>`, counter), a counter being deleted;
                              (`region#`, `state`), whether this region's totals are complete;
@@ -49,6 +52,9 @@ ENTRY_PREFIX: Final = "e#"
 HEAD: Final = "s#head"
 ARCHIVED: Final = "s#archived"
 SETTINGS: Final = "settings"
+REGION_HOME: Final = "region#home"
+EPOCH: Final = "epoch"
+LEASE: Final = "lease"
 SCHEDULE: Final = "schedule"
 RUN: Final = "run"
 TOTAL: Final = "total"
@@ -57,6 +63,7 @@ NAMESPACE_PREFIX: Final = "namespace#"
 STREAM_PREFIX: Final = "stream#"
 BIN: Final = "bin"
 MARKER_PREFIX: Final = "m#"
+RELEASE: Final = "holds"
 STRICT_PREFIX: Final = "strict#"
 BOOKMARK_PREFIX: Final = "audit#"
 CLAIM_PREFIX: Final = "unique#"
@@ -249,6 +256,11 @@ def marker_key(counter: str, bins: int, change_id: str) -> dict[str, str]:
     return {"counter": place, "part": MARKER_PREFIX + change_id}
 
 
+def release_key(counter: str) -> dict[str, str]:
+    """The key of the lease of the process that releases expired holds, in `counters`."""
+    return {"counter": counter, "part": RELEASE}
+
+
 def strict_key(counter: str) -> dict[str, str]:
     """The key of a strict counter in the directory of its namespace, in `counters`."""
     return {"counter": STRICT_PREFIX + namespace_of(counter), "part": counter}
@@ -262,6 +274,11 @@ def bookmark_key(purpose: str) -> dict[str, str]:
 def import_key(name: str) -> dict[str, str]:
     """The key of an import of opening balances in `counters`."""
     return {"counter": IMPORT_PREFIX + name, "part": IMPORT}
+
+
+def region_home_key(what: str) -> dict[str, str]:
+    """The key of the epoch or of the lease of the home region, in `ledger`."""
+    return {"counter": REGION_HOME, "entry": what}
 
 
 def region_state_key() -> dict[str, str]:

@@ -48,6 +48,10 @@ REPLICATION_BOUND_DEFAULT_MS: Final = 15 * MINUTE_MS
 # that much later than its sender looked at the clock.
 SIGNED_REQUEST_LIFE_MS: Final = 15 * MINUTE_MS
 
+# For how long a home region may merge after it has written its lease (it renews it at half of it).
+# A handover to another home waits for it, and for the life of a signed request.
+LEASE_MS: Final = 5 * MINUTE_MS
+
 # For how long the functions that read a table's stream may run (the template says the same), and
 # how much of it is left for requests under way when they stop writing: one takes 13 s at the most
 # (3 to connect, 10 to answer).
@@ -185,6 +189,13 @@ SEQUENCE_LAST: Final = 2**63 - 1
 # As many numbers as one write may lease.
 BLOCK_MAX: Final = 1_000_000
 BLOCK_DEFAULT: Final = 100
+
+# How long an amount may be held, and how many expired holds one refused call releases. The lease of
+# the process that does it saves others the same work; each release is conditional anyway.
+HOLD_MIN_MS: Final = SECOND_MS
+HOLD_MAX_MS: Final = 366 * DAY_MS
+RELEASED_AT_ONCE: Final = 25
+RELEASE_LEASE_MS: Final = 2 * SECOND_MS
 
 # Keys at the service.
 PARTITION_KEY_MAX_BYTES: Final = 2_048
