@@ -1,6 +1,7 @@
 """Facts of the deployable template that no linter checks."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -350,6 +351,13 @@ def test_the_table_over_regions_has_what_its_consistency_allows_and_no_more() ->
     assert [json.dumps(one).count("StrictRegions") for one in regions] == [1, 1, 1]
     # A witness takes the place of the third.
     assert regions[2][:2] == ["HasStrictWitness", {"Ref": "AWS::NoValue"}]
+
+
+def test_rules_use_what_a_rule_may_use() -> None:
+    """CloudFormation refuses a whole template for any other function in its rules."""
+    used = set(re.findall(r'"(Fn::\w+|Ref|Condition)":', json.dumps(TEMPLATE["Rules"])))
+
+    assert used <= {"Ref", "Fn::And", "Fn::Contains", "Fn::Equals", "Fn::Not", "Fn::Or"}
 
 
 def test_who_changes_strict_counters_may_do_so_where_they_are() -> None:
