@@ -120,7 +120,7 @@ class Connection:
         """A connection to the stack of the same name in a region; its outputs name its tables."""
         if region == self.region:
             return self
-        settings = Settings.of_stack(self.settings.stack_name)
+        settings = Settings.of_stack(self.settings.stack_name, keep=self.settings)
         return replace(self, settings=settings, elsewhere=region)
 
     @property

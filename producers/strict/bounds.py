@@ -124,7 +124,7 @@ def _planned_bounds(
     )
     alone = definition.bins == 1
     if not (force and alone):
-        wanted.check_inside(whole.total, _FORCE if alone else _NOT_SPREAD)
+        wanted.check_inside(whole.total, _FORCE if alone else _NOT_SPREAD, whole.held)
     return [
         plan_bounds(context.table, place, state, target, force=force and alone)
         for place, state, target in zip(

@@ -11,6 +11,7 @@ from countledger.ledger.ids import IdempotencyKey, check_key
 from countledger.producers.strict import bounds, creation, methods
 from countledger.producers.strict.change import make_change
 from countledger.producers.strict.definition import StaleDefinition
+from countledger.producers.strict.holds import HoldCalls
 from countledger.producers.strict.known import Definitions, KnownOverRegions, StrictTables
 from countledger.producers.strict.reader import StrictCounter, list_counters, read_counter
 from countledger.producers.strict.state import KEEP, Bounds, Keep
@@ -37,7 +38,7 @@ _INCARNATIONS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class StrictCounters:
+class StrictCounters(HoldCalls):
     """The strict counters of a stack. Safe to share between threads.
 
     Attributes:
@@ -145,7 +146,7 @@ class StrictCounters:
             note: the caller's short texts (`marker` stores them).
 
         Returns:
-            The outcome (see `outcome`).
+            See `outcome`.
 
         Raises:
             NoSuchCounter: no counter has that name.
@@ -230,7 +231,7 @@ class StrictCounters:
         incarnation that it reads; one that another process creates meanwhile stays as it is.
 
         Raises:
-            NoSuchCounter: no counter has that name.
+            NoSuchCounter, OpenHolds: no counter has that name; some of it is held.
             Refused: it is over regions, and was created less than about 17 minutes ago.
             Unclear: no attempt got a clear answer; show the counter before you call again.
             Throttled: every attempt was refused.

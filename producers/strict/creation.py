@@ -39,9 +39,10 @@ from countledger.ledger.errors import (
     ConditionFailed,
     CounterExists,
     CountledgerError,
+    OpenHolds,
     TransactionCancelled,
 )
-from countledger.ledger.expressions import Absent
+from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.operations import Delete, Get, Put, Transact
 from countledger.ledger.ranking import namespace_board, partitions_of
 from countledger.producers.strict import token_set
@@ -160,6 +161,7 @@ def delete(context: MethodContext, definition: Definition) -> Steps[None]:
     """Delete a counter, unless it is gone or of another incarnation.
 
     Raises:
+        OpenHolds: some of it is held.
         Unclear: no attempt got a clear answer.
         Throttled: every attempt was refused.
     """
@@ -168,7 +170,13 @@ def delete(context: MethodContext, definition: Definition) -> Steps[None]:
     main, listed, *bins = plan_deletion(context.table, definition, stepwise=stepwise)
     if not stepwise:
         token = context.new_id(context.clock.now_ms())
-        yield from _write(context, what, Transact([main, listed, *bins], token))
+        refused, _ = yield from _write(context, what, Transact([main, listed, *bins], token))
+        for reason in refused.reasons if refused else ():
+            if reason.condition_failed and definition.is_of(reason.item):
+                raise OpenHolds(
+                    f"strict counter {definition.counter!r} has open holds: cancel them, or wait "
+                    "until they have expired (`countledger strict holds` lists them)"
+                )
         return
     refused, maybe_applied = yield from _write(context, what, main)
     if refused is None or maybe_applied:
@@ -216,14 +224,15 @@ def plan_creation(
 
 
 def plan_deletion(table: str, definition: Definition, *, stepwise: bool = False) -> list[Delete]:
-    """All items of a counter, if they are of its incarnation; the main item first."""
+    """All items of a counter, if they are of its incarnation and hold nothing; main item first."""
     condition = of(definition.incarnation)
+    unheld = of(definition.incarnation, AnyOf(Absent("held"), Compare("held", "=", 0)))
     places = definition.places if definition.bins > 1 else []
     return [
-        Delete(table, definition.main, condition),
+        Delete(table, definition.main, unheld),
         # Step by step, the entry may be of a new incarnation by now; then it stays.
         Delete(table, keys.strict_key(definition.counter), condition if stepwise else None),
-        *(Delete(table, place, condition) for place in places),
+        *(Delete(table, place, unheld) for place in places),
     ]
 
 
