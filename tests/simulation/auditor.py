@@ -66,10 +66,9 @@ class Auditor:
             return
         key = change.key[1]
         if change.table.name == LEDGER:
-            home = change.table.region == self.home
             if self.ledger.is_entry(key):
-                self.ledger.entry_changed(change, self.schedule.now_ms, home=home)
-            elif key == keys.HEAD and home:
+                self.ledger.entry_changed(change, self.schedule.now_ms, home=change.local)
+            elif key == keys.HEAD and change.local:
                 self.ledger.head_changed(change, self.schedule.now_ms)
         elif is_strict(change):
             self.strict.changed(change)

@@ -156,7 +156,12 @@ class Client:
 
     def play(self, operation: Operation) -> None:
         """Carry one out, however it ends."""
-        if self.process.dead:
+        if self.region in self.world.gone:
+            self.tell("goes to another region")
+            self.process.die()
+            self.region = self.random.choice(self.world.regions)
+            self._begin()
+        elif self.process.dead:
             self.tell("had died meanwhile")
             self._begin()
         self.process.operation = operation.name

@@ -37,7 +37,7 @@ OPERATIONS: Final = (
     Operation("reuse a key", ledger.reuse, 1),
     Operation("exact read", ledger.read_exact, 3, reads=True),
     Operation("total read", ledger.read_total, 1, reads=True),
-    Operation("compact", running.compact, 2, home=True),
+    Operation("compact", running.compact, 2),
     Operation("verify", running.verify, 1, reads=True),
     Operation("repair", running.repair, 2),
     Operation("schedule", running.schedule, 1, home=True),
