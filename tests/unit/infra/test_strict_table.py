@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from tests.unit.infra.test_template import RESOURCES, TEMPLATE, allowed_to, resource
+from countledger.infra.template import resource
+from tests.unit.infra.test_template import RESOURCES, TEMPLATE, allowed_to
 
 
 def test_the_table_over_regions_has_what_its_consistency_allows_and_no_more() -> None:
