@@ -31,7 +31,7 @@ from countledger.ledger.clock import Backoff
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Namespaces
-from countledger.ledger.over_regions import OverRegions
+from countledger.ledger.strict_regions import StrictRegions
 from countledger.producers.claims.claims import Claims
 from countledger.producers.compensation import Compensator
 from countledger.producers.quotas.quotas import Quotas
@@ -140,7 +140,7 @@ class Product:
     def totals(self) -> TotalsReader:
         """Reads totals."""
         used = are_used(self.world.shape.weights)
-        strict = OverRegions(STRICT, self.namespaces) if used else None
+        strict = StrictRegions(STRICT, self.namespaces) if used else None
         return TotalsReader(self.reads, COUNTERS, strict=strict)
 
     @cached_property
