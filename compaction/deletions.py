@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from countledger.compaction.deletion import Deletion, DeletionStage, skipped
 from countledger.ledger import keys
-from countledger.ledger.errors import CorruptItem, NoSuchCounter, ServiceFailed
+from countledger.ledger.errors import CorruptItem, NoSuchCounter, Refused, ServiceFailed
 from countledger.ledger.expressions import Compare
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Query
@@ -83,7 +83,7 @@ class Deletions:
                 yield self.delete(counter)
             except NoSuchCounter:
                 continue  # another process was faster
-            except (CorruptItem, ServiceFailed) as error:
+            except (CorruptItem, Refused, ServiceFailed) as error:
                 yield skipped(counter, str(error))
 
     def pending(self, namespace: str) -> Iterator[str]:

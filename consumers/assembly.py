@@ -5,6 +5,7 @@ Each function imports what it needs: a process that reads a total never loads wh
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,12 +48,19 @@ __all__ = [
 ]
 
 
-def totals_of(connection: Connection) -> TotalsReader:
-    """The reader of a stack's totals."""
+def totals_of(connection: Connection, namespaces: Namespaces | None = None) -> TotalsReader:
+    """The reader of a stack's totals.
+
+    Args:
+        connection: to the stack.
+        namespaces: as the process knows them; None: they are read again.
+    """
     from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.totals import TotalsReader
+    from countledger.ledger.assembly import over_regions_of
 
-    return TotalsReader(*_counters_of(connection), RegionStateStore.of(connection))
+    region, strict = RegionStateStore.of(connection), over_regions_of(connection, namespaces)
+    return TotalsReader(*_counters_of(connection), region, strict)
 
 
 def _counters_of(connection: Connection) -> tuple[DynamoClient, str]:
@@ -67,25 +75,30 @@ def over_regions_of(connection: Connection) -> OverRegions:
 
 
 def names_of(connection: Connection, prefix: str) -> Iterator[str]:
-    """The counters that have a total and begin with a prefix, by a scan."""
+    """The counters that have a total and begin with a prefix, by a scan of their tables."""
     from countledger.consumers.totals import counters_beginning
+    from countledger.ledger.assembly import strict_table_of
 
-    return counters_beginning(*_counters_of(connection), prefix)
+    dynamo, table = _counters_of(connection)
+    tables = filter(None, (table, strict_table_of(connection)))
+    return chain.from_iterable(counters_beginning(dynamo, one, prefix) for one in tables)
 
 
 def listing_of(connection: Connection, namespaces: Namespaces) -> Listing:
     """The listing of a namespace's counters."""
     from countledger.consumers.totals import Listing
 
-    return Listing(totals_of(connection), namespaces)
+    return Listing(totals_of(connection, namespaces), namespaces)
 
 
 def snapshots_of(connection: Connection) -> SnapshotReader:
     """The reader of many totals at one moment."""
     from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.snapshot import SnapshotReader
+    from countledger.ledger.assembly import over_regions_of
 
-    return SnapshotReader(*_counters_of(connection), region=RegionStateStore.of(connection))
+    region, strict = RegionStateStore.of(connection), over_regions_of(connection)
+    return SnapshotReader(*_counters_of(connection), region=region, strict=strict)
 
 
 def stream_of(connection: Connection) -> LedgerStream:
@@ -99,7 +112,7 @@ def groups_of(connection: Connection, namespaces: Namespaces) -> Groups:
     """The groups of a stack."""
     from countledger.consumers.groups import Groups
 
-    return Groups(totals_of(connection), namespaces)
+    return Groups(totals_of(connection, namespaces), namespaces)
 
 
 def leftovers_of(groups: Groups) -> Leftovers:

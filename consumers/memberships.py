@@ -225,11 +225,13 @@ class GroupBoard:
 
         Raises:
             AlreadyRanked: it is on the board of another group.
-            NotRanked: it has bins, so it has no single total.
+            NotRanked: it has bins, so it has no single total; or it is over regions.
             NoSuchCounter: it does not exist, and is not a ledger counter.
             NamespaceUnknown: its namespace is unknown, so its kind is unknown.
         """
         kind = self.namespaces.get(keys.namespace_of(counter)).kind
+        if kind is Kind.STRICT_REGIONS:
+            raise NotRanked(f"counter {counter!r} is of kind {kind}, which is not ranked")
         board = group_board(self.group)
         update = place_of(self.table, board, counter, may_be_made=kind is Kind.LEDGER)
         try:

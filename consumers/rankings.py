@@ -159,7 +159,7 @@ class Rankings:
 
         Raises:
             NamespaceUnknown: the namespace does not exist.
-            NotRanked: it holds sequences, which are not ranked.
+            NotRanked: it holds sequences, or strict counters over regions: they are not ranked.
             BadSetting: the number of partitions is out of range, or lower than it was.
             CorruptItem: the stored number is corrupt. Give a number: this call then writes it, and
                 moves each total to its partition.
@@ -171,8 +171,8 @@ class Rankings:
                 f"partitions {shown(partitions)}: a ranking has 1 to {PARTITIONS_MAX}; give an int"
             )
         kind = self.namespaces.get(keys.check_namespace(namespace)).kind
-        if kind is Kind.SEQUENCE:
-            raise NotRanked(f"namespace {namespace!r} holds sequences, which are not ranked")
+        if kind in {Kind.SEQUENCE, Kind.STRICT_REGIONS}:
+            raise NotRanked(f"namespace {namespace!r} is of kind {kind}, which is not ranked")
         number, repaired = self._write_rule(namespace, partitions, on=True)
         board = namespace_board(namespace, number)
         if wait and kind is Kind.LEDGER:

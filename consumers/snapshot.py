@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Exhausted
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.over_regions import OverRegions
 
 _POLICY: Final = Backoff(attempts=10, base_ms=10, cap_ms=500)
 # A spread counter may be made again, with other bins, while its bins are looked for.
@@ -71,6 +72,7 @@ class SnapshotReader:
         clock: the time; waits between attempts.
         random: the source of the jitter of these waits.
         region: the state of this region, which must be ready; None: it always is.
+        strict: the strict counters over regions, which cannot be read in a transaction.
     """
 
     dynamo: DynamoClient
@@ -78,6 +80,7 @@ class SnapshotReader:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
     region: RegionStateStore | None = None
+    strict: OverRegions | None = None
 
     def read(self, counters: Iterable[str]) -> Snapshot:
         """The totals of up to 100 counters as of one moment: two read units each.
@@ -88,6 +91,7 @@ class SnapshotReader:
         Raises:
             TooManyCounters: the counters and their bins do not fit into one transaction.
             BadCounterName: a name breaks the grammar.
+            BadSetting: a counter is over regions, in a table without transactions.
             CorruptItem: a total cannot be read.
             Throttled: conflicting writes made each attempt fail.
             RegionRebuilding: the totals of this region are incomplete.
@@ -96,6 +100,8 @@ class SnapshotReader:
             self.region.check()
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
         _check_size(len(names), "counters")
+        if self.strict is not None:
+            self.strict.refuse(names, "its table has no transactions: read it by `totals`")
         bins: dict[str, int] = {}
         for _ in range(_LOOKS):
             places = _places(names, bins)

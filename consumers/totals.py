@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.stream import LedgerStream, StreamShard
-    from countledger.ledger.attributes import Item, OnCorrupt
+    from countledger.ledger.attributes import Item, Key, OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
+    from countledger.ledger.over_regions import OverRegions
 
 
 def counters_beginning(dynamo: DynamoClient, table: str, prefix: str) -> Iterator[str]:
@@ -119,11 +120,13 @@ class TotalsReader:
         table: the table `counters`.
         region: the state of this region, which must be ready for each read of totals; None: what
             verifies and repairs totals reads them in any state.
+        strict: the strict counters over regions; None: the stack has none.
     """
 
     dynamo: DynamoClient
     table: str
     region: RegionStateStore | None = None
+    strict: OverRegions | None = None
 
     def check_region(self) -> None:
         """Refuse to read totals while they are incomplete: `RegionStateStore.check`.
@@ -147,12 +150,13 @@ class TotalsReader:
         """
         self.check_region()
         key = keys.total_key(keys.check_counter(counter))
-        item = self.dynamo.get(self.table, key, consistent=consistent)
+        item = self.dynamo.get(self._table(counter), key, consistent=consistent)
         return Total(counter) if item is None else self._whole(decode_total(item))
 
     def item(self, counter: str) -> Item | None:
         """A total's stored item, strongly consistent; None: absent. One read unit."""
-        return self.dynamo.get(self.table, keys.total_key(counter), consistent=True)
+        key = keys.total_key(counter)
+        return self.dynamo.get(self._table(counter), key, consistent=True)
 
     def read_many(
         self,
@@ -170,9 +174,12 @@ class TotalsReader:
         """
         self.check_region()
         names = [keys.check_counter(counter) for counter in counters]
-        items = self.dynamo.get_many(
-            self.table, [keys.total_key(name) for name in dict.fromkeys(names)]
-        )
+        wanted: dict[str, list[Key]] = {}
+        for name in dict.fromkeys(names):
+            wanted.setdefault(self._table(name), []).append(keys.total_key(name))
+        items = [
+            item for table, some in wanted.items() for item in self.dynamo.get_many(table, some)
+        ]
         there = {item["counter"] for item in items}
         read = decoded(items, lambda item: self._whole(decode_total(item)), on_corrupt)
         found = {total.counter: total for total in read}
@@ -181,6 +188,11 @@ class TotalsReader:
             for name in names
             if name in found or name not in there
         }
+
+    def _table(self, counter: str) -> str:
+        if self.strict is not None and self.strict.has(counter):
+            return self.strict.table
+        return self.table
 
     def _whole(self, total: Total) -> Total:
         """The total with its bins added, if it has bins."""
@@ -253,13 +265,19 @@ class Listing:
             NamespaceUnknown: the namespace does not exist.
             CorruptItem: a total cannot be read, and `on_corrupt` is None.
         """
-        kind = self.namespaces.get(keys.check_namespace(namespace)).kind
-        names = self._strict(namespace) if kind is Kind.STRICT else self._found(namespace)
+        match self.namespaces.get(keys.check_namespace(namespace)).kind:
+            case Kind.STRICT:
+                names = self._strict(self.totals.table, namespace)
+            case Kind.STRICT_REGIONS:
+                strict = self.totals.strict
+                names = iter(()) if strict is None else self._strict(strict.table, namespace)
+            case _:
+                names = self._found(namespace)
         return self._read(names, on_corrupt)
 
-    def _strict(self, namespace: str) -> Iterator[list[str]]:
+    def _strict(self, table: str, namespace: str) -> Iterator[list[str]]:
         directory = Compare("counter", "=", keys.STRICT_PREFIX + namespace)
-        for page in self.totals.dynamo.pages(Query(self.totals.table, directory)):
+        for page in self.totals.dynamo.pages(Query(table, directory)):
             yield [item["part"] for item in page]
 
     def _found(self, namespace: str) -> Iterator[list[str]]:

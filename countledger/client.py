@@ -529,7 +529,11 @@ class CountLedger:
             tidy=leftovers.delete,
             tidy_markers=leftovers.delete_markers,
             seen=leftovers.seen,
-            at_once={Kind.STRICT: self.strict.delete, Kind.SEQUENCE: self.sequences.delete},
+            at_once={
+                Kind.STRICT: self.strict.delete,
+                Kind.STRICT_REGIONS: self.strict.delete,
+                Kind.SEQUENCE: self.sequences.delete,
+            },
             names=lambda namespace: (one.counter for one in self.counters(namespace)),
         )
 

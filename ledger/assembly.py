@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.namespace import Kind, Namespaces
+from countledger.ledger.settings import OUTPUTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.ledger.exact import ExactReader
     from countledger.ledger.head import Head
+    from countledger.ledger.over_regions import OverRegions
 
 __all__ = [
     "ExactReader",
@@ -27,6 +29,8 @@ __all__ = [
     "exact_of",
     "head_of",
     "namespaces_of",
+    "over_regions_of",
+    "strict_table_of",
 ]
 
 
@@ -38,6 +42,32 @@ def namespaces_of(connection: Connection) -> Namespaces:
         region=connection.region,
         home_region=connection.setting("home_region"),
     )
+
+
+def strict_table_of(connection: Connection) -> str | None:
+    """The table of strict counters over regions, or None: the stack has none here.
+
+    No call is made if the settings name the tables.
+    """
+    named = connection.settings.strict_table
+    if named or connection.settings.counters_table:
+        return named or None
+    return connection.outputs.get(OUTPUTS["strict_table"])
+
+
+def over_regions_of(
+    connection: Connection, namespaces: Namespaces | None = None
+) -> OverRegions | None:
+    """The strict counters over regions; None: the stack has none here.
+
+    Args:
+        connection: to the stack.
+        namespaces: as the process knows them; None: they are read again.
+    """
+    from countledger.ledger.over_regions import OverRegions
+
+    table = strict_table_of(connection)
+    return None if table is None else OverRegions(table, namespaces or namespaces_of(connection))
 
 
 def exact_of(connection: Connection) -> ExactReader:

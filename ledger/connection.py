@@ -120,7 +120,7 @@ class Connection:
         """A connection to the stack of the same name in a region; its outputs name its tables."""
         if region == self.region:
             return self
-        settings = Settings.of_stack(self.settings.stack_name)
+        settings = Settings.of_stack(self.settings.stack_name, keep=self.settings)
         return replace(self, settings=settings, elsewhere=region)
 
     @property
@@ -169,10 +169,8 @@ class Connection:
                 f"{self.outputs['HomeRegion']}: run it there (--region or AWS_REGION)"
             )
         if not value and output in ON_REQUEST and self.outputs:
-            raise StackNotFound(
-                f"stack {self.settings.stack_name!r} has no stream of Kinesis: deploy it with the "
-                "parameter IngestStream=on-demand or provisioned"
-            )
+            lacking = ON_REQUEST[output]
+            raise StackNotFound(f"stack {self.settings.stack_name!r} has {lacking}")
         if not value:
             raise StackNotFound(
                 f"stack {self.settings.stack_name!r} has no output {output}: it is no "

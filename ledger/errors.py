@@ -7,6 +7,7 @@ CountledgerError
 │   ├── KeyExpired            the entry was made longer ago than the horizon
 │   ├── BadBounds  NoSuchCounter  CounterExists  WrongRegion    of strict counters
 │   │                                                     (the last of compaction, too)
+│   ├── NoSuchHold            no hold of a strict counter has that id
 │   ├── NoSuchSchedule  ScheduleExists    of the compaction of a namespace
 │   ├── BadRule  NoSuchRule  RuleExists    of alerts
 │   ├── ClockSkew             the entry is dated further ahead than clocks may differ
@@ -21,6 +22,7 @@ CountledgerError
 │   ├── AlreadyClaimed        another owner has the value
 │   ├── NotClaimed            the given owner does not have the value
 │   ├── ItemInTheWay          an app's own item is not as its write expects
+│   ├── OpenHolds             a strict counter with open holds cannot be deleted
 │   ├── AlreadyRanked         the counter is ranked in another group
 │   ├── QuotaDenied           the limit of the window is reached (raised by guarded functions)
 │   ├── TicketResolved        a reservation was committed or released before, in another way
@@ -150,6 +152,10 @@ class NoSuchCounter(BadInput):
     """No strict counter has that name."""
 
 
+class NoSuchHold(BadInput):
+    """No hold has that id: it was never placed, or ended so long ago that it is forgotten."""
+
+
 class CounterExists(BadInput):
     """A strict counter of that name exists."""
 
@@ -254,6 +260,10 @@ class NotClaimed(Refused):
 
 class ItemInTheWay(Refused):
     """An app's own item exists already, does not exist, or is not as expected."""
+
+
+class OpenHolds(Refused):
+    """A strict counter with open holds cannot be deleted."""
 
 
 class AlreadyRanked(Refused):

@@ -20,6 +20,8 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              the directory of groups;
                              (`namespace#<ns>`, `ranking`), whether totals are ranked;
                              (`namespace#<ns>`, `run`), the result of the last compaction;
+                             (counter, `holds`), the lease of the process that releases
+                             its expired holds;
                              (`quarantine#<source>`, `<time>-<digest>`), a record in
                              quarantine; (`deletion#<ns>`, counter), a counter being deleted;
                              (`region#`, `state`), whether this region's totals are complete;
@@ -57,6 +59,7 @@ NAMESPACE_PREFIX: Final = "namespace#"
 STREAM_PREFIX: Final = "stream#"
 BIN: Final = "bin"
 MARKER_PREFIX: Final = "m#"
+RELEASE: Final = "holds"
 STRICT_PREFIX: Final = "strict#"
 BOOKMARK_PREFIX: Final = "audit#"
 CLAIM_PREFIX: Final = "unique#"
@@ -247,6 +250,11 @@ def marker_key(counter: str, bins: int, change_id: str) -> dict[str, str]:
         digest = blake2b(change_id.encode(), digest_size=8, person=b"marker").digest()
         place = bin_key(counter, int.from_bytes(digest) % bins)["counter"]
     return {"counter": place, "part": MARKER_PREFIX + change_id}
+
+
+def release_key(counter: str) -> dict[str, str]:
+    """The key of the lease of the process that releases expired holds, in `counters`."""
+    return {"counter": counter, "part": RELEASE}
 
 
 def strict_key(counter: str) -> dict[str, str]:

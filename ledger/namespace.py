@@ -40,10 +40,11 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """What the counters of a namespace are."""
+    """What the counters of a namespace are; strict ones in the home region, or over regions."""
 
     LEDGER = "ledger"
     STRICT = "strict"
+    STRICT_REGIONS = "strict-regions"
     SEQUENCE = "sequence"
 
 
@@ -207,7 +208,7 @@ class Namespaces:
         Raises:
             NamespaceUnknown: none can be seen from here; with how to make one of the kind wanted.
         """
-        namespace = self._find(name)
+        namespace = self.find(name)
         if namespace is None:
             option = "" if wanted is Kind.LEDGER else f" --kind {wanted}"  # it will be fixed
             raise NamespaceUnknown(
@@ -230,7 +231,7 @@ class Namespaces:
             WrongKind: its counters are of another kind.
         """
         name = keys.namespace_of(counter)
-        return _of_kind(counter, self._find(name) or self._make(Namespace(name, kind)), kind)
+        return _of_kind(counter, self.find(name) or self._make(Namespace(name, kind)), kind)
 
     def expect(self, counter: str, kind: Kind) -> Namespace:
         """The namespace of a counter, which must exist.
@@ -246,10 +247,11 @@ class Namespaces:
 
         One read unit for each namespace that does not exist or was not read yet.
         """
-        namespace = self._find(keys.namespace_of(counter))
+        namespace = self.find(keys.namespace_of(counter))
         return namespace is None or namespace.kind is Kind.LEDGER
 
-    def _find(self, name: str) -> Namespace | None:
+    def find(self, name: str) -> Namespace | None:
+        """A namespace, or None if none can be seen from here: one read unit, if it is not known."""
         if name not in self._known:
             item = self.dynamo.get(self.table, keys.namespace_key(name), consistent=True)
             if item is None:

@@ -22,10 +22,13 @@ PREFIX: Final = "COUNTLEDGER_"
 STACK_NAME_DEFAULT: Final = "countledger"
 _STACK_NAME_MAX_CHARACTERS: Final = 128
 TRANSPORTS: Final = ("boto3", "fast")
+# In milliseconds, and how large they may be.
+_BOUNDS: Final = {"clock_skew_ms": HOUR_MS, "replication_bound_ms": DAY_MS}
 # The setting that each output of the stack fills.
 OUTPUTS: Final = {
     "ledger_table": "LedgerTableName",
     "counters_table": "CountersTableName",
+    "strict_table": "StrictTableName",
     "ledger_stream_arn": "LedgerStreamArn",
     "counters_stream_arn": "CountersStreamArn",
     "quarantine_queue_url": "QuarantineQueueUrl",
@@ -42,8 +45,17 @@ OUTPUTS: Final = {
     "ingest_expired_queue_url": "IngestExpiredQueueUrl",
 }
 # Outputs that a stack has only if it was deployed so.
-ON_REQUEST: Final = ("IngestStreamArn", "IngestQuarantineQueueUrl", "IngestExpiredQueueUrl")
-
+_NO_INGEST: Final = (
+    "no stream of Kinesis: deploy it with the parameter IngestStream=on-demand or provisioned"
+)
+ON_REQUEST: Final = {
+    "IngestStreamArn": _NO_INGEST,
+    "IngestQuarantineQueueUrl": _NO_INGEST,
+    "IngestExpiredQueueUrl": _NO_INGEST,
+    "StrictTableName": (
+        "no table for strict counters over regions here: deploy it with the parameter StrictRegions"
+    ),
+}
 # Outputs of the home region's stack alone.
 OF_THE_HOME: Final = (
     "CompactionQueueUrl",
@@ -75,6 +87,7 @@ class Settings:
     stack_name: str = _variable("stack_name", STACK_NAME_DEFAULT)
     ledger_table: str | None = _variable("ledger_table")
     counters_table: str | None = _variable("counters_table")
+    strict_table: str | None = _variable("strict_table")
     ledger_stream_arn: str | None = _variable("ledger_stream_arn")
     counters_stream_arn: str | None = _variable("counters_stream_arn")
     quarantine_queue_url: str | None = _variable("quarantine_queue_url")
@@ -100,20 +113,24 @@ class Settings:
             raise _bad("stack_name", self.stack_name, rule)
         if self.transport not in {None, "", *TRANSPORTS}:
             raise _bad("transport", self.transport, f"give one of {', '.join(TRANSPORTS)}")
-        for name, most in (("clock_skew_ms", HOUR_MS), ("replication_bound_ms", DAY_MS)):
+        for name, most in _BOUNDS.items():
             object.__setattr__(self, name, _milliseconds(name, getattr(self, name), most))
 
     @classmethod
-    def of_stack(cls, stack_name: str) -> Settings:
+    def of_stack(cls, stack_name: str, *, keep: Settings | None = None) -> Settings:
         """The settings of a stack, whatever the environment says: its outputs name the rest.
 
         The transport is the process's own, not the stack's.
+
+        Args:
+            stack_name: its name.
+            keep: where the bounds of clocks and of replication are taken from; None: the defaults.
         """
         of_the_stack = (one for one in fields(cls) if one.name != "transport")
-        return cls(
-            **{one.name: one.metadata["default"] for one in of_the_stack}
-            | {"stack_name": stack_name}
-        )
+        values = {one.name: one.metadata["default"] for one in of_the_stack}
+        if keep is not None:
+            values |= {name: getattr(keep, name) for name in _BOUNDS}
+        return cls(**values | {"stack_name": stack_name})
 
     @classmethod
     def from_environment(cls, **given: str | int | None) -> Settings:

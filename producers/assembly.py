@@ -52,7 +52,13 @@ def strict_of(connection: Connection, namespaces: Namespaces) -> StrictCounters:
 
     home_region = connection.setting("home_region")
     return StrictCounters(
-        _context_of(connection), namespaces, region=connection.region, home_region=home_region
+        _context_of(connection),
+        namespaces,
+        region=connection.region,
+        home_region=home_region,
+        open_regions=lambda: replace(
+            _context_of(connection), table=connection.setting("strict_table"), over_regions=True
+        ),
     )
 
 

@@ -15,9 +15,9 @@ from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.region_state import RegionStateStore
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
+from countledger.ledger.assembly import over_regions_of
 from countledger.ledger.errors import BadRule, TargetRefused, WrongKind, WrongRegion
 from countledger.ledger.forks import made_once
-from countledger.ledger.total import decode_total
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -76,7 +76,7 @@ def alerts_of(connection: Connection) -> Alerts:
     return Alerts(
         Rules(connection.dynamo("none"), table, connection.region),
         ConnectedServices(connection),
-        TotalsReader(dynamo, table, RegionStateStore.of(connection)),
+        TotalsReader(dynamo, table, RegionStateStore.of(connection), over_regions_of(connection)),
         AlertLog(dynamo, table),
         connection.setting("home_region"),
     )
@@ -127,12 +127,11 @@ class Alerts:
             name: 1 to 64 letters, digits, `.`, `_` and `-`.
             now: wait until the rule is effective, and alert for counters that are beyond the
                 threshold then: one read unit for each, for a prefix also a scan of `counters`.
-            evaluate_in: the region whose totals it watches, which stores it: that of this client;
-                None: the home region.
+            evaluate_in: the region whose totals it watches, that of this client; None: the home.
             **spec: `counter` or `prefix`, `threshold` or `step`, `direction`, and other options.
 
         Raises:
-            BadRule, BadCounterName: a value breaks its rule, or the topic is not allowed.
+            BadRule, BadCounterName, BadSetting: a value breaks its rule, or the topic is refused.
             RuleExists: a rule of that name exists.
             WrongKind: a strict counter with bins, which has no single total.
             WrongRegion: `evaluate_in` is not the region of this client.
@@ -267,15 +266,16 @@ class Alerts:
         wanted, here = region or self.home_region, self.rules.region
         if wanted != here:
             raise WrongRegion(
-                f"this client works in {here}, and a rule is kept in the region that evaluates it: "
-                f"use a client of {wanted}, or give evaluate_in={here!r}"
+                f"this client works in {here}, and a rule is kept where it is evaluated: use a "
+                f"client of {wanted}, or give evaluate_in={here!r}"
             )
         return wanted
 
     def _check_counter(self, rule: Rule) -> None:
+        if self.totals.strict is not None and ":" in (name := rule.counter or rule.prefix or ""):
+            self.totals.strict.refuse([name], "no evaluator reads its table: compare each answer")
         self.totals.check_region()
-        item = None if rule.counter is None else self.totals.item(rule.counter)
-        total = None if item is None else decode_total(item)
+        total = None if rule.counter is None else self.totals.read(rule.counter, consistent=True)
         if total is not None and total.bins > 1:
             raise WrongKind(
                 f"counter {rule.counter!r} is a strict counter with {total.bins} bins: no update "

@@ -49,7 +49,8 @@ def create(
     name: Annotated[str, typer.Argument(help="What its counters' names begin with.")],
     *,
     kind: Annotated[
-        Literal["ledger", "strict", "sequence"], typer.Option(help="What its counters are.")
+        Literal["ledger", "strict", "strict-regions", "sequence"],
+        typer.Option(help="What its counters are."),
     ] = "ledger",
     spread: Annotated[
         int, typer.Option(help="Key prefixes for one counter: 1, 16 or 256 (for hot counters).")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,7 +66,8 @@ def export(
     elif out is None:
         unread = _write(None, exporter.namespaces())
         with open_progress() as progress:
-            unread += _write(None, _counted(exporter.walk(), progress.add("counters")))
+            found = chain(exporter.walk(), exporter.over_regions())
+            unread += _write(None, _counted(found, progress.add("counters")))
     else:
         unread = _walk_into(out, exporter)
     return report_unread([one.reason for one in unread])
@@ -106,6 +108,7 @@ def _walk_into(out: Path, exporter: Exporter) -> list[UnreadLine]:
         for lines in walk.rounds():
             file.add(lines)
             bar.set(sum(walk.counts.values()))
+        file.add(exporter.over_regions())
     notice(f"{sum(walk.counts.values())} counters in {out}")
     return file.unread
 

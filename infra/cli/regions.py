@@ -8,6 +8,7 @@ import typer
 
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import FINDINGS, facts, notice, show
+from countledger.infra.cli.region_changes import add, remove
 from countledger.infra.cli.region_cut import cut, cut_ways, heal
 from countledger.infra.status.regions import views_of
 from countledger.ledger.clock import SystemClock, show_duration, to_datetime
@@ -62,6 +63,8 @@ def list_(options: Options) -> int:
     return 0 if all(one.state == "ready" and one.replica == "ACTIVE" for one in views) else FINDINGS
 
 
+app.command("add")(add)
+app.command("remove")(remove)
 app.command("cut")(cut)
 app.command("heal")(heal)
 

@@ -36,9 +36,9 @@ def _by(default: object) -> str:
 def strict(_options: Options) -> None:
     """Counters that never pass their bounds: tickets, stock, credit.
 
-    One value in the home region, read and changed at once. How a change is written, what it costs
-    and what is known after a lost answer is the counter's method; docs/strict.md says which to take
-    when.
+    One value in the home region (or over regions), read and changed at once. How a change is
+    written, what it costs and what is known after a lost answer is the counter's method;
+    docs/strict.md says which to take when.
     """
 
 
@@ -46,7 +46,9 @@ def strict(_options: Options) -> None:
 @shared
 def create(
     options: Options,
-    counter: Annotated[str, typer.Argument(help="namespace:rest; the namespace is strict.")],
+    counter: Annotated[
+        str, typer.Argument(help="namespace:rest; the namespace is strict, or strict-regions.")
+    ],
     *,
     method: Annotated[Method, typer.Option(help="How changes are written.")],
     lower: Annotated[
@@ -69,6 +71,12 @@ def create(
         str | None,
         typer.Option(help=f"For how long to remember a key, as in 7d (marker). {_by(_WINDOW)}"),
     ] = None,
+    regions: Annotated[
+        bool,
+        typer.Option(
+            "--regions", help="Usable in several regions (atomic, occ, history, set), for good."
+        ),
+    ] = False,
 ) -> None:
     """Make a strict counter. Its method, bins and memory are fixed; its bounds may move.
 
@@ -76,6 +84,7 @@ def create(
       countledger strict create tickets:hall --method marker --lower 0 --opening 500
       countledger strict create tickets:stadium --method marker --lower 0 --opening 60000 --bins 20
       countledger strict create seats:free --method atomic --lower 0 --upper 40 --opening 40
+      countledger strict create stock:lamps --method occ --lower 0 --opening 90 --regions
     """
     # What can be refused is refused before anything is looked up.
     first = parse_amount("opening value", opening)
@@ -92,6 +101,7 @@ def create(
         history=history,
         max_tokens=max_tokens,
         window_ms=window_ms,
+        regions=regions,
     )
     _show_one(options, made)
 

@@ -71,9 +71,10 @@ def answer_to_change(outcome: StrictOutcome, delta: Amount) -> ChangeAnswer:
         case BoundReached(counter, value, side, bound):
             return ChangeAnswer(
                 REFUSED,
-                {"status": "bound_reached", **asked, "value": value, "side": side, "bound": bound},
-                f"bound reached: counter {counter!r} is at {to_text(value)}, its {side} bound is "
-                f"{to_text(bound)}: {_signed(delta)} was refused",
+                {"status": "bound_reached", **asked, "value": value, "side": side, "bound": bound}
+                | ({"held": outcome.held} if outcome.held else {}),
+                f"bound reached: counter {counter!r} is at {to_text(value)}{_of_which(outcome)}, "
+                f"its {side} bound is {to_text(bound)}: {_signed(delta)} was refused",
             )
         case SetFull(counter, value, max_tokens):
             return ChangeAnswer(
@@ -130,6 +131,10 @@ def _undecided(outcome: Contended | Unknown, asked: Row) -> ChangeAnswer:
             )
 
 
+def _of_which(refused: BoundReached) -> str:
+    return f", of which {to_text(refused.held)} are held" if refused.held else ""
+
+
 def _signed(amount: Amount) -> str:
     return f"+{to_text(amount)}" if amount > 0 else to_text(amount)
 
@@ -140,12 +145,14 @@ _KB: Final = 1_024
 def row(shown: StrictCounter) -> Row:
     """A counter in a table."""
     row = facts(shown, "counter value lower upper method bins", remembers=_memory(shown))
+    if shown.held:
+        row |= {"held": shown.held, "available": shown.available}
     return row | {"write units": shown.write_units, "updated": shown.updated_at}
 
 
 def document(shown: StrictCounter) -> Row:
     """A counter for programs."""
-    return {**asdict(shown), "method": str(shown.method)}
+    return {**asdict(shown), "available": shown.available, "method": str(shown.method)}
 
 
 def _memory(shown: StrictCounter) -> str | None:

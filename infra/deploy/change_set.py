@@ -27,6 +27,10 @@ _HOLDS_DATA: Final = frozenset(
 )
 
 
+# CloudFormation documents that a change of it alone replaces nothing: it adds or removes replicas.
+_HARMLESS: Final = {"AWS::DynamoDB::GlobalTable": frozenset({"Replicas"})}
+
+
 class Effect(StrEnum):
     """What happens to a resource."""
 
@@ -57,7 +61,8 @@ class ResourceChange:
     def dangerous(self) -> bool:
         """Whether a resource is deleted or replaced."""
         if self.effect is Effect.MAY_REPLACE:
-            return self.kind in _HOLDS_DATA
+            harmless = bool(self.causes) and _HARMLESS.get(self.kind, frozenset()) >= {*self.causes}
+            return self.kind in _HOLDS_DATA and not harmless
         return self.effect in {Effect.REPLACE, Effect.DELETE}
 
 

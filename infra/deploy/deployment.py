@@ -105,7 +105,31 @@ class Deployment:
         }
         if watched is not None and existing:
             request["RollbackConfiguration"] = watched.as_request()
-        return self._propose(bucket, text, request, creating=existing is None)
+        request["TemplateURL"] = self._uploaded(bucket, text)
+        return self._propose(request, creating=existing is None)
+
+    def propose_parameters(self, given: Mapping[str, str]) -> Proposal | None:
+        """What other values of some parameters would change; template and code stay as they are.
+
+        Raises:
+            DeployFailed: there is no stack, or its template lacks one of the parameters.
+        """
+        existing = self._changeable()
+        if existing is None:
+            raise DeployFailed(f"there is no stack {self.stack_name!r}: `countledger deploy` first")
+        known = {one["ParameterKey"] for one in existing.get("Parameters", [])}
+        if missing := sorted(given.keys() - known):
+            raise DeployFailed(
+                f"stack {self.stack_name!r} has no parameter {missing[0]}: an earlier release "
+                "deployed it; run `countledger deploy` first"
+            )
+        request = {
+            "ChangeSetType": "UPDATE",
+            "UsePreviousTemplate": True,
+            "Parameters": parameters_for(given, existing, known),
+            "Tags": tags_for({}, existing),
+        }
+        return self._propose(request, creating=False)
 
     def adopt(
         self,
@@ -129,7 +153,7 @@ class Deployment:
         """
         template = only_tables()
         given = {**parameters, "CodeBucket": bucket, "CodeKey": "none"}
-        request = {
+        request: dict[str, Any] = {
             "ChangeSetType": "IMPORT",
             "Parameters": parameters_for(given, None, template["Parameters"]),
             "Tags": tags_for(tags, None),
@@ -142,7 +166,8 @@ class Deployment:
                 for name, table in tables.items()
             ],
         }
-        proposal = self._propose(bucket, json.dumps(template), request, creating=True)
+        request["TemplateURL"] = self._uploaded(bucket, json.dumps(template))
+        proposal = self._propose(request, creating=True)
         if proposal is not None:
             self.execute(proposal)
 
@@ -194,18 +219,19 @@ class Deployment:
         """The tags of the stack as it is; none where there is no stack."""
         return {one["Key"]: one["Value"] for one in (self.stack.describe() or {}).get("Tags", [])}
 
-    def _propose(
-        self, bucket: str, template: str, request: dict[str, Any], *, creating: bool
-    ) -> Proposal | None:
-        """Have CloudFormation make a change set; None: it would change nothing."""
+    def _uploaded(self, bucket: str, template: str) -> str:
+        """Upload a template; where it is."""
         key = upload(self.s3, bucket, template.encode(), ".yaml")
+        return f"{self.s3.meta.endpoint_url}/{bucket}/{key}"
+
+    def _propose(self, request: dict[str, Any], *, creating: bool) -> Proposal | None:
+        """Have CloudFormation make a change set; None: it would change nothing."""
         if self.role_arn is not None:
             request["RoleARN"] = self.role_arn
         with self.stack.asking("CreateChangeSet"):
             made = self.cloudformation.create_change_set(
                 StackName=self.stack_name,
                 ChangeSetName=f"countledger-{uuid.uuid4()}",
-                TemplateURL=f"{self.s3.meta.endpoint_url}/{bucket}/{key}",
                 Capabilities=["CAPABILITY_IAM"],
                 **request,
             )

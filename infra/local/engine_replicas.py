@@ -34,7 +34,9 @@ def patch_replicas_are_made() -> None:
         return made
 
     def updated(name: str, old: dict[str, Any], new: dict[str, Any], *rest: Any) -> Any:  # noqa: ANN401 - its own
-        made = update(name, old, new, *rest)
+        # Without a name of its own MiniStack derives another one from the table's, and replaces it.
+        named = {"TableName": name}
+        made = update(name, {**old, **named}, {**new, **named}, *rest)
         _have_replicas(made[0], new)
         return made
 

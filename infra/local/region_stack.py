@@ -137,7 +137,8 @@ class RegionStack:
         if not stack["StackStatus"].endswith("COMPLETE") or "ROLLBACK" in stack["StackStatus"]:
             return False
         self.outputs = {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", ())}
-        return True
+        # `region add` makes the table of the totals first, in a stack without outputs.
+        return MATERIALIZER.id_output in self.outputs
 
     def replica(self, ledger_table: str) -> Copy:
         """This region's copy of the ledger."""

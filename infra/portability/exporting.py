@@ -27,6 +27,7 @@ from countledger.infra.portability.lines import (
     parse_line,
 )
 from countledger.ledger import amount, keys
+from countledger.ledger.assembly import strict_table_of
 from countledger.ledger.errors import BadInput, BadPayload, BadSetting, CorruptItem, NoSuchCounter
 from countledger.ledger.namespace import Kind
 
@@ -185,8 +186,8 @@ class Exporter:
                 if not amount.fits(exact.sum):
                     raise CorruptItem(f"the exact sum of {counter!r} has more than 38 digits")
                 return CounterLine(counter=counter, value=exact.sum, events=exact.events)
-            case Kind.STRICT:
-                return self._strict(counter)
+            case Kind.STRICT | Kind.STRICT_REGIONS:
+                return self._strict(counter, namespace.kind)
             case Kind.SEQUENCE:
                 total = self.client.total(counter).total
                 return CounterLine(counter=counter, kind=Kind.SEQUENCE, value=total)
@@ -218,6 +219,18 @@ class Exporter:
         except BadInput as error:
             return UnreadLine.of(counter, error)  # as where the settings of its namespace are gone
 
+    def over_regions(self) -> Iterator[CounterLine | UnreadLine]:
+        """The lines of the strict counters over regions, which are in no table of the walk.
+
+        A read unit for each, and half of one for each and for each 4 KB of their directory.
+        """
+        if strict_table_of(self.client.connection) is None:
+            return
+        for namespace in self.client.namespaces.list(on_corrupt=lambda _error: None):
+            if namespace.kind is Kind.STRICT_REGIONS and self.namespace in (None, namespace.name):
+                names = (one.counter for one in self.client.counters(namespace.name))
+                yield from self._lines_of_use(names)
+
     def walk(
         self, *, segments: int = SEGMENTS_DEFAULT, resume: Path | None = None
     ) -> Audit[CounterLine | UnreadLine]:
@@ -247,11 +260,11 @@ class Exporter:
                 if line is not None and not _is_empty(line):
                     yield line
 
-    def _strict(self, counter: str) -> CounterLine:
+    def _strict(self, counter: str, kind: Kind) -> CounterLine:
         found = self.client.strict.show(counter)
         return CounterLine(
             counter=counter,
-            kind=Kind.STRICT,
+            kind=kind,
             value=found.value,
             method=str(found.method),
             lower=found.lower,

@@ -128,7 +128,7 @@ class Importer:
         try:
             if isinstance(line, NamespaceLine):
                 return self._make_namespace(line)
-            if line.kind is Kind.STRICT:
+            if line.kind in {Kind.STRICT, Kind.STRICT_REGIONS}:
                 return self._make_strict(line)
             if line.kind is Kind.SEQUENCE:
                 return self._make_sequence(line)
@@ -167,6 +167,7 @@ class Importer:
                 history=line.history,
                 max_tokens=line.max_tokens,
                 window_ms=line.window_ms,
+                regions=line.kind is Kind.STRICT_REGIONS,
             )
         except CounterExists:
             there = self.client.strict.show(line.counter)

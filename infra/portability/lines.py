@@ -84,7 +84,7 @@ class CounterLine(_Line):
 
     @model_validator(mode="after")
     def _whole(self) -> CounterLine:
-        if self.kind is Kind.STRICT and self.method is None:
+        if self.kind in {Kind.STRICT, Kind.STRICT_REGIONS} and self.method is None:
             raise ValueError("a strict counter needs its method")
         return self
 

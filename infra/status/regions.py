@@ -9,6 +9,7 @@ from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.region_state import Phase, RegionStateStore
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader, freshness_of
+from countledger.infra.deploy.region_checks import replicas_of
 from countledger.infra.status.facts import FreshnessFact
 from countledger.ledger.errors import AccessDenied, StackNotFound, Unreachable
 
@@ -81,16 +82,6 @@ def freshness_fact(connection: Connection) -> FreshnessFact:
     fresh = freshness_of(shards, progress)
     waiting_ms = waiting_since_ms(stream, shards, progress)
     return FreshnessFact(fresh.handled_through_ms, waiting_ms, len(fresh.idle))
-
-
-def replicas_of(connection: Connection) -> dict[str, str]:
-    """The regions that have the ledger, with the status of each replica; this one first."""
-    described = connection.dynamo("standard").describe(connection.setting("ledger_table"))
-    found = {connection.region: str(described.get("TableStatus", "ACTIVE"))}
-    listed = described.get("Replicas", [])
-    for one in sorted(listed, key=lambda one: one["RegionName"]):
-        found.setdefault(one["RegionName"], one.get("ReplicaStatus", "ACTIVE"))
-    return found
 
 
 def views_of(connection: Connection) -> Iterator[RegionView]:

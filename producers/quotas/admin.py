@@ -98,7 +98,7 @@ class QuotaAdmin:
     def override(self, counter: str, limit: Amount | None) -> None:
         """Give one counter a limit of its own; None: that of its quota again.
 
-        Two read units and four write units.
+        Two or three read units and four write units.
 
         Raises:
             NoSuchQuota: no quota is for the counter.

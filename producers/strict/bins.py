@@ -47,18 +47,23 @@ def _exponent(value: Amount) -> int:
     return exponent if isinstance(exponent, int) else 0
 
 
-def deal_state(whole: StrictState, bins: int) -> list[StrictState]:
+def deal_state(
+    whole: StrictState, bins: int, held: Sequence[Amount] | None = None
+) -> list[StrictState]:
     """The states of the bins: the value and the headroom of each side in even shares.
 
-    A counter that starts at a bound has no headroom on that side.
+    A counter that starts at a bound has no headroom on that side. What each bin holds stays there
+    (`held`; None: nothing).
     """
     totals = deal(whole.total, bins)
+    held = held or [0] * bins
+    free = [amount.add(t, amount.negated(h)) for t, h in zip(totals, held, strict=True)]
     # Headroom is dealt in reverse order, so that a bin with more value has less of it.
     uppers = _bounds(totals, whole.total, whole.upper, reverse=True)
-    lowers = _bounds(totals, whole.total, whole.lower, reverse=True)
+    lowers = _bounds(free, whole.available, whole.lower, reverse=True)
     return [
-        StrictState(whole.incarnation, whole.version, total, lower, upper)
-        for total, lower, upper in zip(totals, lowers, uppers, strict=True)
+        StrictState(whole.incarnation, whole.version, total, lower, upper, kept)
+        for total, lower, upper, kept in zip(totals, lowers, uppers, held, strict=True)
     ]
 
 
@@ -67,9 +72,10 @@ def bounds_of_bins(
 ) -> list[tuple[Amount | None, Amount | None]]:
     """The new bounds of each item: the counter's headroom is dealt evenly over them."""
     totals = [state.total for state in states]
-    whole = amount.total_of(totals)
-    lowers = _bounds(totals, whole, bounds.lower)
-    return list(zip(lowers, _bounds(totals, whole, bounds.upper), strict=True))
+    free = [state.available for state in states]
+    lowers = _bounds(free, amount.total_of(free), bounds.lower)
+    uppers = _bounds(totals, amount.total_of(totals), bounds.upper)
+    return list(zip(lowers, uppers, strict=True))
 
 
 def _bounds(
@@ -90,6 +96,7 @@ def whole_of(states: Sequence[StrictState]) -> StrictState:
         total=amount.total_of(state.total for state in states),
         lower=_sum([state.lower for state in states]),
         upper=_sum([state.upper for state in states]),
+        held=amount.total_of(state.held for state in states),
     )
 
 
@@ -127,5 +134,6 @@ def _headroom(state: StrictState, delta: Amount) -> Amount | None:
     bound = state.upper if delta > 0 else state.lower
     if bound is None:
         return None
-    distance = amount.add(bound, amount.negated(state.total))
+    value = state.total if delta > 0 else state.available
+    distance = amount.add(bound, amount.negated(value))
     return distance if delta > 0 else amount.negated(distance)

@@ -2,9 +2,9 @@
 
 A bound moves by one update of each item: the update sets the bound and moves the headroom by the
 same distance, on condition that the bound is still the one that was read and, unless forced, that
-the headroom does not become negative. All updates are one transaction under one token; on a table
-with multi-region strong consistency a single update, which may move a bound once more if its
-request is applied late and the bound was moved back meanwhile.
+the headroom does not become negative. All updates are one transaction under one token. Over regions
+there is one item and no token: each move has an id, which is stored, and is conditional on the id
+of the move before. So a request that is applied late changes nothing after another move.
 
 A bound that is forced past the value leaves a negative headroom: changes towards the bound are
 refused until changes the other way have brought the value back inside.
@@ -12,17 +12,19 @@ refused until changes the other way have brought the value back inside.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from countledger.ledger import amount
 from countledger.ledger.attempts import Again, Done, Recheck, Reply, Send, attempt, otherwise
+from countledger.ledger.attributes import optional
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
     Throttled,
     TransactionCancelled,
 )
-from countledger.ledger.expressions import Absent, Add, Assign, Compare, Drop
+from countledger.ledger.expressions import Absent, Add, AllOf, Assign, Compare, Drop
 from countledger.ledger.operations import Transact, Update
 from countledger.producers.strict.bins import bounds_of_bins, whole_of
 from countledger.producers.strict.context import raise_exhausted
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from countledger.ledger.expressions import Clause, Condition
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.known import Placement
     from countledger.producers.strict.state import Keep, StrictState
 
 Side = Literal["lower", "upper"]
@@ -62,9 +63,8 @@ def set_bounds(
     upper: Amount | Keep | None,
     *,
     force: bool,
-    placement: Placement,
 ) -> Steps[None]:
-    """Move bounds: two write units for each item; one, step by step.
+    """Move bounds: two write units for each item; over regions one, in each region.
 
     Raises:
         BadBounds: they cross; or the value is outside of them and force is not given, or the
@@ -94,7 +94,9 @@ def set_bounds(
                 states = states_of(definition, answer)
                 writes = _planned_bounds(context, definition, states, (lower, upper), force=force)
                 token = context.new_id(context.clock.now_ms())
-                return Recheck(writes[0] if placement.strong else Transact(writes, token))
+                if context.over_regions:
+                    return Recheck(_once(writes[0], optional(answer, "bounds_id", str), token))
+                return Recheck(Transact(writes, token))
         return Done(None)
 
     until_ms = context.clock.now_ms() + context.token_life_ms
@@ -122,13 +124,21 @@ def _planned_bounds(
     )
     alone = definition.bins == 1
     if not (force and alone):
-        wanted.check_inside(whole.total, _FORCE if alone else _NOT_SPREAD)
+        wanted.check_inside(whole.total, _FORCE if alone else _NOT_SPREAD, whole.held)
     return [
         plan_bounds(context.table, place, state, target, force=force and alone)
         for place, state, target in zip(
             definition.places, states, bounds_of_bins(states, wanted), strict=True
         )
     ]
+
+
+def _once(write: Update, before: str | None, move: str) -> Update:
+    """A move of bounds that can be applied only before every other move that began later."""
+    same = Absent("bounds_id") if before is None else Compare("bounds_id", "=", before)
+    clauses = (*write.clauses, Assign("bounds_id", move))
+    unmoved = (same,) if write.condition is None else (write.condition, same)
+    return replace(write, clauses=clauses, condition=AllOf(*unmoved))
 
 
 def plan_bounds(

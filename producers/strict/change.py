@@ -76,9 +76,10 @@ class StrictChange:
 
     def reused(self, delta: object) -> IdempotencyKeyReused:
         """The error for a key that was used with another delta."""
+        before = "something else" if delta is None else f"a delta of {delta}"
         return IdempotencyKeyReused(
-            f"idempotency key {self.key!r} of counter {self.counter!r} was used for a delta of "
-            f"{delta}, and now comes with {to_text(self.delta)}: a new change needs a new key"
+            f"idempotency key {self.key!r} of counter {self.counter!r} was used for {before}, and "
+            f"now comes with {to_text(self.delta)}: a new change needs a new key"
         )
 
     def remembered_until(self, life_ms: int) -> int:
@@ -214,8 +215,9 @@ def refusal(counter: str, state: StrictState, delta: Amount) -> BoundReached | N
     after = amount.add(state.total, delta)
     if delta > 0 and state.upper is not None and after > state.upper:
         return BoundReached(counter, state.total, "upper", state.upper, delta)
-    if delta < 0 and state.lower is not None and after < state.lower:
-        return BoundReached(counter, state.total, "lower", state.lower, delta)
+    free = amount.add(after, amount.negated(state.held))
+    if delta < 0 and state.lower is not None and free < state.lower:
+        return BoundReached(counter, state.total, "lower", state.lower, delta, state.held)
     return None
 
 

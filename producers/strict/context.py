@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from random import Random
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from countledger.ledger.attempts import (
@@ -29,7 +31,12 @@ from countledger.ledger.errors import (
     Unreachable,
 )
 from countledger.ledger.ids import new_id
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, SECOND_MS, TOKEN_LIFE_MS
+from countledger.ledger.limits import (
+    CLOCK_SKEW_DEFAULT_MS,
+    SECOND_MS,
+    SIGNED_REQUEST_LIFE_MS,
+    TOKEN_LIFE_MS,
+)
 from countledger.ledger.operations import Get
 from countledger.ledger.performer import DynamoPerformer
 from countledger.producers.strict.outcome import Contended, Unknown
@@ -51,6 +58,28 @@ if TYPE_CHECKING:
 POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 
 
+_LOOK_EVERY_MS: Final = 1_000
+_LOOKS_KEPT: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class RecentLooks:
+    """When this process last looked for expired holds of each counter."""
+
+    _at_ms: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def allow(self, counter: str, now_ms: int) -> bool:
+        """Whether it may look again; at most once a second for each counter."""
+        with self._lock:
+            last_ms = self._at_ms.pop(counter, None)
+            allowed = last_ms is None or not 0 <= now_ms - last_ms < _LOOK_EVERY_MS
+            self._at_ms[counter] = now_ms if allowed or last_ms is None else last_ms
+            if len(self._at_ms) > _LOOKS_KEPT:
+                self._at_ms.popitem(last=False)
+            return allowed
+
+
 @dataclass(frozen=True, slots=True)
 class MethodContext:
     """What a method works with.
@@ -58,11 +87,15 @@ class MethodContext:
     Attributes:
         dynamo: for writes; its SDK must not retry, or a lost answer would be hidden.
         reads: for reads, which the SDK may retry.
-        table: the table `counters`.
+        table: the table of the counters.
         clock: the time, and waits.
         random: draws jitter and bins.
         new_id: makes an id for a millisecond.
         clock_skew_ms: how far clocks may differ.
+        over_regions: whether the table has multi-region strong consistency. Such a table takes
+            neither transactions nor a time to live.
+        request_life_ms: for how long a request that has left may still be applied.
+        looks: when this process looked for expired holds.
     """
 
     dynamo: DynamoClient
@@ -72,6 +105,9 @@ class MethodContext:
     random: Random = field(default_factory=Random)
     new_id: Callable[[int], str] = new_id
     clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+    over_regions: bool = False
+    request_life_ms: int = SIGNED_REQUEST_LIFE_MS
+    looks: RecentLooks = field(default_factory=RecentLooks, repr=False)
 
     def run(self, steps: Steps[_T]) -> _T:
         """Carry out the steps of a protocol in this thread."""

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key
-from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.strict import bounds, creation, methods
 from countledger.producers.strict.change import make_change
 from countledger.producers.strict.definition import StaleDefinition
-from countledger.producers.strict.known import ONE_REGION, Definitions, KnownPlacement
+from countledger.producers.strict.holds import HoldCalls
+from countledger.producers.strict.known import Definitions, KnownOverRegions, StrictTables
 from countledger.producers.strict.reader import StrictCounter, list_counters, read_counter
 from countledger.producers.strict.state import KEEP, Bounds, Keep
 from countledger.producers.strict.transaction import StrictTransactions
+from countledger.producers.strict.without_transactions import check_age, no_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item, OnCorrupt
+    from countledger.ledger.namespace import Namespaces
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import StrictOutcome
@@ -36,27 +38,34 @@ _INCARNATIONS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class StrictCounters:
+class StrictCounters(HoldCalls):
     """The strict counters of a stack. Safe to share between threads.
 
     Attributes:
-        context: clients, table, clock and randomness.
-        namespaces: the kind of each namespace.
+        context: clients, table, clock and randomness, in the home region.
+        namespaces: the kind of each namespace, which decides about the table.
         region: where this process works.
-        home_region: where strict counters work.
+        home_region: where strict counters work that are not over regions.
+        open_regions: the same for the table `strict`, over regions; called at the first use.
     """
 
     context: MethodContext
     namespaces: Namespaces
     region: str
     home_region: str
-    _definitions: Definitions = field(init=False, repr=False)
-    _placement: KnownPlacement = field(init=False, repr=False)
+    open_regions: Callable[[], MethodContext] = no_table
+    tables: StrictTables = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Nothing known yet."""
-        object.__setattr__(self, "_definitions", Definitions(self.context))
-        object.__setattr__(self, "_placement", KnownPlacement(self.context))
+        tables = StrictTables(
+            Definitions(self.context),
+            KnownOverRegions(self.open_regions),
+            self.namespaces,
+            self.region,
+            self.home_region,
+        )
+        object.__setattr__(self, "tables", tables)
 
     def create(
         self,
@@ -70,13 +79,15 @@ class StrictCounters:
         history: int | None = None,
         max_tokens: int | None = None,
         window_ms: int | None = None,
+        regions: bool = False,
     ) -> StrictCounter:
         """Create a counter: two write units for it, two for its list entry, two for each bin.
 
-        On a table with multi-region strong consistency: one write unit for each, no bins.
+        Over regions: one write unit for each of the two in each region, and a read unit; no bins.
 
         Args:
-            counter: its name; its namespace must be of kind strict, and is created if it is new.
+            counter: its name; its namespace must be of kind strict or strict-regions, and is
+                created if it is new.
             method: `atomic`, `occ`, `history`, `crt`, `marker` or `set`; fixed.
             lower: the least that its value may be; None for no such bound.
             upper: the most that it may be; None for no such bound.
@@ -85,17 +96,18 @@ class StrictCounters:
             history: how many changes to remember (`history`); fixed.
             max_tokens: how many changes to take in all (`set`); fixed.
             window_ms: for how long to remember a key (`marker`); fixed.
+            regions: create its namespace for counters over regions, if it is new. An existing
+                namespace decides by its kind, and must be of that kind if True is given.
 
         Raises:
             CounterExists: a counter has that name.
-            BadSetting: a choice breaks its rule, is for another method, or needs what the table
-                does not support.
+            BadSetting: a choice breaks its rule, is for another method, or cannot work over
+                regions.
             BadBounds: bounds cross, or the opening value is outside of them.
             WrongKind: its namespace is of another kind.
-            WrongRegion: this is not the home region (nor a region of a table whose consistency
-                spans several).
+            WrongRegion: it is not over regions, and this is not the home region.
+            StackNotFound: it is over regions, and the stack has no table for that here.
         """
-        self._refuse_elsewhere(counter)
         new = creation.NewCounter(
             keys.check_counter(counter),
             method,
@@ -108,11 +120,9 @@ class StrictCounters:
         )
         # An invalid choice must not create a namespace.
         definition = new.definition(self.context.new_id(self.context.clock.now_ms()))
-        placement = self._placement.get()
-        placement.check_definition(definition)
-        self.namespaces.for_use(counter, Kind.STRICT)
-        self.context.run(creation.create(self.context, new, definition, placement))
-        self._definitions.forget(counter)
+        known = self.tables.for_new(definition, regions=regions)
+        known.context.run(creation.create(known.context, new, definition))
+        known.forget(counter)
         return self.show(counter)
 
     def change(
@@ -136,7 +146,7 @@ class StrictCounters:
             note: the caller's short texts (`marker` stores them).
 
         Returns:
-            The outcome (see `outcome`).
+            See `outcome`.
 
         Raises:
             NoSuchCounter: no counter has that name.
@@ -154,8 +164,10 @@ class StrictCounters:
             new_id=self.context.new_id,
         )
 
-        def applied(definition: Definition, item: Item | None) -> Steps[StrictOutcome]:
-            return methods.apply(self.context, definition, item, change, prefer=prefer, known=known)
+        def applied(
+            context: MethodContext, definition: Definition, item: Item | None
+        ) -> Steps[StrictOutcome]:
+            return methods.apply(context, definition, item, change, prefer=prefer, known=known)
 
         return self._with_definition(counter, applied)
 
@@ -165,12 +177,8 @@ class StrictCounters:
         Raises:
             NoSuchCounter: no counter has that name.
         """
-
-        def shown(definition: Definition, item: Item | None) -> Steps[StrictCounter]:
-            return read_counter(self.context, definition, item)
-
-        self._definitions.forget(counter)
-        return self._with_definition(counter, shown)
+        self.tables.of(counter).forget(counter)
+        return self._with_definition(counter, read_counter)
 
     def set_bounds(
         self,
@@ -181,6 +189,8 @@ class StrictCounters:
         force: bool = False,
     ) -> StrictCounter:
         """Move bounds while the counter is in use: two write units, with bins two for each.
+
+        Over regions: one write unit in each region.
 
         Args:
             counter: its name.
@@ -198,44 +208,39 @@ class StrictCounters:
         if lower is KEEP and upper is KEEP:
             raise BadSetting("give a lower or an upper bound to set")
 
-        def moved(definition: Definition, _item: Item | None) -> Steps[StrictCounter]:
-            placement = self._placement.get()
-            yield from bounds.set_bounds(
-                self.context, definition, lower, upper, force=force, placement=placement
-            )
-            return (yield from read_counter(self.context, definition, None))
+        def moved(
+            context: MethodContext, definition: Definition, _item: Item | None
+        ) -> Steps[StrictCounter]:
+            yield from bounds.set_bounds(context, definition, lower, upper, force=force)
+            return (yield from read_counter(context, definition, None))
 
         return self._with_definition(counter, moved)
 
     @property
     def transactions(self) -> StrictTransactions:
-        """Changes of several counters in one transaction; a counter set exactly to a value."""
-        return StrictTransactions(
-            self.context,
-            self.namespaces,
-            self._definitions,
-            self._placement,
-            self.region,
-            self.home_region,
-        )
+        """Changes of several counters in one transaction; a counter set exactly to a value.
+
+        Not of counters over regions: their table has no transactions.
+        """
+        return StrictTransactions(self.context, self.tables)
 
     def delete(self, counter: str) -> None:
         """Delete a counter: two write units for each of its items, and a read unit.
 
-        The call deletes the incarnation that it reads. If another process deletes that one
-        meanwhile and recreates the counter, the new incarnation stays as it is.
+        Over regions: one write unit for each of its two items in each region. The call deletes the
+        incarnation that it reads; one that another process creates meanwhile stays as it is.
 
         Raises:
-            NoSuchCounter: no counter has that name.
+            NoSuchCounter, OpenHolds: no counter has that name; some of it is held.
+            Refused: it is over regions, and was created less than about 17 minutes ago.
             Unclear: no attempt got a clear answer; show the counter before you call again.
             Throttled: every attempt was refused.
         """
-        self._refuse_elsewhere(counter)
-        self.namespaces.expect(keys.check_counter(counter), Kind.STRICT)
-        definition, _ = self._definitions.read(counter)
-        self._definitions.forget(counter)
-        placement = self._placement.get()
-        self.context.run(creation.delete(self.context, definition, placement))
+        known = self.tables.of(counter)
+        definition, item = known.read(counter)
+        check_age(known.context, definition, item)
+        known.forget(counter)
+        known.context.run(creation.delete(known.context, definition))
 
     def list(
         self, namespace: str, *, on_corrupt: OnCorrupt | None = None
@@ -243,7 +248,7 @@ class StrictCounters:
         """The counters of a namespace by name; half a read unit for each, and for each bin.
 
         Args:
-            namespace: of kind strict.
+            namespace: of kind strict or strict-regions.
             on_corrupt: called with the error of each counter that cannot be read, which is left
                 out; without it the first one ends the list.
 
@@ -252,9 +257,8 @@ class StrictCounters:
             NamespaceUnknown: the namespace does not exist.
             WrongKind: it is of another kind.
         """
-        self._refuse_elsewhere(namespace)
-        self.namespaces.expect(f"{keys.check_namespace(namespace)}:x", Kind.STRICT)
-        return list_counters(self.context, namespace, on_corrupt)
+        known = self.tables.of(f"{keys.check_namespace(namespace)}:x")
+        return list_counters(known.context, namespace, on_corrupt)
 
     def withdraw(self, counter: str, key: str | IdempotencyKey) -> StrictOutcome:
         """Withdraw a change, or report that it was applied.
@@ -275,26 +279,22 @@ class StrictCounters:
         if not isinstance(key, IdempotencyKey):
             check_key(key)
 
-        def withdrawn(definition: Definition, _item: Item | None) -> Steps[StrictOutcome]:
-            return methods.withdraw(self.context, definition, key)
+        def withdrawn(
+            context: MethodContext, definition: Definition, _item: Item | None
+        ) -> Steps[StrictOutcome]:
+            return methods.withdraw(context, definition, key)
 
         return self._with_definition(counter, withdrawn)
 
     def _with_definition(
-        self, counter: str, act: Callable[[Definition, Item | None], Steps[_T]]
+        self, counter: str, act: Callable[[MethodContext, Definition, Item | None], Steps[_T]]
     ) -> _T:
         """Act by the counter's definition; again if the counter was recreated meanwhile."""
-        self._refuse_elsewhere(counter)
-        self.namespaces.expect(keys.check_counter(counter), Kind.STRICT)
+        known = self.tables.of(counter)
         for _ in range(_INCARNATIONS):
-            definition, item = self._definitions.get(counter)
+            definition, item = known.get(counter)
             try:
-                return self.context.run(act(definition, item))
+                return known.context.run(act(known.context, definition, item))
             except StaleDefinition:
-                self._definitions.forget(counter)
+                known.forget(counter)
         raise Throttled(f"strict counter {counter!r} keeps being recreated: try again later")
-
-    def _refuse_elsewhere(self, what: str) -> None:
-        # In the home region the table's description is not needed.
-        placement = ONE_REGION if self.region == self.home_region else self._placement.get()
-        placement.check_region(what, self.region, self.home_region)

@@ -4,17 +4,17 @@
     (counter, total)             the definition; without bins also value, bounds, headroom, memory
     (<counter>#NN, bin)          each bin's share of value, bounds and headroom
 
-Each call is one transaction under one token. A table with multi-region strong consistency supports
-none: there each call goes step by step, write by write, on its one item and the directory's entry:
+Each call is one transaction under one token. The table `strict`, over regions, supports none: there
+each call goes step by step, write by write, on its one item and the directory's entry:
 
     create    the directory's entry, then the item, if no item has its name
     delete    the item, if it has the incarnation, then the directory's entry, if it has it
 
 A crash between two writes leaves a directory entry without its item, which `list` skips. A request
-that got no answer is sent again, for some minutes, and detects by the item's `incarnation` whether
-the first one was applied. No token keeps the first one from being applied later, though: a counter
-may appear again if it was deleted meanwhile. That needs a request that is on its way until a person
-has decided again.
+that got no answer is sent again, for a minute, and detects by the item's `incarnation` whether the
+first one was applied. No token keeps the first one from being applied later; that would create a
+counter again that was deleted meanwhile. So a counter cannot be deleted before every request of its
+creation has expired (about 17 minutes; `created_at`).
 
 Markers are not deleted: they belong to an incarnation, so a recreated counter ignores them, and
 they expire. A version begins at the time of creation, in milliseconds: one item takes no more than
@@ -39,9 +39,10 @@ from countledger.ledger.errors import (
     ConditionFailed,
     CounterExists,
     CountledgerError,
+    OpenHolds,
     TransactionCancelled,
 )
-from countledger.ledger.expressions import Absent
+from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.operations import Delete, Get, Put, Transact
 from countledger.ledger.ranking import namespace_board, partitions_of
 from countledger.producers.strict import token_set
@@ -55,6 +56,7 @@ from countledger.producers.strict.state import (
     encode_state,
     of,
 )
+from countledger.producers.strict.without_transactions import CREATION_SENT_MS
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
@@ -62,7 +64,6 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Write
     from countledger.producers.strict.context import MethodContext
-    from countledger.producers.strict.known import Placement
 
 _ADVICE: Final = "it may have been done: show the counter before you call again"
 
@@ -109,10 +110,10 @@ class NewCounter:
         )
 
 
-def create(
-    context: MethodContext, new: NewCounter, definition: Definition, placement: Placement
-) -> Steps[None]:
-    """Create a counter: two write units for each item; one, and a read unit, step by step.
+def create(context: MethodContext, new: NewCounter, definition: Definition) -> Steps[None]:
+    """Create a counter: two write units for each item.
+
+    Over regions one for each, in each region; and a read unit.
 
     Raises:
         CounterExists: a counter has that name.
@@ -126,8 +127,8 @@ def create(
         context.table, definition, new.bounds, new.opening, now_ms, partitions=partitions
     )
     what = f"to create strict counter {new.counter!r}"
-    if placement.strong:
-        existing = yield from _create_stepwise(context, what, listed, main)
+    if context.over_regions:
+        existing = yield from _create_stepwise(context, what, listed, main, now_ms)
     else:
         transaction = Transact([listed, main, *bins], definition.incarnation)
         refused, _ = yield from _write(context, what, transaction)
@@ -141,7 +142,7 @@ def create(
 
 
 def _create_stepwise(
-    context: MethodContext, what: str, listed: Put, main: Put
+    context: MethodContext, what: str, listed: Put, main: Put, now_ms: int
 ) -> Steps[Item | None]:
     """Write both items; or the item that already has the name."""
     # Read first, so that a call with a name that exists does not write its directory entry.
@@ -149,23 +150,33 @@ def _create_stepwise(
     existing: Item | None = yield Send(Get(context.table, key))
     if existing is not None:
         return existing
-    yield from _write(context, what, listed)
-    refused, _ = yield from _write(context, what, main)
+    until_ms = now_ms + CREATION_SENT_MS
+    yield from _write(context, what, listed, until_ms)
+    dated = Put(main.table, {**main.item, "created_at": now_ms}, main.condition)
+    refused, _ = yield from _write(context, what, dated, until_ms)
     return refused and (refused.item or {})
 
 
-def delete(context: MethodContext, definition: Definition, placement: Placement) -> Steps[None]:
+def delete(context: MethodContext, definition: Definition) -> Steps[None]:
     """Delete a counter, unless it is gone or of another incarnation.
 
     Raises:
+        OpenHolds: some of it is held.
         Unclear: no attempt got a clear answer.
         Throttled: every attempt was refused.
     """
     what = f"to delete strict counter {definition.counter!r}"
-    main, listed, *bins = plan_deletion(context.table, definition, stepwise=placement.strong)
-    if not placement.strong:
+    stepwise = context.over_regions
+    main, listed, *bins = plan_deletion(context.table, definition, stepwise=stepwise)
+    if not stepwise:
         token = context.new_id(context.clock.now_ms())
-        yield from _write(context, what, Transact([main, listed, *bins], token))
+        refused, _ = yield from _write(context, what, Transact([main, listed, *bins], token))
+        for reason in refused.reasons if refused else ():
+            if reason.condition_failed and definition.is_of(reason.item):
+                raise OpenHolds(
+                    f"strict counter {definition.counter!r} has open holds: cancel them, or wait "
+                    "until they have expired (`countledger strict holds` lists them)"
+                )
         return
     refused, maybe_applied = yield from _write(context, what, main)
     if refused is None or maybe_applied:
@@ -213,14 +224,15 @@ def plan_creation(
 
 
 def plan_deletion(table: str, definition: Definition, *, stepwise: bool = False) -> list[Delete]:
-    """All items of a counter, if they are of its incarnation; the main item first."""
+    """All items of a counter, if they are of its incarnation and hold nothing; main item first."""
     condition = of(definition.incarnation)
+    unheld = of(definition.incarnation, AnyOf(Absent("held"), Compare("held", "=", 0)))
     places = definition.places if definition.bins > 1 else []
     return [
-        Delete(table, definition.main, condition),
+        Delete(table, definition.main, unheld),
         # Step by step, the entry may be of a new incarnation by now; then it stays.
         Delete(table, keys.strict_key(definition.counter), condition if stepwise else None),
-        *(Delete(table, place, condition) for place in places),
+        *(Delete(table, place, unheld) for place in places),
     ]
 
 
@@ -239,7 +251,7 @@ def _memory(definition: Definition) -> Item:
 
 
 def _write(
-    context: MethodContext, what: str, operation: Transact | Write
+    context: MethodContext, what: str, operation: Transact | Write, until_ms: int | None = None
 ) -> Steps[tuple[Any, bool]]:
     """Write all or nothing: the error of the condition that refused it, or None.
 
@@ -250,7 +262,7 @@ def _write(
         Unclear: an attempt may have been applied.
         Throttled, Unreachable: no attempt succeeded.
     """
-    attempts = context.attempts(context.clock.now_ms() + context.token_life_ms)
+    attempts = context.attempts(until_ms or context.clock.now_ms() + context.token_life_ms)
 
     def interpret(reply: Reply[None]) -> Verdict[None, CountledgerError | None]:
         match reply.answer:

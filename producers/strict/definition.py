@@ -132,6 +132,11 @@ class Definition:
     window_ms: int | None = None
 
     @property
+    def marker_window_ms(self) -> int:
+        """For how long a key is remembered (`marker`)."""
+        return self.window_ms or MARKER_WINDOW_DEFAULT_MS
+
+    @property
     def main(self) -> Key:
         """The key of the item that holds the definition and, without bins, the value."""
         return keys.total_key(self.counter)

@@ -1,14 +1,9 @@
-"""What a process reads once and keeps: definitions of counters, and the regions of the table.
+"""What a process reads once and keeps: definitions of strict counters, table by table.
 
-The table `counters` is of one of two kinds, by its own description:
+The kind of its namespace, which is fixed, says which table a counter is in:
 
-    one region                            all methods, in the home region only
-    multi-region strong consistency       atomic, occ, history and set, in every region of the table
-
-A table of the second kind evaluates conditions on the latest version in any region, but supports
-neither transactions nor time to live: creation refuses the methods that need them. A table that
-replicates without that consistency is used as one of a single region, because a second copy could
-not keep a bound.
+    strict            `counters` of the home region, which can be used there only
+    strict-regions    `strict`, over regions, which can be used in each of its regions
 """
 
 from __future__ import annotations
@@ -19,42 +14,27 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
-from countledger.ledger.attempts import PASSING
-from countledger.ledger.errors import (
-    AccessDenied,
-    BadSetting,
-    NoSuchCounter,
-    ServiceFailed,
-    TableNotFound,
-    WrongRegion,
-)
-from countledger.producers.strict.definition import Definition, Method, decode_definition
+from countledger.ledger.errors import NoSuchCounter, WrongRegion
+from countledger.ledger.namespace import Kind, Namespaces
+from countledger.producers.strict.definition import Definition, decode_definition
+from countledger.producers.strict.without_transactions import check_over_regions, refuse_together
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
+    from collections.abc import Callable, Sequence
 
     from countledger.ledger.attributes import Item
     from countledger.producers.strict.context import MethodContext
 
 # About two megabytes; the least recently used definitions beyond are read again.
 _KEPT: Final = 10_000
-_STRONG: Final = "STRONG"
-_WHY_NOT: Final = {
-    Method.CRT: "method crt is a transaction, which it does not support",
-    Method.MARKER: (
-        "method marker is a transaction with a marker that expires, and it supports neither "
-        "transactions nor time to live"
-    ),
-}
-_INSTEAD: Final = "take atomic, occ, history or set"
 
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """The definitions of strict counters.
+    """The definitions of the strict counters of one table.
 
     Attributes:
-        context: what to read with.
+        context: what the counters of the table are changed with.
     """
 
     context: MethodContext
@@ -102,91 +82,102 @@ class Definitions:
             self._known.pop(counter, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """The regions of a table.
-
-    Attributes:
-        strong: whether it has multi-region strong consistency.
-        regions: the regions of its replicas, as far as it lists them; its own may be missing.
-    """
-
-    strong: bool = False
-    regions: frozenset[str] = frozenset()
-
-    def check_definition(self, definition: Definition) -> None:
-        """Check that a counter can work there.
-
-        Raises:
-            BadSetting: it needs what the table does not support.
-        """
-        if not self.strong:
-            return
-        why = _WHY_NOT.get(definition.method)
-        if definition.bins > 1:
-            why = "bins are created, read and dealt by transactions, which it does not support"
-        if why is not None:
-            raise BadSetting(
-                f"counter {definition.counter!r}: the table has multi-region strong consistency; "
-                f"{why}: {_INSTEAD}, without bins"
-            )
-
-    def check_region(self, what: str, region: str, home_region: str) -> None:
-        """Check that strict counters may be used from a region.
-
-        Raises:
-            WrongRegion: a bound could not be kept from there.
-        """
-        if region == home_region or (self.strong and home_region in self.regions):
-            return
-        raise WrongRegion(
-            f"{what!r}: strict counters work only in the home region {home_region}, where one copy "
-            f"decides; this is {region}: call there"
-        )
-
-
-ONE_REGION: Final = Placement()
-
-
-def placement_of(description: TableDescriptionTypeDef) -> Placement:
-    """What a description says; a witness holds no items and is no replica."""
-    replicas = description.get("Replicas", [])
-    return Placement(
-        description.get("MultiRegionConsistency") == _STRONG,
-        frozenset(replica["RegionName"] for replica in replicas if "RegionName" in replica),
-    )
-
-
 @dataclass(slots=True)
-class KnownPlacement:
-    """The placement of the table; a process reads it once, at its first use.
+class KnownOverRegions:
+    """The definitions of the counters over regions; their table is looked up at the first use.
 
     Attributes:
-        context: what to read with.
+        open: what the counters are changed with; raises where the stack has no such table.
     """
 
-    context: MethodContext
-    _known: Placement | None = None
-    _lock: Lock = field(default_factory=Lock, repr=False)
+    open: Callable[[], MethodContext]
+    _known: Definitions | None = None
 
-    def get(self) -> Placement:
-        """The placement: one DescribeTable, once; no units.
-
-        If that call is not permitted, or the engine does not support it, the table counts as one of
-        a single region. (If it has strong consistency, it refuses the first transaction itself.)
+    def get(self) -> Definitions:
+        """The definitions.
 
         Raises:
-            Throttled, Unclear, Unreachable: it could not be read this time.
+            BadSetting, StackNotFound: the stack has no such table here.
         """
-        with self._lock:
-            if self._known is None:
-                self._known = self._read()
-            return self._known
+        if self._known is None:
+            self._known = Definitions(self.open())
+        return self._known
 
-    def _read(self) -> Placement:
-        try:
-            return placement_of(self.context.reads.describe(self.context.table))
-        except PASSING:
-            raise
-        except (AccessDenied, ServiceFailed, TableNotFound):
-            return ONE_REGION
+
+@dataclass(frozen=True, slots=True)
+class StrictTables:
+    """Both tables of strict counters.
+
+    Attributes:
+        home: the definitions in the home region.
+        over_regions: those over regions.
+        namespaces: the kind of each namespace.
+        region: where this process works.
+        home_region: where strict counters work that are not over regions.
+    """
+
+    home: Definitions
+    over_regions: KnownOverRegions
+    namespaces: Namespaces
+    region: str
+    home_region: str
+
+    def of(self, counter: str) -> Definitions:
+        """The definitions of the table that a counter is in.
+
+        Raises:
+            NamespaceUnknown: its namespace cannot be seen from here.
+            WrongKind: its namespace is of another kind.
+            WrongRegion: it is in the home region, and this is another one.
+            BadSetting, StackNotFound: it is over regions, and the stack has no such table here.
+        """
+        name = keys.namespace_of(keys.check_counter(counter))
+        if self.namespaces.get(name, Kind.STRICT).kind is Kind.STRICT_REGIONS:
+            return self.over_regions.get()
+        self.namespaces.expect(counter, Kind.STRICT)
+        return self.at_home(counter)
+
+    def for_new(self, definition: Definition, *, regions: bool) -> Definitions:
+        """The same for a new counter, whose namespace is created if it is new.
+
+        Raises:
+            As `of`, and BadSetting: the counter cannot work over regions.
+        """
+        counter, kind = definition.counter, Kind.STRICT_REGIONS
+        if not regions:
+            namespace = self.namespaces.find(keys.namespace_of(counter))
+            kind = Kind.STRICT if namespace is None else namespace.kind
+        if kind is not Kind.STRICT_REGIONS:
+            known = self.at_home(counter)
+            self.namespaces.for_use(counter, Kind.STRICT)
+            return known
+        check_over_regions(definition)
+        # A stack without the table must not get such a namespace.
+        known = self.over_regions.get()
+        self.namespaces.for_use(counter, kind)
+        return known
+
+    def together(self, counters: Sequence[str]) -> Definitions:
+        """The definitions for a transaction of several counters.
+
+        Raises:
+            As `of`, and BadSetting: one of them is over regions.
+        """
+        for counter in counters:
+            refuse_together(self.namespaces.get(keys.namespace_of(counter), Kind.STRICT))
+            self.namespaces.expect(counter, Kind.STRICT)
+        return self.at_home(", ".join(counters))
+
+    def at_home(self, what: str) -> Definitions:
+        """The definitions in the home region.
+
+        Raises:
+            WrongRegion: this is another region; a bound could not be kept from there.
+        """
+        if self.region != self.home_region:
+            raise WrongRegion(
+                f"{what!r}: strict counters work only in the home region {self.home_region}, where "
+                f"one copy decides; this is {self.region}: call there, or take a namespace of kind "
+                "strict-regions, whose counters work in several regions"
+            )
+        return self.home

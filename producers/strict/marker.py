@@ -34,7 +34,7 @@ from countledger.ledger.attempts import (
 )
 from countledger.ledger.errors import CountledgerError, TransactionCancelled, Unreachable
 from countledger.ledger.expressions import Absent, AnyOf, Compare
-from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
+from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.operations import Check, Get, Put, Transact
 from countledger.producers.strict.change import refused_among, update_of
 from countledger.producers.strict.context import end, withdrawal
@@ -51,9 +51,11 @@ from countledger.producers.strict.state import of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Answer, Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Reason
+    from countledger.ledger.operations import Write
     from countledger.producers.strict.bins import Part
     from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.context import MethodContext
@@ -66,15 +68,10 @@ _ADVICE: Final = (
 )
 
 
-def window_ms(definition: Definition) -> int:
-    """For how long a key is remembered."""
-    return definition.window_ms or MARKER_WINDOW_DEFAULT_MS
-
-
 def put_marker(context: MethodContext, definition: Definition, change_id: str, facts: Item) -> Put:
     """The write of a marker, on condition that this incarnation of the counter has none."""
     now_ms = context.clock.now_ms()
-    life_ms = window_ms(definition) + context.clock_skew_ms
+    life_ms = definition.marker_window_ms + context.clock_skew_ms
     item = {
         **keys.marker_key(definition.counter, definition.bins, change_id),
         "incarnation": definition.incarnation,
@@ -109,8 +106,8 @@ class MarkerChange:
         Raises:
             KeyExpired, ClockSkew: its key is too old, or dated too far ahead.
         """
-        change.check_age(context.clock.now_ms(), window_ms(definition), context.clock_skew_ms)
-        until_ms = change.remembered_until(window_ms(definition))
+        change.check_age(context.clock.now_ms(), definition.marker_window_ms, context.clock_skew_ms)
+        until_ms = change.remembered_until(definition.marker_window_ms)
         attempts = context.attempts(until_ms)
         call = context.new_id(change.at_ms)
         facts = {"delta": change.delta, "call": call, "key": change.key, "note": change.note}
@@ -125,8 +122,7 @@ class MarkerChange:
             StaleDefinition: the counter was deleted or recreated.
         """
         at_ms = self.change.at_ms
-        updates = [update_of(self.context.table, self.definition, part, at_ms) for part in parts]
-        transaction = Transact([self.marker, *updates], self.context.new_id(at_ms))
+        transaction = Transact(self.writes(parts), self.context.new_id(at_ms))
 
         def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome | Item]:
             match reply.answer:
@@ -148,7 +144,12 @@ class MarkerChange:
         )
         if isinstance(ended, dict):
             return (yield from self._meaning_of(ended))
-        return (yield from self._with_value(ended))
+        return (yield from self.applied(ended))
+
+    def writes(self, parts: Sequence[Part]) -> list[Write]:
+        """The marker, and the change of each item."""
+        table, at_ms = self.context.table, self.change.at_ms
+        return [self.marker, *(update_of(table, self.definition, part, at_ms) for part in parts)]
 
     def _refused_among(
         self, parts: Sequence[Part], reasons: Sequence[Reason], reply: Reply[None]
@@ -175,7 +176,7 @@ class MarkerChange:
         if isinstance(ended, Withdrawn):
             return refused
         if isinstance(ended, Duplicate):
-            return (yield from self._with_value(Applied(self.change.counter, None)))
+            return (yield from self.applied(Applied(self.change.counter, None)))
         # No void marker could be written: the old request may still be applied.
         return self._unknown
 
@@ -194,7 +195,7 @@ class MarkerChange:
     def _meaning_of(self, marker: Item) -> Steps[StrictOutcome]:
         """What a marker that exists says of this change: one read unit."""
         if marker.get("call") == self.call:
-            return (yield from self._with_value(Applied(self.change.counter, None)))
+            return (yield from self.applied(Applied(self.change.counter, None)))
         # It is of the incarnation that this process knows; the counter may have been recreated.
         try:
             main = yield from self.context.read_incarnation(self.definition)
@@ -202,12 +203,20 @@ class MarkerChange:
             return self._unknown
         if "void" in marker:
             return Withdrawn(self.change.counter, self.change.id)
+        value = None if self.definition.bins > 1 else main.get("total")
+        return self.duplicate_of(marker, value)
+
+    def duplicate_of(self, marker: Item, value: Amount | None) -> Duplicate:
+        """The outcome if the key was used by another call.
+
+        Raises:
+            IdempotencyKeyReused: for something else.
+        """
         if marker.get("delta") != self.change.delta:
             raise self.change.reused(marker.get("delta"))
-        value = None if self.definition.bins > 1 else main.get("total")
         return Duplicate(self.change.counter, value)
 
-    def _with_value(self, outcome: StrictOutcome) -> Steps[StrictOutcome]:
+    def applied(self, outcome: StrictOutcome) -> Steps[StrictOutcome]:
         """An applied change with the counter's value, if that can be read: one read unit."""
         if not isinstance(outcome, Applied):
             return outcome

@@ -32,6 +32,7 @@ from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.optimistic import OptimisticChange
 from countledger.producers.strict.outcome import BoundReached, Contended, Unknown
 from countledger.producers.strict.reader import split_over_bins
+from countledger.producers.strict.release import make_room
 from countledger.producers.strict.state import decode_state
 from countledger.producers.strict.token import CrtChange
 from countledger.producers.strict.token_set import SetChange
@@ -105,7 +106,7 @@ def withdraw(
     change_id = id_of_key(key)
     match definition.method:
         case Method.MARKER:
-            until_ms = _until_ms(context, definition, key, marker.window_ms(definition))
+            until_ms = _until_ms(context, definition, key, definition.marker_window_ms)
             return marker.withdraw(context, definition, change_id, until_ms)
         case Method.CRT:
             until_ms = _until_ms(context, definition, key, context.token_life_ms)
@@ -195,6 +196,11 @@ def apply_at_places(
         return (yield from _split_over_bins(context, definition, change, pending))
     if refused is None:
         raise AssertionError("a counter has at least one place")
+    if isinstance(refused, BoundReached) and (yield from make_room(context, definition, refused)):
+        outcome = yield from pending.at([Part(definition.main, change.delta)])
+        if not isinstance(outcome, BoundReached):
+            return outcome
+        refused = outcome
     return (yield from pending.confirm_refusal(refused))
 
 
@@ -218,6 +224,8 @@ def _split_over_bins(
                 yield from pending.confirm_refusal(Contended(change.counter, _PLACES, str(error)))
             )
         if isinstance(parts, BoundReached):
+            if (yield from make_room(context, definition, parts)):
+                continue
             return (yield from pending.confirm_refusal(parts))
         try:
             outcome = yield from pending.at(parts)

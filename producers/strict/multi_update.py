@@ -19,7 +19,7 @@ all of them in the same transaction.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger.ledger import amount
 from countledger.ledger.attempts import Again, Done, Recheck, Reply, Send, attempt, otherwise
@@ -35,7 +35,7 @@ from countledger.producers.strict.reader import read_of, split_over_bins, states
 from countledger.producers.strict.state import Bounds, encode_state, of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from random import Random
 
     from countledger.ledger.amount import Amount
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from countledger.producers.strict.outcome import StrictOutcome
     from countledger.producers.strict.state import StrictState
 
+MakeRoom: TypeAlias = "Callable[[MethodContext, Definition, BoundReached], Steps[bool]]"
 # One action of the transaction is the marker.
 COUNTERS_MAX: Final = TRANSACTION_ACTIONS - 1
 _SPLITS: Final = 10
@@ -114,11 +115,12 @@ def transfer_of(source: str, target: str, moved: Amount) -> dict[str, Amount]:
 
 
 def apply_legs(
-    context: MethodContext, legs: Sequence[Leg], write: KeyedWrite
+    context: MethodContext, legs: Sequence[Leg], write: KeyedWrite, make_room: MakeRoom
 ) -> Steps[StrictOutcome]:
     """Apply all legs, or none: two write units each, and for the marker for each KB.
 
     Each round is another plan from another reading, with the attempts of the same call.
+    `make_room` releases expired holds of a counter that refused.
 
     Raises:
         StaleDefinition: a counter was deleted or recreated, and no request may be applied.
@@ -138,6 +140,9 @@ def apply_legs(
         except Throttled as error:
             return (yield from write.confirm_refusal(Contended(what, 1, str(error))))
         if isinstance(following, BoundReached):
+            refusing = next(d.definition for d in legs if d.definition.counter == following.counter)
+            if (yield from make_room(context, refusing, following)):
+                continue
             return (yield from write.confirm_refusal(following))
         legs = following
     busy = "other changes took the headroom each time before this one could"
@@ -182,7 +187,8 @@ def plan_value(
 ) -> list[Update]:
     """The writes that set a counter to a value, if it is still as it was read."""
     wanted = replace(whole_of(states), total=value)
-    shares = [wanted] if definition.bins == 1 else deal_state(wanted, definition.bins)
+    held = [state.held for state in states]
+    shares = [wanted] if definition.bins == 1 else deal_state(wanted, definition.bins, held)
     names = _MOVED if definition.bins == 1 else _MOVED + _DEALT
     stamp = () if now_ms is None else (Assign("updated_at", now_ms),)
     writes = []
@@ -208,6 +214,7 @@ class ExactWrite:
     definition: Definition
     value: Amount
     write: KeyedWrite
+    make_room: MakeRoom
 
     def apply(self) -> Steps[StrictOutcome]:
         """Set it.
@@ -216,14 +223,19 @@ class ExactWrite:
             BadBounds: value and bounds are further apart than a number can hold.
             StaleDefinition: the counter was deleted or recreated, and no request may be applied.
         """
-        ended = yield from attempt(
-            None, self._request, self._interpret, self._give_up, self.write.attempts
-        )
+        ended = yield from self._attempt()
+        if isinstance(ended, BoundReached):
+            context = self.write.context
+            if (yield from self.make_room(context, self.definition, ended)):
+                ended = yield from self._attempt()
         if isinstance(ended, dict):
             return (yield from self.write.meaning_of(ended))
         if isinstance(ended, BoundReached | Contended):
             return (yield from self.write.confirm_refusal(ended))
         return ended
+
+    def _attempt(self) -> Steps[StrictOutcome | Item]:
+        return attempt(None, self._request, self._interpret, self._give_up, self.write.attempts)
 
     def _request(self, planned: Send | None) -> Send:
         return planned or Send(read_of(self.write.context, self.definition))
@@ -255,7 +267,7 @@ class ExactWrite:
         refused = refusal(self.definition.counter, whole, delta)
         if refused is not None:
             return Done(refused)
-        Bounds(whole.lower, whole.upper).check_inside(self.value)
+        Bounds(whole.lower, whole.upper).check_inside(self.value, held=whole.held)
         now_ms = None if self.definition.method is Method.CRT else self.write.request.at_ms
         table = self.write.context.table
         writes = plan_value(table, self.definition, states, self.value, now_ms)

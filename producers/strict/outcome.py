@@ -8,6 +8,12 @@ Withdrawn     rejected too: the key was withdrawn
 Contended     rejected too: others were always faster, or the service was busy
 Unknown       the change may be applied or not, and the method cannot know
 
+Held           an amount is reserved, by this call (`hold`)
+Confirmed      a hold is taken, or a part of it, by this call
+Cancelled      a hold is cancelled, by this call
+HoldExpired, HoldCancelled, HoldConfirmed    rejected: the hold has ended in another way
+ExceedsHold    rejected: more was to be confirmed than is held
+
 For changes of several counters in one transaction, `counter` is all their names; in `BoundReached`
 it is the counter that refused.
 """
@@ -17,8 +23,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from countledger.ledger import amount
+
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from countledger.ledger.amount import Amount
+    from countledger.producers.strict.hold import Hold
     from countledger.producers.strict.state import StrictState
 
 
@@ -45,10 +56,12 @@ class Duplicate:
     Attributes:
         counter: the counter's name.
         value: its value now, or None if the answer does not include it.
+        hold: the hold as it is stored, if the call was about one.
     """
 
     counter: str
     value: Amount | None
+    hold: Hold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +74,7 @@ class BoundReached:
         side: which bound.
         bound: the bound itself.
         asked: the delta of the change.
+        held: what open holds reserve of the value, if the bound is the lower one.
     """
 
     counter: str
@@ -68,6 +82,12 @@ class BoundReached:
     side: Literal["upper", "lower"]
     bound: Amount
     asked: Amount
+    held: Amount = 0
+
+    @property
+    def available(self) -> Amount:
+        """The value without what is held."""
+        return amount.add(self.value, amount.negated(self.held))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +146,131 @@ class Unknown:
     advice: str
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The amount is reserved, by a request of this call.
+
+    Attributes:
+        counter: the counter's name.
+        id: what to confirm or to cancel it by.
+        amount: how much is reserved.
+        expires_at: until when it can be confirmed.
+    """
+
+    counter: str
+    id: str
+    amount: Amount
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The hold, or a part of it, is taken, by this call.
+
+    Attributes:
+        counter: the counter's name.
+        id: of the hold.
+        amount: how much left the counter's value.
+        released: how much is available again.
+    """
+
+    counter: str
+    id: str
+    amount: Amount
+    released: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The hold is cancelled, by this call: all of it is available again.
+
+    Attributes:
+        counter: the counter's name.
+        id: of the hold.
+        amount: how much is available again.
+    """
+
+    counter: str
+    id: str
+    amount: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class HoldExpired:
+    """Rejected: the time of the hold is over. Nothing of it was taken by this call.
+
+    Attributes:
+        counter: the counter's name.
+        id: of the hold.
+        amount: how much it reserved.
+        expires_at: until when it could be confirmed.
+    """
+
+    counter: str
+    id: str
+    amount: Amount
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HoldCancelled:
+    """Rejected: the hold was cancelled.
+
+    Attributes:
+        counter: the counter's name.
+        id: of the hold.
+    """
+
+    counter: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldConfirmed:
+    """Rejected: the hold was confirmed, when confirming with another amount.
+
+    Attributes:
+        counter: the counter's name.
+        id: of the hold.
+        amount: how much was taken.
+    """
+
+    counter: str
+    id: str
+    amount: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class ExceedsHold:
+    """Rejected: more was to be confirmed than the hold reserves. It is still open.
+
+    Attributes:
+        counter: the counter's name.
+        id: of the hold.
+        held: how much it reserves.
+        asked: how much was to be confirmed.
+    """
+
+    counter: str
+    id: str
+    held: Amount
+    asked: Amount
+
+
 Refusal: TypeAlias = BoundReached | SetFull | Contended
 StrictOutcome: TypeAlias = (
     Applied | Duplicate | BoundReached | SetFull | Withdrawn | Contended | Unknown
+)
+HoldOutcome: TypeAlias = Held | Duplicate | BoundReached | Withdrawn | Contended | Unknown
+EndOutcome: TypeAlias = (
+    Confirmed
+    | Cancelled
+    | Duplicate
+    | BoundReached
+    | HoldExpired
+    | HoldCancelled
+    | HoldConfirmed
+    | ExceedsHold
+    | Contended
+    | Unknown
 )

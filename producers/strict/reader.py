@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger import keys
+from countledger.ledger import amount, keys
 from countledger.ledger.attempts import Done, Reply, Send, attempt, otherwise
 from countledger.ledger.attributes import decoded, optional_time
 from countledger.ledger.clock import Backoff, to_datetime
@@ -52,6 +52,7 @@ class StrictCounter:
         remembered: how many changes its item holds (`occ`, `history`, `set`).
         window_ms: for how long a key is remembered (`marker`), or None.
         updated_at: when it was last changed; method `crt` cannot store that.
+        held: what open holds reserve of the value, also those that are over but not released yet.
         write_units: what one change costs now. A marker with a long key or a note costs more, and a
             split over bins two units more for each further one.
     """
@@ -69,6 +70,12 @@ class StrictCounter:
     window_ms: int | None
     updated_at: datetime | None
     write_units: int
+    held: Amount = 0
+
+    @property
+    def available(self) -> Amount:
+        """The value without what is held."""
+        return amount.add(self.value, amount.negated(self.held))
 
 
 def read_of(context: MethodContext, definition: Definition) -> Get | TransactGet:
@@ -210,6 +217,7 @@ def _shown(
         window_ms=definition.window_ms,
         updated_at=to_datetime(max(known)) if known else None,
         write_units=_write_units(definition.method, bins[0] if bins else main),
+        held=state.held,
     )
 
 

@@ -4,11 +4,12 @@ DynamoDB cannot evaluate `total + delta <= upper` in a condition. So the item al
 headroom on each side, and each change moves the total and both headrooms in one write:
 
     headroom_up   = upper - total      (an absent bound counts as 0)
-    headroom_down = total - lower
+    headroom_down = total - held - lower
 
-Both headrooms are always stored and always move. Whether a bound exists is stored in the bound
-itself. So one update works for every counter, with or without bounds, and a bound can be set, moved
-or removed while other processes change the counter.
+`held` is what open holds reserve: it is part of the total, and no change can take it. Both
+headrooms are always stored and always move. Whether a bound exists is stored in the bound itself.
+So one update works for every counter, with or without bounds, and a bound can be set, moved or
+removed while other processes change the counter.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class StrictState:
         total: the value, or this bin's share of it.
         lower: the least that the value may be, or None.
         upper: the most that the value may be, or None.
+        held: what open holds reserve of the total.
         tags: the last changes, newest at the end (`occ` and `history`).
         tokens: all changes (`set`).
     """
@@ -58,8 +60,14 @@ class StrictState:
     total: Amount
     lower: Amount | None = None
     upper: Amount | None = None
+    held: Amount = 0
     tags: tuple[str, ...] = ()
     tokens: frozenset[str] = frozenset()
+
+    @property
+    def available(self) -> Amount:
+        """The total without what is held."""
+        return amount.add(self.total, amount.negated(self.held))
 
 
 def has_headroom(delta: Amount) -> Condition:
@@ -87,6 +95,34 @@ def moved(delta: Amount, now_ms: int | None) -> tuple[Clause, ...]:
     )
 
 
+def reserved(held: Amount, now_ms: int) -> tuple[Clause, ...]:
+    """What a hold does to the item: the total stays, and less of it is available."""
+    return (
+        Assign("updated_at", now_ms),
+        Add("held", held),
+        Add("headroom_down", amount.negated(held)),
+        Add("version", 1),
+    )
+
+
+def unreserved(held: Amount, taken: Amount, now_ms: int) -> tuple[Clause, ...]:
+    """What the end of a hold does to the item: the taken part leaves the total, the rest is free.
+
+    Both headrooms move as the definition says: the lower one gets what is not taken.
+    """
+    left = amount.add(held, amount.negated(taken))
+    moves: tuple[Clause, ...] = ()
+    if taken:
+        moves = (Add("total", amount.negated(taken)), Add("headroom_up", taken))
+    return (
+        Assign("updated_at", now_ms),
+        *moves,
+        Add("held", amount.negated(held)),
+        Add("headroom_down", left),
+        Add("version", 1),
+    )
+
+
 def encode_state(state: StrictState) -> Item:
     """The attributes of a state, with its headrooms; each method adds what it remembers."""
     return {
@@ -96,7 +132,8 @@ def encode_state(state: StrictState) -> Item:
         "lower": state.lower,
         "upper": state.upper,
         "headroom_up": amount.add(state.upper or 0, amount.negated(state.total)),
-        "headroom_down": amount.add(state.total, amount.negated(state.lower or 0)),
+        "headroom_down": amount.add(state.available, amount.negated(state.lower or 0)),
+        "held": state.held or None,
     }
 
 
@@ -116,6 +153,7 @@ def decode_state(item: Item) -> StrictState:
         total=require_amount(item, "total"),
         lower=None if "lower" not in item else require_amount(item, "lower"),
         upper=None if "upper" not in item else require_amount(item, "upper"),
+        held=0 if "held" not in item else require_amount(item, "held"),
         tags=tuple(tags),
         tokens=frozenset(optional(item, "tokens", set) or ()),
     )
@@ -144,11 +182,12 @@ class Bounds:
                 "leave no headroom for any change"
             )
 
-    def check_inside(self, value: Amount, advice: str = "") -> None:
+    def check_inside(self, value: Amount, advice: str = "", held: Amount = 0) -> None:
         """Check that a value is within the bounds.
 
         Args:
             value: of the counter.
+            held: what open holds reserve of it, which has to stay above the lower bound.
             advice: what a caller whose value is outside can do about it.
 
         Raises:
@@ -165,9 +204,10 @@ class Bounds:
             raise BadBounds(
                 f"the value {shown} is above the upper bound {to_text(self.upper)}{advice}"
             )
-        if self.lower is not None and value < self.lower:
+        if self.lower is not None and amount.add(value, amount.negated(held)) < self.lower:
+            less = f", less the {to_text(held)} that are held," if held else ""
             raise BadBounds(
-                f"the value {shown} is below the lower bound {to_text(self.lower)}{advice}"
+                f"the value {shown}{less} is below the lower bound {to_text(self.lower)}{advice}"
             )
 
 

@@ -9,15 +9,15 @@ from countledger.ledger import keys
 from countledger.ledger.amount import parse_delta
 from countledger.ledger.attempts import PASSING
 from countledger.ledger.entry import check_note
-from countledger.ledger.errors import BadBounds, BadDelta, BadSetting, Throttled
+from countledger.ledger.errors import BadBounds, BadDelta, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
-from countledger.ledger.namespace import Kind
 from countledger.producers.strict import keyed_write, multi_update
 from countledger.producers.strict.change import KeyedRequest
 from countledger.producers.strict.definition import StaleDefinition
 from countledger.producers.strict.keyed_write import KeyedWrite
 from countledger.producers.strict.multi_update import ExactWrite
 from countledger.producers.strict.outcome import Duplicate, Unknown
+from countledger.producers.strict.release import make_room
 from countledger.producers.strict.state import check_amount
 
 if TYPE_CHECKING:
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Steps
-    from countledger.ledger.namespace import Namespaces
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.known import Definitions, KnownPlacement
+    from countledger.producers.strict.known import StrictTables
     from countledger.producers.strict.outcome import StrictOutcome
 
 # How often counters may be recreated during one call.
@@ -44,19 +43,11 @@ class StrictTransactions:
 
     Attributes:
         context: clients, table, clock and randomness.
-        namespaces: the kind of each namespace.
-        definitions: of the counters.
-        placement: the regions of the table.
-        region: where this process works.
-        home_region: where strict counters work.
+        tables: the definitions of the counters.
     """
 
     context: MethodContext
-    namespaces: Namespaces
-    definitions: Definitions
-    placement: KnownPlacement
-    region: str
-    home_region: str
+    tables: StrictTables
 
     def change(
         self,
@@ -95,7 +86,7 @@ class StrictTransactions:
         def changed(definitions: Sequence[Definition]) -> Steps[StrictOutcome]:
             legs = multi_update.legs_of(definitions, exact, self.context.random)
             write = KeyedWrite.begin(self.context, request, definitions)
-            return multi_update.apply_legs(self.context, legs, write)
+            return multi_update.apply_legs(self.context, legs, write, make_room)
 
         return self._with_definitions(request.counters, changed)
 
@@ -164,7 +155,7 @@ class StrictTransactions:
 
         def assigned(definitions: Sequence[Definition]) -> Steps[StrictOutcome]:
             write = KeyedWrite.begin(self.context, request, definitions)
-            return ExactWrite(definitions[0], exact, write).apply()
+            return ExactWrite(definitions[0], exact, write, make_room).apply()
 
         return self._with_definitions((counter,), assigned)
 
@@ -183,7 +174,7 @@ class StrictTransactions:
             IdempotencyKeyReused: they are applied, but one of the counters was deleted or recreated
                 since.
         """
-        self._refuse_elsewhere("a key of several changes")
+        self.tables.at_home("a key of several changes")
         if not isinstance(key, IdempotencyKey):
             check_key(key)
         until_ms = keyed_write.remembered_until(self.context, key, "several changes")
@@ -217,23 +208,12 @@ class StrictTransactions:
         self, counters: Sequence[str], act: Callable[[Sequence[Definition]], Steps[StrictOutcome]]
     ) -> StrictOutcome:
         """Act by the counters' definitions; again if one was recreated meanwhile."""
-        self._refuse_elsewhere(", ".join(counters))
-        for counter in counters:
-            self.namespaces.expect(counter, Kind.STRICT)
+        known = self.tables.together(counters)
         for _ in range(_INCARNATIONS):
-            definitions = [self.definitions.get(counter)[0] for counter in counters]
+            definitions = [known.get(counter)[0] for counter in counters]
             try:
                 return self.context.run(act(definitions))
             except StaleDefinition:
                 for counter in counters:
-                    self.definitions.forget(counter)
+                    known.forget(counter)
         raise Throttled(f"one of {', '.join(counters)} keeps being recreated: try again later")
-
-    def _refuse_elsewhere(self, what: str) -> None:
-        placement = self.placement.get()
-        placement.check_region(what, self.region, self.home_region)
-        if placement.strong:
-            raise BadSetting(
-                f"{what}: the table has multi-region strong consistency and takes no transactions: "
-                "change each counter alone"
-            )

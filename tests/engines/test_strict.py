@@ -384,7 +384,7 @@ def test_p8_strict_counters_live_in_the_home_region(
         lambda: elsewhere.change(counter, 1),
         lambda: elsewhere.show(counter),
         lambda: elsewhere.delete(counter),
-        lambda: elsewhere.list("x"),
+        lambda: elsewhere.list(keys.namespace_of(counter)),
     ):
         with pytest.raises(WrongRegion, match=tables.region):
             act()

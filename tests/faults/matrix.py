@@ -143,6 +143,8 @@ ENTRY: Final = Words("recorded", "duplicate", "Unacknowledged", "Unacknowledged"
 STRICT: Final = Words("Applied", "Duplicate", "Unknown", "Contended")
 CLAIM: Final = Words("done", "done before")
 NUMBER: Final = Words("number", "number")
+QUOTA: Final = Words("Admitted", "duplicate")
+COMMIT: Final = Words("Committed", "duplicate")
 SDK: Final = Words(sdk=True)
 PART: Final = Words(sdk=True, part=True)
 
@@ -175,6 +177,7 @@ _SPLIT: Final = "a split has a token for each set of bins, so a retry stays open
 _DIFFERENT: Final = (
     Different("atomic (*)", "error, applied, hidden*", Cell("Applied", 2), _BLIND),
     Different("atomic (over)", "time-out, applied, each time", Cell("Unknown", 8), _BLIND),
+    Different("acquire (over)", "time-out, applied, each time", Cell("Unclear", 8), _BLIND),
     Different("occ", "*, applied, each time", Cell("Applied"), _FOUND),
     Different("history", "*, applied, each time", Cell("Applied"), _FOUND),
     Different("draw by expectation", "*, applied, each time", Cell("number"), _FOUND),
@@ -208,6 +211,10 @@ _DIFFERENT: Final = (
     Different("atomic (under)", "*, applied", Cell("Unknown"), _BLIND),
     Different("atomic (under)", "*, not applied", Cell("Unknown", 0), _BLIND),
     Different("atomic (over)", "*, applied", Cell("Applied", 2), _BLIND),
+    Different("acquire (under)", "*, applied", Cell("Unclear"), _BLIND),
+    Different("acquire (under)", "*, not applied", Cell("Unclear", 0), _BLIND),
+    Different("acquire (over)", "*, applied", Cell("Admitted", 2), _BLIND),
+    Different("acquire by crt", "error, applied, hidden*", Cell("duplicate"), _SDK_HIDES),
     Different("occ", "error, applied, hidden*", Cell("Duplicate"), _SDK_HIDES),
     Different("history", "error, applied, hidden*", Cell("Duplicate"), _SDK_HIDES),
     Different("crt", "error, applied, hidden*", Cell("Duplicate"), _SDK_HIDES),

@@ -6,8 +6,19 @@ from typing import Final
 from countledger.compaction.retire import Retire
 from countledger.producers.sequences.sequences import Sequences
 from countledger.producers.strict.definition import Method
-from tests.faults import consuming, producing
-from tests.faults.matrix import CLAIM, ENTRY, NUMBER, PART, ROWS, SDK, STRICT, Words
+from tests.faults import consuming, limiting, producing
+from tests.faults.matrix import (
+    CLAIM,
+    COMMIT,
+    ENTRY,
+    NUMBER,
+    PART,
+    QUOTA,
+    ROWS,
+    SDK,
+    STRICT,
+    Words,
+)
 from tests.faults.play import Operation
 from tests.faults.strict.sellers import write_of
 
@@ -119,6 +130,35 @@ _OWNED: Final = (
         hides=True,
     ),
     Operation("append", _PUT, producing.appending, NUMBER, hides=True),
+)
+_QUOTAS: Final = (
+    Operation("acquire (under)", _UPDATE, limiting.acquiring(), QUOTA),
+    Operation("acquire (over)", _UPDATE, limiting.acquiring(prefer="over"), QUOTA),
+    Operation("acquire by crt", _TRANSACT, limiting.acquiring("crt", "k"), QUOTA, hides=True),
+    Operation("acquire by marker", _TRANSACT, limiting.acquiring("marker", "k"), QUOTA, hides=True),
+    Operation("reserve", _TRANSACT, limiting.reserving, QUOTA, hides=True),
+    Operation("commit", _TRANSACT, limiting.resolving(3), COMMIT, hides=True),
+    Operation("commit as reserved", _UPDATE, limiting.committing_as_reserved, COMMIT),
+    Operation("release a reservation", _TRANSACT, limiting.resolving(None), CLAIM),
+    Operation("create a quota", _PUT, limiting.creating, Words("Quota", "QuotaExists")),
+    Operation(
+        "set the limit of a quota",
+        _UPDATE,
+        limiting.changing(lambda q, prefix: q.set_limit(prefix, 9), [(9, None)]),
+        Words(),
+    ),
+    Operation(
+        "set the limit of a counter",
+        _TRANSACT,
+        limiting.changing(lambda q, prefix: q.override(f"{prefix}a", 9), [(100, 9)]),
+        Words(),
+    ),
+    Operation(
+        "delete a quota",
+        _DELETE,
+        limiting.changing(lambda q, prefix: q.delete(prefix), []),
+        Words("done", "NoSuchQuota"),
+    ),
 )
 _CONSUMERS: Final = (
     Operation("apply records", _UPDATE, consuming.applying(), _HANDLED_BY_SDK),
@@ -239,5 +279,5 @@ _SEVERAL: Final = frozenset(
 )
 OPERATIONS: Final = tuple(
     replace(one, several=one.name in _SEVERAL)
-    for one in (*_ENTRIES, *_STRICT, *_OWNED, *_CONSUMERS)
+    for one in (*_ENTRIES, *_STRICT, *_OWNED, *_QUOTAS, *_CONSUMERS)
 )

@@ -1,4 +1,4 @@
-"""The tables of the documents, made from what the tests expect; here those of docs/strict.md.
+"""The tables of the documents, made from what the tests expect: docs/strict.md, docs/quotas.md.
 
 Each stands between two marks; `make docs` writes it there again.
 """
@@ -19,12 +19,26 @@ from tests.faults.matrix import (
     expected,
     expected_among_eight,
 )
+from tests.faults.operations import OPERATIONS
 from tests.guide.marked import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tests.faults.play import Operation
+
 GUIDE: Final = Path(__file__).parents[2] / "docs" / "strict.md"
+QUOTAS: Final = GUIDE.with_name("quotas.md")
+# The rows of the matrix as the guide names them.
+_CALLS: Final = {
+    "acquire (under)": "`acquire` without a key, prefer under",
+    "acquire (over)": "`acquire` without a key, prefer over",
+    "acquire by crt": "`acquire` with a key, method `crt`",
+    "acquire by marker": "`acquire` with a key, method `marker`",
+    "reserve": "`reserve` with a key",
+    "commit": "`commit`",
+    "release a reservation": "`release`",
+}
 _HIDDEN: Final = ", hidden by an SDK retry"
 _RIGHT: Final = Cell("Applied")
 
@@ -42,6 +56,26 @@ def tables() -> dict[str, str]:
             ),
         ),
     }
+
+
+def quota_tables() -> dict[str, str]:
+    """Every table of the guide to quotas."""
+    troubles = [trouble for trouble in TROUBLES if not trouble.hidden]
+    calls = {str(one): one for one in OPERATIONS if str(one) in _CALLS}
+    return {
+        "failures": table_of(
+            ["call", *map(str, troubles)],
+            (
+                [text, *(_of_call(calls[name], trouble) for trouble in troubles)]
+                for name, text in _CALLS.items()
+            ),
+        )
+    }
+
+
+def _of_call(call: Operation, trouble: Trouble) -> str:
+    cell = expected(str(call), call.words, trouble)
+    return "✓" if cell == Cell(call.words.done) else str(cell)
 
 
 def _failures(troubles: Sequence[Trouble]) -> str:

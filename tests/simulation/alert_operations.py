@@ -113,13 +113,19 @@ def _alerts(client: Client) -> Alerts:
 def _wish(world: World, memory: Memory, region: str) -> dict[str, Any]:
     """A rule for counters of one kind: of a ledger, or strict."""
     random = world.random
-    strictly = region == world.home and bool(memory.strict) and random.random() < 0.75
+    strictly = (
+        region == world.home and strict.plain("atomic") in memory.strict and random.random() < 0.75
+    )
     spec = _strictly(world) if strictly else _of_a_ledger(world, memory, region)
     namespace = strict.NAMESPACE if strictly else "n"
     if random.random() < 0.5:
         spec["prefix"] = random.choice(["", f"{namespace}:"])
     else:
-        plain = [one for one, (_, bins) in sorted(memory.strict.items()) if bins == 1]
+        plain = [
+            one
+            for one, (_, bins) in sorted(memory.strict.items())
+            if bins == 1 and one.startswith(f"{strict.NAMESPACE}:")
+        ]
         spec["counter"] = random.choice(plain if strictly else sorted(memory.free))
     spec["to"] = random.choice([BUS, topic_of(region)])
     return spec

@@ -43,6 +43,7 @@ from tests.simulation import (
     deletion_canaries,
     producer_canaries,
     product,
+    regions_canaries,
     world,
 )
 from tests.simulation.canary import (
@@ -350,6 +351,7 @@ CANARIES: Final = [
     *_LEDGER,
     *deletion_canaries.CANARIES,
     *_STRICT,
+    *regions_canaries.CANARIES,
     *alert_canaries.CANARIES,
     *producer_canaries.CANARIES,
 ]

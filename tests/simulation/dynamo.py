@@ -15,6 +15,7 @@ from countledger.ledger.operations import Page, Query
 from tests.simulation.faults import Fault
 from tests.simulation.judgement import holds, key_of
 from tests.simulation.process import SDK_ATTEMPTS
+from tests.simulation.strong import StrongTable
 from tests.simulation.table import written_key
 
 if TYPE_CHECKING:
@@ -160,10 +161,17 @@ class SimulatedClient(DynamoClient):
         return self.process.world.copies[self.region][table]
 
     def _write(self, what: str, write: Put | Update | Delete) -> Item | None:
-        copy = self._copy(write.table)
+        copy, random = self._copy(write.table), self.process.world.random
+        if isinstance(copy, StrongTable):
+            there, region = copy, self.region
+            return self.process.write(
+                what, lambda: there.write_from(region, write, random), attempts=self.attempts
+            )
         return self.process.write(what, lambda: copy.write(write), attempts=self.attempts)
 
     def _see(self, copy: Table, key: tuple[str, str], *, consistent: bool) -> Item | None:
+        if isinstance(copy, StrongTable):
+            copy.check_answers(self.region)
         item = copy.items.get(key)
         if not consistent and key in copy.earlier:
             changed_ms, before = copy.earlier[key]

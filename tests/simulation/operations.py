@@ -22,6 +22,7 @@ from tests.simulation import ledger_operations as ledger
 from tests.simulation import moving_operations as moving
 from tests.simulation import number_operations as numbers
 from tests.simulation import quarantine_operations as malformed
+from tests.simulation import regions_operations as regions
 from tests.simulation import running_operations as running
 from tests.simulation import stock_operations as stock
 from tests.simulation import strict_operations as strict
@@ -96,6 +97,10 @@ OPERATIONS: Final = (
     Operation("deletion join", deletion.join, 1, home=True),
     Operation("deletion lose", deletion.lose, 1, home=True),
     Operation("deletion as found", deletion.as_found, 1, home=True),
+    Operation("strict regions change", regions.change, 4),
+    Operation("strict regions bounds", regions.move_bounds, 0.5),
+    Operation("strict regions give up", regions.withdraw, 0.7),
+    Operation("strict regions remake", regions.remake, 0.3),
 )
 
 # What a process does before it ends by itself.

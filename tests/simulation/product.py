@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from countledger.ledger.clock import Backoff
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Namespaces
+from countledger.ledger.over_regions import OverRegions
 from countledger.producers.claims.claims import Claims
 from countledger.producers.compensation import Compensator
 from countledger.producers.recorder import Recorder
@@ -39,7 +40,8 @@ from countledger.producers.strict.counters import StrictCounters
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.objects import ObjectsClient
 from tests.simulation.queue import QueueClient, SchedulerClient
-from tests.simulation.shape import COUNTERS, LEDGER
+from tests.simulation.regions_operations import are_used
+from tests.simulation.shape import COUNTERS, LEDGER, STRICT
 from tests.simulation.stream import StreamsClient
 
 if TYPE_CHECKING:
@@ -134,7 +136,9 @@ class Product:
     @cached_property
     def totals(self) -> TotalsReader:
         """Reads totals."""
-        return TotalsReader(self.reads, COUNTERS)
+        used = are_used(self.world.shape.weights)
+        strict = OverRegions(STRICT, self.namespaces) if used else None
+        return TotalsReader(self.reads, COUNTERS, strict=strict)
 
     @cached_property
     def stream(self) -> LedgerStream:
@@ -160,7 +164,19 @@ class Product:
     @cached_property
     def strict(self) -> StrictCounters:
         """Strict counters."""
-        return StrictCounters(self.context, self.namespaces, self.process.region, self.world.home)
+        over_regions = replace(
+            self.context,
+            table=STRICT,
+            over_regions=True,
+            request_life_ms=self.world.shape.life_ms,
+        )
+        return StrictCounters(
+            self.context,
+            self.namespaces,
+            self.process.region,
+            self.world.home,
+            lambda: over_regions,
+        )
 
     @cached_property
     def context(self) -> MethodContext:

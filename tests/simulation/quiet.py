@@ -48,6 +48,7 @@ def calm_down(world: World) -> None:
     world.replicator.lag_ms = min(world.replicator.lag_ms, _CALM_LAG_MS)
     world.replicator.straggler = 0
     world.replicator.heal()
+    world.strong.lost.clear()
     for alarms in world.alarms.values():
         alarms.targets.down.clear()
     for mapping in world.mappings:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 REGIONS: Final = ("home", "east", "west")
 LEDGER: Final = "ledger"
 COUNTERS: Final = "counters"
+STRICT: Final = "strict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,7 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "totals": ("record", "total", "verify", "repair", "spoil", "resend"),
     "repairs": ("record", "repair", "spoil"),
     "atomic": ("strict atomic", "strict sharded", "strict bounds"),
+    "regions": ("strict regions",),
     "tags": ("strict occ", "strict history", "strict bounds"),
     "tokens": ("strict crt", "strict set", "strict give up"),
     "markers": ("strict marker", "strict sharded", "strict give up"),
@@ -166,7 +168,11 @@ def drawn(random: Random, operations: dict[str, float], focus: str | None = None
         names_all=choice([True, False]),
         expiry_ms=choice([SECOND_MS, 10 * MINUTE_MS, 48 * HOUR_MS]),
         function_ms=choice([5, 20, 60]) * SECOND_MS,
-        weights={name: choice([0, 1, 1, 3]) * weight for name, weight in operations.items()},
+        weights={
+            # Drawn by their focus alone, so that the seeds of all others stay what they are.
+            name: (1 if name.startswith(FOCUSES["regions"]) else choice([0, 1, 1, 3])) * weight
+            for name, weight in operations.items()
+        },
     )
     if focus is None and random.random() < 0.5:
         # A deletion takes days; what is drawn here is over in minutes, but for long outages.
@@ -228,6 +234,9 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
             archive=random.choice([False, True]),
         )
         latency_ms, gap_ms = random.choice([50.0, 500.0]), random.choice([2_000.0, 30_000.0])
+    if focus == "regions":
+        shape = replace(shape, regions=random.choice([2, 3, 3]))
+        latency_ms, gap_ms = random.choice([10.0, 200.0]), random.choice([50.0, 300.0, 3_000.0])
     if focus == "alerts":
         # A change of a rule takes effect in five seconds.
         latency_ms, gap_ms = random.choice([10.0, 200.0]), random.choice([700.0, 2_000.0, 6_000.0])

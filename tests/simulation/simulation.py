@@ -14,6 +14,7 @@ from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.namespace import Kind
 from tests.simulation import alert_operations as alerts
 from tests.simulation import joint_operations as joint
+from tests.simulation import regions_operations as regions
 from tests.simulation import strict_operations as strict
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
@@ -127,6 +128,9 @@ class Simulation:
             name, at_ms = random.choice(list(ACCIDENTS)), random.random() * span_ms
             if name not in set(self.without):
                 world.schedule.at(at_ms, partial(self._happen, name))
+        if regions.are_used(self.shape.weights):
+            for _ in range(self.shape.accidents // 3):
+                world.schedule.at(random.random() * span_ms, partial(regions.lose, world))
         while self._left:
             world.schedule.pause(span_ms / 4 + 1_000)
         calm_down(world)
@@ -157,6 +161,9 @@ class Simulation:
             NAMESPACE, spread=self.shape.spread, horizon_ms=self.shape.horizon_ms
         )
         product.namespaces.create(strict.NAMESPACE, kind=Kind.STRICT)
+        if regions.are_used(self.shape.weights):
+            product.namespaces.create(regions.NAMESPACE, kind=Kind.STRICT_REGIONS)
+            regions.make_all(world, product, memory)
         product.namespaces.create("q", kind=Kind.SEQUENCE)
         product.namespaces.create(MOVED, horizon_ms=self.shape.horizon_ms)
         for number in range(self.shape.counters):
@@ -167,7 +174,8 @@ class Simulation:
             }
             if self.shape.reused:
                 leave_empty_head(product, counter)
-        if any(w for name, w in self.shape.weights.items() if name.startswith("strict")):
+        strictly = {n: w for n, w in self.shape.weights.items() if n.startswith("strict")}
+        if any(w for n, w in strictly.items() if not n.startswith(regions.OPERATIONS)):
             self._make_strict(product)
         if any(w for name, w in self.shape.weights.items() if name.startswith("alert")):
             alerts.set_up(world, memory)

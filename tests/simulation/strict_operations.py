@@ -10,11 +10,13 @@ from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import MINUTE_MS
 from countledger.producers.strict.outcome import (
     Applied,
+    Contended,
     Duplicate,
     Unknown,
     Withdrawn,
 )
 from tests.simulation.schedule import Killed
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +35,8 @@ LOWER: Final = 0
 UPPER: Final = 12
 OPENING: Final = 4
 _OVER_MOST: Final = 9
+# So often at least is a change tried that others are in the way of.
+_LEAST_ATTEMPTS: Final = 8
 _MORE: Final[dict[str, dict[str, int]]] = {
     "set": {"max_tokens": 8},
     "history": {"history": 3},
@@ -62,7 +66,7 @@ def change_by(method: str) -> Callable[[Client], None]:
         if method == "atomic" and client.random.random() < 0.3:
             _change_over(client)
         else:
-            _change(client, plain(method), method)
+            change(client, plain(method), method)
 
     return play
 
@@ -70,7 +74,7 @@ def change_by(method: str) -> Callable[[Client], None]:
 def change_sharded(client: Client) -> None:
     """A change of a counter with bins."""
     method = client.random.choice(SHARDED)
-    _change(client, sharded(method), method)
+    change(client, sharded(method), method)
 
 
 def move_bounds(client: Client) -> None:
@@ -86,9 +90,12 @@ def move_bounds(client: Client) -> None:
 
 def withdraw(client: Client) -> None:
     """The fate of a change that nobody heard the end of is settled for good."""
-    if not client.memory.open:
-        return
-    counter, key, delta = client.random.choice(client.memory.open)
+    if client.memory.open:
+        settle(client, *client.random.choice(client.memory.open))
+
+
+def settle(client: Client, counter: str, key: object, delta: int) -> None:
+    """A change is withdrawn, or known to be in."""
     if not isinstance(key, IdempotencyKey):
         return
     making = client.auditor.strict.making(counter)
@@ -137,7 +144,8 @@ def make(product: Product, counter: str, method: str, bins: int) -> None:
     product.strict.create(counter, method=method, opening=OPENING, bins=bins, **more)
 
 
-def _change(client: Client, counter: str, method: str) -> None:
+def change(client: Client, counter: str, method: str) -> None:
+    """A change of a counter, or once more one whose end nobody heard."""
     open_ = [one for one in client.memory.open if one[0] == counter]
     if open_ and client.random.random() < 0.5:
         _, key, delta = client.random.choice(open_)
@@ -169,6 +177,7 @@ def _send(
                 client.memory.open.append((counter, key, delta))
             raise
     client.tell(f"{counter} {key.key} {delta}: {_short(outcome)}")
+    _check_patience(counter, outcome)
     if isinstance(outcome, Unknown):
         if keyed:
             client.memory.open.append((counter, key, delta))
@@ -177,6 +186,13 @@ def _send(
     elif isinstance(outcome, Withdrawn) or not again:
         # Of this call. What an earlier one sent, which died, may still be on its way.
         strict.is_out(counter, key.key, making)
+
+
+def _check_patience(counter: str, outcome: StrictOutcome) -> None:
+    if not isinstance(outcome, Contended) or "suspended" in outcome.reason:
+        return
+    if outcome.attempts < _LEAST_ATTEMPTS:
+        raise Wrong(f"{counter}: given up after {outcome.attempts} attempts")
 
 
 def _change_over(client: Client) -> None:

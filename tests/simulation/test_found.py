@@ -83,9 +83,9 @@ class Shop:
         return Product(self.world.process("home", name))
 
     def create(self, product: Product, counter: str, opening: int = 0) -> None:
-        window = {"window_ms": 5 * MINUTE_MS} if self.method == "marker" else {}
+        window_ms = 5 * MINUTE_MS if self.method == "marker" else None
         product.strict.create(
-            counter, method=self.method, lower=0, upper=100, opening=opening, **window
+            counter, method=self.method, lower=0, upper=100, opening=opening, window_ms=window_ms
         )
 
     def made_again(self) -> Product:

@@ -33,8 +33,9 @@ from tests.simulation.number_account import POSTS
 from tests.simulation.objects import Bucket
 from tests.simulation.process import SDK_ATTEMPTS, Process
 from tests.simulation.replication import Replicator
-from tests.simulation.shape import COUNTERS, LEDGER, REGIONS
+from tests.simulation.shape import COUNTERS, LEDGER, REGIONS, STRICT
 from tests.simulation.stream import Stream
+from tests.simulation.strong import StrongTable
 from tests.simulation.sums import Wrong
 from tests.simulation.table import Table
 from tests.simulation.targets import Targets
@@ -135,6 +136,9 @@ class World:
         self.regions = REGIONS[: self.shape.regions]
         self.home = self.regions[0]
         self.service = Service(self, self.home, "service")
+        self.strong = StrongTable(STRICT, "all", busy_ms=3 * self.shape.latency_ms)
+        self.strong.now_ms = lambda: self.schedule.now_ms
+        self.strong.watchers.append(self.auditor.note)
         for region in self.regions:
             self._open(region)
         ledgers = {region: self.copies[region][LEDGER] for region in self.regions}
@@ -143,7 +147,7 @@ class World:
 
     def _open(self, region: str) -> None:
         tables = {name: Table(name, region) for name in (LEDGER, COUNTERS, POSTS)}
-        self.copies[region] = tables
+        self.copies[region] = {**tables, STRICT: self.strong}
         self.transactions[region] = Transactions(tables, self.schedule, self.shape.names_all)
         stream = self.streams[region] = self._stream(region, LEDGER)
         moves = self.moves[region] = self._stream(region, COUNTERS)

@@ -36,6 +36,7 @@ _SENDERS: Final = {"Send", "ask", "attempt", "run", "run_async", "translated"}
 ALLOWED: Final[dict[str, dict[str, str]]] = {
     "paging: each request reads on from where the last one ended": {
         "compaction/due.py": "sweep",
+        "producers/strict/release.py": "_lapsed",
         "compaction/s3_archive.py": "_keys",
         "consumers/stream.py": "after shards",
         "consumers/walk.py": "rounds",
@@ -66,6 +67,8 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "consumers/alerts/chain.py": "_finish",
         "consumers/rankings.py": "_write_rule",
         "consumers/total_writer.py": "_apply",
+        "producers/strict/methods.py": "_split_over_bins",
+        "producers/strict/release.py": "apply",
     },
 }
 

@@ -51,7 +51,8 @@ def test_a_row_says_for_how_long_a_key_is_remembered(
 def test_a_document_has_every_fact_once() -> None:
     facts = document(COUNTER)
 
-    assert facts == {name: getattr(COUNTER, name) for name in StrictCounter.__slots__}
+    names = (*StrictCounter.__slots__, "available")
+    assert facts == {name: getattr(COUNTER, name) for name in names}
     assert type(facts["method"]) is str
 
 

@@ -32,6 +32,7 @@ from countledger.probe import NAMESPACE
 TEMPLATE = load_template()
 RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
 # The ledger of this stack, or its replica in this region.
+STRICT = {"Fn::GetAtt": ["Strict", "Arn"]}
 LEDGER = {
     "Fn::If": [
         "OwnsLedger",
@@ -214,10 +215,10 @@ def test_the_evaluator_sees_totals_only() -> None:
 
 def test_who_compacts_or_removes_deletes_entries_and_nobody_changes_them() -> None:
     deletes = {"CompactorRole", "CompactPolicy", "DeletePolicy"}
-    strict_table = {"Fn::GetAtt": ["Counters", "Arn"]}
     for where, statement in statements():
         actions = set(listed(statement["Action"]))
-        if where == "StrictPolicy" and statement["Resource"] == strict_table:
+        if statement.get("Sid") == "ChangeStrictCounters":
+            assert "Ledger" not in json.dumps(statement)
             continue  # who changes strict counters may do all to them: no entry lies there
         at_the_ledger = {"Fn::GetAtt": ["Ledger", "Arn"]} in listed(statement["Resource"])
         if "dynamodb:DeleteItem" in actions and where not in deletes:
@@ -323,22 +324,42 @@ def test_backups_are_off_until_requested_and_their_role_may_restore_nothing() ->
     assert TEMPLATE["Parameters"]["BackupSchedule"]["Default"] == ""
     assert RESOURCES["BackupVault"]["DeletionPolicy"] == "RetainExceptOnCreate"
     both = [LEDGER, {"Fn::GetAtt": ["Counters", "Arn"]}]
-    assert resource("BackupSelection")["BackupSelection"]["Resources"] == both
+    # And the table of strict counters over regions, where this stack has made it.
+    all_three = [*both, {"Fn::If": ["HasStrict", STRICT, {"Ref": "AWS::NoValue"}]}]
+    assert resource("BackupSelection")["BackupSelection"]["Resources"] == all_three
     (rule,) = resource("BackupPlan")["BackupPlan"]["BackupPlanRule"]
     (copy,) = rule["CopyActions"]["Fn::If"][1]
     assert copy["DestinationBackupVaultArn"] == {"Ref": "BackupCopyVaultArn"}
     assert copy["Lifecycle"] == rule["Lifecycle"]
     allowed = allowed_to("BackupRole")
-    assert allowed["dynamodb:StartAwsBackupJob"] == both
+    assert allowed["dynamodb:StartAwsBackupJob"] == all_three
     assert allowed["backup:CopyIntoBackupVault"] == {"Ref": "BackupCopyVaultArn"}
     assert not [one for one in allowed if "Restore" in one or "Item" in one or "Scan" in one]
 
 
-def test_who_changes_strict_counters_may_see_where_their_table_lies() -> None:
-    """What works there is read from its description; nobody needs that of the ledger."""
-    described = allowed_to("StrictPolicy")["dynamodb:DescribeTable"]
+def test_the_table_over_regions_has_what_its_consistency_allows_and_no_more() -> None:
+    """Multi-region strong consistency: no time to live, no local index; every region is listed."""
+    strict, counters = resource("Strict"), resource("Counters")
 
-    assert described == {"Fn::GetAtt": ["Counters", "Arn"]}
+    assert RESOURCES["Strict"]["Condition"] == "HasStrict"
+    assert RESOURCES["Strict"]["DeletionPolicy"] == RESOURCES["Counters"]["DeletionPolicy"]
+    assert strict["MultiRegionConsistency"] == "STRONG"
+    assert strict["KeySchema"] == counters["KeySchema"]
+    assert not {"TimeToLiveSpecification", "LocalSecondaryIndexes"} & set(strict)
+    regions = [one if "Region" in one else one["Fn::If"] for one in strict["Replicas"]]
+    assert [json.dumps(one).count("StrictRegions") for one in regions] == [1, 1, 1]
+    # A witness takes the place of the third.
+    assert regions[2][:2] == ["HasStrictWitness", {"Ref": "AWS::NoValue"}]
+
+
+def test_who_changes_strict_counters_may_do_so_where_they_are() -> None:
+    """In a region that is not the home only those over regions: totals are the materializer's."""
+    changed = allowed_to("StrictPolicy")["dynamodb:UpdateItem"]
+
+    nothing = {"Ref": "AWS::NoValue"}
+    assert changed[0] == {"Fn::If": ["MayBeHome", {"Fn::GetAtt": ["Counters", "Arn"]}, nothing]}
+    assert changed[1]["Fn::If"][0] == "UsesStrict"
+    assert RESOURCES["StrictPolicy"]["Condition"] == "MayChangeStrict"
 
 
 def test_environments_hold_strings_only() -> None:
@@ -396,7 +417,7 @@ def test_everything_can_be_encrypted_with_the_customers_key() -> None:
         "AWS::SQS::Queue",
     }
     for name, one in RESOURCES.items():
-        if one["Type"] in encrypted:
+        if one["Type"] in encrypted and name != "Strict":  # refused together with a key
             assert "KmsKeyArn" in json.dumps(one["Properties"]), name
         if one["Type"] == "AWS::SQS::Queue":
             assert one["Properties"]["SqsManagedSseEnabled"]["Fn::If"][2] is True
@@ -509,6 +530,7 @@ def test_outputs_are_the_agreed_ones() -> None:
     assert set(TEMPLATE["Outputs"]) == {
         "LedgerTableName",
         "CountersTableName",
+        "StrictTableName",
         "LedgerStreamArn",
         "CountersStreamArn",
         "HomeRegion",

@@ -62,7 +62,10 @@ def test_a_namespace_is_stored_and_read_as_it_is(arguments: dict[str, Any]) -> N
         ({"name": "a:b"}, "namespace 'a:b'"),
         ({"name": "x" * 511}, "511 bytes"),
         ({"name": 5}, "namespace 5"),
-        ({"kind": "counter"}, "kind 'counter' is invalid: give one of ledger, strict, sequence"),
+        (
+            {"kind": "counter"},
+            "kind 'counter' is invalid: give one of ledger, strict, strict-regions, sequence",
+        ),
         ({"spread": 0}, r"spread 0 is invalid: give one of \(1, 16, 256\)"),
         ({"spread": 2}, "spread 2 is invalid"),
         ({"spread": 16.0}, "spread 16.0 is invalid"),

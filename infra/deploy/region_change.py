@@ -1,0 +1,296 @@
+"""Adds a region to a stack, or removes it: observes, and takes the step that was decided."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.consumers.region_state import Phase, RegionStateStore
+from countledger.infra.deploy.change_set import Effect
+from countledger.infra.deploy.region_checks import (
+    make_totals,
+    prove_totals,
+    replicas_of,
+    watch_quiet,
+)
+from countledger.infra.deploy.region_steps import Observed, Step, listed, parameters_of, without
+from countledger.infra.deploy.stack_operation import DeployFailed
+from countledger.infra.template import only_tables
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.errors import TableNotFound, WrongRegion
+from countledger.ledger.service_errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from countledger.consumers.auditor import Auditor
+    from countledger.infra.deploy.change_set import Proposal
+    from countledger.infra.deploy.deployment import Deployment
+    from countledger.infra.deploy.destruction import Destruction
+    from countledger.ledger.connection import Connection
+
+_REVIEWED: Final = "REVIEW_IN_PROGRESS"  # the empty stack of a change set
+_GONE: Final = frozenset({"DELETE_COMPLETE", _REVIEWED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """The code of the new region's stack.
+
+    Attributes:
+        bucket: an existing bucket in that region.
+        bundle: the zip file of the functions.
+    """
+
+    bucket: str
+    bundle: bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class RegionChange:
+    """Adds or removes one region.
+
+    Attributes:
+        region: the region.
+        owner: a connection to the stack that owns the ledger.
+        deploy_owner: changes that stack.
+        deploy_there: changes the stack in the region.
+        destroy_there: removes the stack in the region.
+        auditor: makes what verifies and repairs the totals of the region, once it has a stack.
+        code: makes the code of the region's stack; called when it is needed.
+        parameters: of the region's stack, besides those that it takes from the owner's.
+        key_arn: the KMS key of the region; None: the ledger has no key of the customer's.
+        say: told about the progress of a step.
+        poll_s: the pause between two looks.
+        timeout_s: how long a replica may take.
+        clock: the time.
+    """
+
+    region: str
+    owner: Connection
+    deploy_owner: Deployment
+    deploy_there: Deployment
+    destroy_there: Destruction
+    auditor: Callable[[], Auditor]
+    code: Callable[[], Code]
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    key_arn: str | None = None
+    say: Callable[[str], None] = lambda _: None
+    poll_s: float = 3.0
+    timeout_s: float = 6 * 3600.0
+    clock: Clock = field(default_factory=SystemClock)
+    _done: frozenset[Step] = frozenset()
+
+    def observe(self) -> Observed:
+        """What is there now: some ten calls.
+
+        Raises:
+            WrongRegion: the connection is to a stack that does not own the ledger.
+        """
+        stack = self.deploy_owner.stack.describe()
+        if stack is None:
+            raise DeployFailed(f"there is no stack in {self.owner.region}: `countledger deploy` it")
+        given = _parameters(stack)
+        if given.get("LedgerStreamArn"):
+            raise WrongRegion(
+                f"the stack in {self.owner.region} does not own the ledger: give the region of the "
+                "stack that does (--region or AWS_REGION); `countledger region list` names all"
+            )
+        there = self.deploy_there.stack.describe()
+        status = "" if there is None or there["StackStatus"] in _GONE else there["StackStatus"]
+        resources = self.deploy_there.stack.resources() if status else {}
+        counters = resources.get("Counters", ("", ""))[1] or None
+        busy = [
+            f"{one['StackName']} ({one['StackStatus']})"
+            for one in (stack, there)
+            if one is not None
+            and one["StackStatus"].endswith("_IN_PROGRESS")
+            and one["StackStatus"] != _REVIEWED
+        ]
+        table = self._table_there()
+        return Observed(
+            region=self.region,
+            owner=self.owner.region,
+            home=self.owner.setting("home_region"),
+            listed=listed(given, "ReplicaRegions"),
+            replicas={n: s for n, s in replicas_of(self.owner).items() if n != self.owner.region},
+            table_there=table is not None,
+            protected=bool((table or {}).get("DeletionProtectionEnabled")),
+            busy=", ".join(busy),
+            counters=counters,
+            stack=bool(status),
+            complete="MaterializerMapping" in resources,
+            phase=self._phase(counters) if counters and not busy else None,
+            done=self._done,
+        )
+
+    def run(
+        self,
+        decide: Callable[[Observed], Step | None],
+        on_step: Callable[[Step], None] = lambda _: None,
+    ) -> None:
+        """Take steps until none is left.
+
+        Args:
+            decide: the next step, from what is observed.
+            on_step: called before each step.
+
+        Raises:
+            CountledgerError: a step failed; another run continues with it.
+        """
+        while (step := decide(self.observe())) is not None:
+            on_step(step)
+            self.take(step)
+            self._done |= {step}
+
+    def take(self, step: Step) -> None:
+        """Take one step; each of them can be repeated."""
+        {
+            Step.REPLICA: self._add_replica,
+            Step.WAIT: self._wait,
+            Step.COUNTERS: lambda: self._deploy(json.dumps(only_tables())),
+            Step.MARK: lambda: self._store().write(Phase.REBUILDING),
+            Step.STACK: lambda: self._deploy(None),
+            Step.REPAIR: lambda: make_totals(self.auditor(), self.say),
+            Step.VERIFY: lambda: prove_totals(self.auditor(), self.say),
+            Step.READY: lambda: self._store().write(Phase.READY),
+            Step.QUIET: lambda: watch_quiet(self._there, self.say, self.clock, self.poll_s),
+            Step.DESTROY: self._destroy,
+            Step.UNPROTECT: self._unprotect,
+            Step.DROP: self._drop,
+        }[step]()
+
+    @property
+    def _there(self) -> Connection:
+        return self.owner.in_region(self.region)
+
+    def _table_there(self) -> Mapping[str, Any] | None:
+        try:
+            client = self._there.dynamo("standard")
+            return client.describe(self.owner.setting("ledger_table"))
+        except TableNotFound:
+            return None
+
+    def _phase(self, counters: str) -> Phase | None:
+        try:
+            state = RegionStateStore(self._there.dynamo("standard"), counters).read()
+        except TableNotFound:
+            return None
+        return None if state.since_ms is None else state.phase
+
+    def _store(self) -> RegionStateStore:
+        counters = self.deploy_there.stack.resources()["Counters"][1]
+        return RegionStateStore(self._there.dynamo("standard"), counters, self.clock)
+
+    # ---- the owner's stack ----
+
+    def _add_replica(self) -> None:
+        given = _parameters(self.deploy_owner.stack.describe() or {})
+        regions, keys = listed(given, "ReplicaRegions"), listed(given, "RegionKmsKeyArns")
+        if bool(given.get("KmsKeyArn")) != bool(self.key_arn):
+            raise DeployFailed(
+                "the ledger has a KMS key of yours, and a replica needs one of its own region: "
+                "give it with --kms-key-arn"
+                if given.get("KmsKeyArn")
+                else "the ledger has no KMS key of yours, so a replica can have none either"
+            )
+        self._change_owner(
+            {
+                "ReplicaRegions": ",".join((*regions, self.region)),
+                "RegionKmsKeyArns": ",".join((*keys, *filter(None, [self.key_arn]))),
+            }
+        )
+
+    def _drop(self) -> None:
+        given = _parameters(self.deploy_owner.stack.describe() or {})
+        regions, keys = listed(given, "ReplicaRegions"), listed(given, "RegionKmsKeyArns")
+        self._change_owner(without(regions, keys, self.region))
+
+    def _change_owner(self, parameters: Mapping[str, str]) -> None:
+        """Change parameters of the owner's stack, and nothing that loses data."""
+        proposal = self.deploy_owner.propose_parameters(parameters)
+        if proposal is None:
+            return
+        lost = [one.resource for one in proposal.changes if one.dangerous]
+        if lost:
+            self.deploy_owner.discard(proposal)
+            raise DeployFailed(f"this would replace {', '.join(lost)}: nothing was changed")
+        self._execute(self.deploy_owner, proposal)
+
+    def _execute(self, deployment: Deployment, proposal: Proposal) -> dict[str, str]:
+        self.say(f"stack in {deployment.cloudformation.meta.region_name}: {_summary(proposal)}")
+        waiting = replace(deployment, timeout_s=self.timeout_s)
+        return waiting.execute(proposal)
+
+    def _wait(self) -> None:
+        """Wait until no stack is being changed and every replica is active."""
+        deadline_s = time.monotonic() + self.timeout_s
+        while True:
+            seen = self.observe()
+            unsteady = [f"{n} ({s})" for n, s in seen.replicas.items() if s != "ACTIVE"]
+            if not seen.busy and not unsteady:
+                return
+            waiting = seen.busy or ", ".join(unsteady)
+            if time.monotonic() > deadline_s:
+                raise DeployFailed(f"{waiting} is not steady after {self.timeout_s:.0f} s")
+            self.say(f"waiting for {waiting}")
+            time.sleep(self.poll_s)
+
+    # ---- the region's stack ----
+
+    def _deploy(self, template: str | None) -> None:
+        owner = self.deploy_owner.stack.describe() or {}
+        given = _parameters(owner)
+        table = self._table_there() or {}
+        code = self.code()
+        parameters = parameters_of(given, self.key_arn) | {
+            "HomeRegion": self.owner.setting("home_region"),
+            "LedgerTableName": self.owner.setting("ledger_table"),
+            "LedgerStreamArn": str(table["LatestStreamArn"]),
+            **self.parameters,
+        }
+        tags = {one["Key"]: one["Value"] for one in owner.get("Tags", [])}
+        proposal = self.deploy_there.propose(
+            bucket=code.bucket,
+            bundle=code.bundle,
+            parameters=parameters,
+            tags=tags,
+            template=template,
+        )
+        if proposal is not None:
+            self._execute(self.deploy_there, proposal)
+
+    def _destroy(self) -> None:
+        plan = self.destroy_there.plan()
+        if plan is None:
+            return
+        if plan.protected:
+            raise DeployFailed(f"the stack in {self.region} has termination protection: lift it")
+        if plan.attachments:
+            held = ", ".join(f"{one.policy} by {one.kind} {one.entity}" for one in plan.attachments)
+            raise DeployFailed(
+                f"policies of the stack in {self.region} are in use: {held}; detach them there, "
+                "which also stops who records, then run this again"
+            )
+        for table in plan.tables:
+            self.say(f"table {table.name} in {self.region} stays; delete it when nobody needs it")
+        self.destroy_there.delete(plan)
+
+    def _unprotect(self) -> None:
+        client = self._there.dynamo("standard").client
+        with translated(f"UpdateTable in {self.region}"):
+            client.update_table(
+                TableName=self.owner.setting("ledger_table"), DeletionProtectionEnabled=False
+            )
+
+
+def _parameters(stack: Mapping[str, Any]) -> dict[str, str]:
+    found = stack.get("Parameters", [])
+    return {one["ParameterKey"]: one.get("ParameterValue", "") for one in found}
+
+
+def _summary(proposal: Proposal) -> str:
+    added = sum(one.effect is Effect.ADD for one in proposal.changes)
+    return f"{len(proposal.changes)} resources, {added} of them new"

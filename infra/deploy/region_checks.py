@@ -1,0 +1,125 @@
+"""What is seen, made and checked of regions: replicas, totals, that nobody records any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from countledger.consumers.stream import LedgerStream, counts, made_at_ms
+from countledger.consumers.totals import TotalsReader
+from countledger.consumers.verify import Judgement
+from countledger.infra.deploy.stack_operation import DeployFailed
+from countledger.ledger.errors import Refused
+from countledger.ledger.limits import SECOND_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from countledger.consumers.auditor import Auditor
+    from countledger.ledger.clock import Clock
+    from countledger.ledger.connection import Connection
+
+
+# So often totals that were busy are repaired and verified.
+_ROUNDS: Final = 5
+_NAMED: Final = 3
+
+
+class StillRecorded(Refused):
+    """Somebody still records entries in the region that is to be removed."""
+
+
+class NotVerified(DeployFailed):
+    """A total of the new region could not be proven."""
+
+
+def replicas_of(connection: Connection) -> dict[str, str]:
+    """The regions that have the ledger, with the status of each replica; this one first."""
+    described = connection.dynamo("standard").describe(connection.setting("ledger_table"))
+    found = {connection.region: str(described.get("TableStatus", "ACTIVE"))}
+    listed = described.get("Replicas", [])
+    for one in sorted(listed, key=lambda one: one["RegionName"]):
+        found.setdefault(one["RegionName"], one.get("ReplicaStatus", "ACTIVE"))
+    return found
+
+
+def make_totals(auditor: Auditor, say: Callable[[str], None]) -> None:
+    """Make the totals of a region from its ledger: scans both tables, a write for each total."""
+    number = sum(1 for _ in auditor.repair_all())
+    say(f"{number} counters were compared with the ledger and repaired")
+
+
+def prove_totals(auditor: Auditor, say: Callable[[str], None]) -> None:
+    """Verify every total of a region; what was busy is repaired, and all verified again.
+
+    Raises:
+        NotVerified: in the end a total is not proven exact.
+    """
+    found: list[str] = []
+    for number in range(_ROUNDS):
+        if number:
+            say(f"{len(found)} totals are not proven exact: round {number + 1} of {_ROUNDS}")
+            make_totals(auditor, say)
+        found = [
+            f"{one.counter} ({one.verdict})"
+            for one in auditor.verify_all()
+            if one.verdict is not Judgement.EXACT
+        ]
+        if not found:
+            return
+    raise NotVerified(
+        f"{len(found)} totals in {auditor.region} are not proven exact, as "
+        f"{', '.join(found[:_NAMED])}: the region stays rebuilding; `countledger verify` there "
+        "shows the reasons; then run this again"
+    )
+
+
+def watch_quiet(
+    connection: Connection, say: Callable[[str], None], clock: Clock, poll_s: float
+) -> None:
+    """Watch a region for the replication bound: nobody may record there meanwhile.
+
+    An entry names the region where it was made, so replicated ones are told apart. After that time
+    every entry that was made there is in the other regions. It reads the stream from where the
+    materializer is; one read unit for each shard.
+
+    Args:
+        connection: to the region.
+        say: told for how long.
+        clock: the time.
+        poll_s: the pause between two looks.
+
+    Raises:
+        StillRecorded: somebody recorded there; with a counter.
+    """
+    bound_ms = connection.settings.replication_bound_ms
+    stream = LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
+    totals = TotalsReader(connection.dynamo("standard"), connection.setting("counters_table"))
+    opened = totals.progress(str(one.shard) for one in stream.shards())
+    positions = {name: one.sequence for name, one in opened.items()}
+    begun_ms = clock.now_ms()
+    say(f"nobody may record in {connection.region} for {bound_ms // SECOND_MS} s")
+    while True:
+        ended = clock.now_ms() - begun_ms >= bound_ms
+        for counter, made_ms in _recorded(stream, connection.region, positions):
+            # The stream's times are whole seconds.
+            if made_ms >= begun_ms - SECOND_MS:
+                raise StillRecorded(
+                    f"counter {counter!r} was recorded in {connection.region} while this watched: "
+                    "stop who records there, then run it again"
+                )
+        if ended:
+            return
+        clock.sleep_ms(min(poll_s * SECOND_MS, bound_ms))
+
+
+def _recorded(
+    stream: LedgerStream, region: str, positions: dict[str, str]
+) -> Iterator[tuple[str, float]]:
+    """The entries made in the region that the stream shows after the positions, which move."""
+    for one in stream.shards():
+        name = str(one.shard)
+        for record in stream.after(one.shard, positions.get(name)):
+            positions[name] = record["dynamodb"]["SequenceNumber"]
+            image = record["dynamodb"].get("NewImage", {})
+            if counts(record) and image.get("origin", {}).get("S") == region:
+                yield image["counter"]["S"], made_at_ms(record)

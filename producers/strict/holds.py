@@ -1,0 +1,300 @@
+"""Holds of strict counters: place, confirm, cancel, list. Method `marker` alone.
+
+Placing a hold is a change by method `marker` that moves `held` and not the total: the same bins,
+the same finality, and the hold is stored in the place of the marker. So a retry under its key finds
+it. The methods of `HoldCalls` are those of `StrictCounters`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import amount as amounts
+from countledger.ledger import keys
+from countledger.ledger.amount import parse_delta
+from countledger.ledger.attributes import decoded
+from countledger.ledger.clock import show_duration, to_datetime
+from countledger.ledger.errors import BadDelta, BadSetting
+from countledger.ledger.limits import BATCH_GET_KEYS, HOLD_MAX_MS, HOLD_MIN_MS, TIME_LIMIT_MS
+from countledger.producers.strict import methods
+from countledger.producers.strict.change import make_change
+from countledger.producers.strict.definition import Method
+from countledger.producers.strict.hold import (
+    End,
+    HoldState,
+    bucket_query,
+    buckets_of,
+    decode_hold,
+    encode_open,
+    encode_parts,
+    hold_id,
+    is_hold,
+    parse_hold_id,
+    plan_part,
+)
+from countledger.producers.strict.marker import MarkerChange
+from countledger.producers.strict.outcome import Applied, Duplicate, Held, SetFull
+from countledger.producers.strict.release import Readmission
+from countledger.producers.strict.resolution import Purpose, Resolution
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import TypeVar
+
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attempts import Steps
+    from countledger.ledger.attributes import Item, OnCorrupt
+    from countledger.ledger.ids import IdempotencyKey
+    from countledger.ledger.operations import Put, Write
+    from countledger.producers.strict.bins import Part
+    from countledger.producers.strict.change import StrictChange
+    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.hold import Hold
+    from countledger.producers.strict.outcome import EndOutcome, HoldOutcome, StrictOutcome
+
+    _T = TypeVar("_T")
+
+_WHY_MARKER: Final = (
+    "a hold is stored where a marker would be, under its key; create the counter with method marker"
+)
+
+
+class HoldChange(MarkerChange):
+    """One hold that is placed."""
+
+    __slots__ = ()
+
+    @classmethod
+    def placed(
+        cls, context: MethodContext, definition: Definition, change: StrictChange, lapses_at_ms: int
+    ) -> HoldChange:
+        """Nothing sent yet; the change has the amount as a negative delta.
+
+        Raises:
+            KeyExpired, ClockSkew: its key is too old, or dated too far ahead.
+        """
+        begun = MarkerChange.begin(context, definition, change)
+        item = encode_open(begun.marker.item, amounts.negated(change.delta), lapses_at_ms)
+        marker = replace(begun.marker, item=item)
+        return cls(context, definition, change, begun.attempts, marker, begun.call)
+
+    def writes(self, parts: Sequence[Part]) -> list[Write]:
+        """The hold, and what each item reserves."""
+        table, at_ms = self.context.table, self.change.at_ms
+        own: Put = replace(self.marker, item=self.marker.item | encode_parts(parts))
+        return [own, *(plan_part(table, self.definition, part, at_ms) for part in parts)]
+
+    def duplicate_of(self, marker: Item, value: Amount | None) -> Duplicate:
+        """The outcome if the key was used by another call.
+
+        Raises:
+            IdempotencyKeyReused: for a change, or for another amount.
+        """
+        if not is_hold(marker) or marker["hold"] != amounts.negated(self.change.delta):
+            raise self.change.reused(marker.get("delta"))
+        return Duplicate(self.change.counter, value, decode_hold(self.change.counter, marker))
+
+    def applied(self, outcome: StrictOutcome) -> Steps[StrictOutcome]:
+        """As it is: the value did not change, so none is read."""
+        yield from ()
+        return outcome
+
+
+class HoldCalls:
+    """The calls about holds; `StrictCounters` has them."""
+
+    __slots__ = ()
+
+    context: MethodContext
+
+    def _with_definition(
+        self, counter: str, act: Callable[[MethodContext, Definition, Item | None], Steps[_T]]
+    ) -> _T:
+        raise NotImplementedError
+
+    def hold(
+        self,
+        counter: str,
+        amount: Amount,
+        *,
+        expires_in: timedelta,
+        key: str | IdempotencyKey | None = None,
+        note: Mapping[str, str] | None = None,
+    ) -> HoldOutcome:
+        """Reserve an amount: four write units, one for the index; as `change` with bins.
+
+        The value stays, and nothing else can take it until it is confirmed, cancelled or expires.
+
+        Args:
+            counter: its name; of method `marker`.
+            amount: how much, more than zero: an int or an exact decimal.
+            expires_in: for how long it can be confirmed, 1 second to 366 days.
+            key: what a retry repeats; remembered until the hold has ended and the counter's window
+                after that. It shares its keys with the changes of the counter.
+            note: the caller's short texts.
+
+        Returns:
+            `Held`. `Duplicate`: this key holds, or held, the amount; see its `hold`.
+            `BoundReached`: not enough is available. `Withdrawn`, `Contended`: nothing is held.
+            `Unknown`: repeat it with the same key.
+
+        Raises:
+            BadSetting: the counter's method has no holds, or the time is out of its range.
+            BadDelta: the amount is not above zero.
+            IdempotencyKeyReused: the key was used for a change, or for another amount.
+            KeyExpired, ClockSkew, NoSuchCounter, BadInput, Unreachable: as `change`.
+        """
+        length_ms = _length_ms(expires_in)
+        held = _above_zero(amount)
+        change = make_change(
+            counter,
+            amounts.negated(held),
+            key,
+            note,
+            now_ms=self.context.clock.now_ms(),
+            new_id=self.context.new_id,
+        )
+        lapses_at_ms = change.at_ms + length_ms
+
+        def placed(
+            context: MethodContext, definition: Definition, _item: Item | None
+        ) -> Steps[StrictOutcome]:
+            _check_method(definition)
+            begun = HoldChange.placed(context, definition, change, lapses_at_ms)
+            return methods.apply_at_places(context, definition, change, begun)
+
+        outcome = self._with_definition(counter, placed)
+        match outcome:
+            case Applied():
+                until = to_datetime(lapses_at_ms)
+                return Held(counter, hold_id(counter, change.id), held, until)
+            case SetFull():
+                raise AssertionError("method marker has no set")
+        return outcome
+
+    def confirm(
+        self, hold: str, amount: Amount | None = None, *, readmit: bool = False
+    ) -> EndOutcome:
+        """Take what is held: four write units, one for the index, a read unit; more with bins.
+
+        Args:
+            hold: the id that `hold` returned.
+            amount: how much of it; the rest is available again. None: all of it.
+            readmit: after its time, take the amount again if enough is available.
+
+        Returns:
+            `Confirmed`. `Duplicate`: it was confirmed before. `HoldExpired`, `HoldCancelled`: it
+            cannot be any more. `HoldConfirmed`: with another amount. `ExceedsHold`: more than is
+            held. `BoundReached`: not enough is available to readmit it. `Contended`: try again.
+            `Unknown`: call again with the same hold.
+
+        Raises:
+            NoSuchHold: no hold has that id, or it is forgotten.
+            BadKey: it is no id of a hold.
+            BadDelta: the amount is not above zero.
+            NoSuchCounter, Unreachable: as `change`.
+        """
+        asked = None if amount is None else _above_zero(amount)
+        return self._end(hold, Purpose.CONFIRM, asked, readmit=readmit)
+
+    def cancel(self, hold: str) -> EndOutcome:
+        """Make what is held available again: as `confirm`, and costs the same.
+
+        Returns:
+            `Cancelled`. `Duplicate`: it was cancelled before. `HoldExpired`: it was released.
+            `HoldConfirmed`: it was taken. `Contended`: try again. `Unknown`: call again.
+
+        Raises:
+            NoSuchHold, BadKey, NoSuchCounter, Unreachable: as `confirm`.
+        """
+        return self._end(hold, Purpose.CANCEL)
+
+    def holds(self, counter: str, *, on_corrupt: OnCorrupt | None = None) -> Iterator[Hold]:
+        """The open holds of a counter by their time, also those that are over but not released.
+
+        Half a read unit for each, and for about 30 holds beside these in the index.
+
+        Args:
+            counter: its name.
+            on_corrupt: called with the error of each hold that cannot be read, which is left out.
+
+        Raises:
+            BadSetting: the counter's method has no holds.
+            NoSuchCounter: no counter has that name.
+            CorruptItem: a hold cannot be read, and `on_corrupt` is not given.
+        """
+
+        def known(
+            _context: MethodContext, definition: Definition, _item: Item | None
+        ) -> Steps[Definition]:
+            yield from ()
+            _check_method(definition)
+            return definition
+
+        definition = self._with_definition(counter, known)
+        reads, table = self.context.reads, self.context.table
+        places = keys.marker_places(counter, definition.bins)
+        found: list[dict[str, str]] = []
+        for bucket in buckets_of(places):
+            for page in reads.pages(bucket_query(table, bucket, TIME_LIMIT_MS, None)):
+                ours = (one for one in page if one["counter"] in places)
+                found += [{"counter": one["counter"], "part": one["part"]} for one in ours]
+        items: list[Item] = []
+        for start in range(0, len(found), BATCH_GET_KEYS):
+            items += reads.get_many(table, found[start : start + BATCH_GET_KEYS])
+        own = [item for item in items if is_hold(item) and definition.is_of(item)]
+        holds = decoded(own, lambda item: decode_hold(counter, item), on_corrupt)
+        stored = (hold for hold in holds if hold.state is HoldState.OPEN)
+        return iter(sorted(stored, key=lambda hold: (hold.lapses_at_ms, hold.id)))
+
+    def _end(
+        self, hold: str, purpose: Purpose, asked: Amount | None = None, *, readmit: bool = False
+    ) -> EndOutcome:
+        counter, change_id = parse_hold_id(hold)
+        call = self.context.new_id(self.context.clock.now_ms())
+
+        def ended(
+            context: MethodContext, definition: Definition, _item: Item | None
+        ) -> Steps[EndOutcome]:
+            _check_method(definition)
+            attempts = context.attempts()
+            resolution = Resolution(
+                context, definition, change_id, purpose, attempts, call, asked, readmit
+            )
+            outcome = yield from resolution.apply()
+            if isinstance(outcome, End):
+                return (yield from Readmission(resolution, outcome).apply())
+            return outcome
+
+        return self._with_definition(counter, ended)
+
+
+def _check_method(definition: Definition) -> None:
+    if definition.method is not Method.MARKER:
+        raise BadSetting(
+            f"counter {definition.counter!r} is of method {definition.method}, which has no holds: "
+            f"{_WHY_MARKER}"
+        )
+
+
+def _above_zero(value: Amount) -> Amount:
+    given = parse_delta(value)
+    if given < 0:
+        raise BadDelta(f"amount {given} is below zero: give how much to hold, as a positive number")
+    return amounts.canonical(given)
+
+
+def _length_ms(expires_in: object) -> int:
+    if not isinstance(expires_in, timedelta):
+        kind = type(expires_in).__name__
+        raise BadSetting(f"expires_in {expires_in!r} is a {kind}: give a datetime.timedelta")
+    length_ms = expires_in // timedelta(milliseconds=1)
+    if not HOLD_MIN_MS <= length_ms <= HOLD_MAX_MS:
+        raise BadSetting(
+            f"expires_in {expires_in} is not between {show_duration(HOLD_MIN_MS)} and "
+            f"{show_duration(HOLD_MAX_MS)}"
+        )
+    return length_ms

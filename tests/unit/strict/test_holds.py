@@ -1,0 +1,366 @@
+"""Holds over tables in memory: what each call stores, answers, and gives back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from countledger.ledger.errors import (
+    BadBounds,
+    BadDelta,
+    BadKey,
+    BadSetting,
+    IdempotencyKeyReused,
+    NoSuchHold,
+    OpenHolds,
+    Unclear,
+)
+from countledger.ledger.limits import MINUTE_MS, SECOND_MS
+from countledger.ledger.namespace import Namespaces
+from countledger.producers.strict.counters import StrictCounters
+from countledger.producers.strict.hold import HoldState
+from countledger.producers.strict.outcome import (
+    Applied,
+    BoundReached,
+    Cancelled,
+    Confirmed,
+    Duplicate,
+    ExceedsHold,
+    Held,
+    HoldCancelled,
+    HoldConfirmed,
+    HoldExpired,
+    Unknown,
+)
+from tests.unit.ledger.clocks import ManualClock
+from tests.unit.ledger.memory import Fault, MemoryClient
+from tests.unit.strict.contexts import context_on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HALL = "tickets:hall"
+TEN = timedelta(minutes=10)
+BINS = pytest.mark.parametrize("bins", [1, 3])
+
+
+class Shop:
+    """A counter of 10 tickets, and processes that sell them."""
+
+    def __init__(self, bins: int = 1) -> None:
+        self.dynamo, self.clock = MemoryClient(), ManualClock()
+        self.strict = self.process()
+        self.strict.create(HALL, method="marker", lower=0, opening=10, bins=bins)
+
+    def process(self, clock: ManualClock | None = None) -> StrictCounters:
+        """Another process, which knows nothing yet."""
+        context = context_on(self.dynamo, clock or self.clock)
+        namespaces = Namespaces(self.dynamo, "ledger", "home", "home")
+        return StrictCounters(context, namespaces, "home", "home")
+
+    def hold(self, amount: int | Decimal = 2, key: str = "basket-7") -> Held:
+        """Place a hold that is expected to succeed."""
+        outcome = self.strict.hold(HALL, amount, key=key, expires_in=TEN)
+        assert isinstance(outcome, Held), outcome
+        return outcome
+
+    def state(self) -> tuple[object, object, object]:
+        """Value, held and available."""
+        shown = self.strict.show(HALL)
+        return shown.value, shown.held, shown.available
+
+    def check(self) -> None:
+        """Each item's headroom is that of its total, its bounds and what it holds."""
+        for item in self.dynamo.items("counters"):
+            if "headroom_down" in item:
+                free = item["total"] - item.get("held", 0)
+                assert item["headroom_down"] == free - item.get("lower", 0), item
+                assert item["headroom_up"] == item.get("upper", 0) - item["total"], item
+
+
+@pytest.fixture(params=[1, 3], ids=["one item", "bins"])
+def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
+    """A shop, whose items fit together at the end."""
+    made = Shop(request.param)
+    yield made
+    made.check()
+
+
+def test_what_is_held_is_not_for_sale(shop: Shop) -> None:
+    held = shop.hold(7)
+
+    assert shop.state() == (10, 7, 3)
+    refused = shop.strict.change(HALL, -4, key="o-1")
+    assert refused == BoundReached(HALL, 10, "lower", 0, -4, 7)
+    assert refused.available == 3
+    assert isinstance(shop.strict.change(HALL, -3, key="o-2"), Applied)
+    again = shop.strict.hold(HALL, 1, key="basket-8", expires_in=TEN)
+    assert isinstance(again, BoundReached)
+    assert held.id.startswith(f"{HALL}#")
+
+
+def test_a_hold_is_confirmed_all_of_it_or_a_part(shop: Shop) -> None:
+    first, second = shop.hold(4), shop.hold(3, "basket-8")
+
+    assert shop.strict.confirm(first.id) == Confirmed(HALL, first.id, 4, 0)
+    assert shop.state() == (6, 3, 3)
+    assert shop.strict.confirm(second.id, 1) == Confirmed(HALL, second.id, 1, 2)
+    assert shop.state() == (5, 0, 5)
+
+
+def test_a_hold_is_resolved_once(shop: Shop) -> None:
+    held = shop.hold(4)
+    shop.strict.confirm(held.id, 3)
+
+    assert isinstance(shop.strict.confirm(held.id), Duplicate)
+    assert isinstance(shop.strict.confirm(held.id, 3), Duplicate)
+    assert shop.strict.confirm(held.id, 4) == HoldConfirmed(HALL, held.id, 3)
+    assert shop.strict.cancel(held.id) == HoldConfirmed(HALL, held.id, 3)
+    other = shop.hold(2, "basket-8")
+    assert shop.strict.cancel(other.id) == Cancelled(HALL, other.id, 2)
+    assert isinstance(shop.strict.cancel(other.id), Duplicate)
+    assert shop.strict.confirm(other.id) == HoldCancelled(HALL, other.id)
+    assert shop.state() == (7, 0, 7)
+
+
+def test_a_retried_reserve_holds_once(shop: Shop) -> None:
+    held = shop.hold(4)
+    again = shop.process().hold(HALL, 4, key="basket-7", expires_in=TEN)
+
+    assert isinstance(again, Duplicate)
+    assert again.hold is not None
+    assert (again.hold.id, again.hold.state) == (held.id, HoldState.OPEN)
+    assert shop.state() == (10, 4, 6)
+    shop.strict.confirm(held.id)
+    later = shop.strict.hold(HALL, 4, key="basket-7", expires_in=TEN)
+    assert isinstance(later, Duplicate)
+    assert later.hold is not None
+    assert later.hold.state is HoldState.CONFIRMED
+
+
+def test_a_key_is_of_one_hold_or_one_change(shop: Shop) -> None:
+    shop.hold(4)
+
+    with pytest.raises(IdempotencyKeyReused):
+        shop.strict.hold(HALL, 3, key="basket-7", expires_in=TEN)
+    with pytest.raises(IdempotencyKeyReused, match="something else"):
+        shop.strict.change(HALL, -4, key="basket-7")
+    shop.strict.change(HALL, -1, key="order-1")
+    with pytest.raises(IdempotencyKeyReused, match="delta of -1"):
+        shop.strict.hold(HALL, 1, key="order-1", expires_in=TEN)
+    assert isinstance(shop.strict.withdraw(HALL, "basket-7"), Duplicate)
+
+
+def test_confirming_more_than_is_held_is_refused(shop: Shop) -> None:
+    held = shop.hold(4)
+
+    assert shop.strict.confirm(held.id, 5) == ExceedsHold(HALL, held.id, 4, 5)
+    assert shop.state() == (10, 4, 6)
+
+
+def test_a_confirm_after_expiry_is_refused_in_words(shop: Shop) -> None:
+    held = shop.hold(4)
+    shop.clock.at_ms += 10 * MINUTE_MS
+
+    expired = HoldExpired(HALL, held.id, 4, held.expires_at)
+    assert shop.strict.confirm(held.id) == expired
+    assert shop.state() == (10, 4, 6)  # another clock may still confirm it
+    shop.clock.at_ms += MINUTE_MS + 1
+    assert shop.strict.confirm(held.id) == expired
+    assert shop.state() == (10, 0, 10)
+    assert shop.strict.cancel(held.id) == expired
+
+
+def test_an_expired_hold_is_readmitted_once_if_there_is_headroom(shop: Shop) -> None:
+    held = shop.hold(4)
+    shop.clock.at_ms += 12 * MINUTE_MS
+    assert isinstance(shop.strict.confirm(held.id), HoldExpired)
+    shop.strict.change(HALL, -7, key="o-1")
+
+    assert isinstance(shop.strict.confirm(held.id, readmit=True), BoundReached)
+    assert shop.strict.confirm(held.id, 3, readmit=True) == Confirmed(HALL, held.id, 3, 1)
+    assert shop.state() == (0, 0, 0)
+    assert isinstance(shop.strict.confirm(held.id, 3, readmit=True), Duplicate)
+
+
+def test_an_expired_hold_that_nobody_released_is_readmitted_where_it_is(shop: Shop) -> None:
+    held = shop.hold(10)
+    shop.clock.at_ms += 12 * MINUTE_MS
+
+    assert shop.strict.confirm(held.id, readmit=True) == Confirmed(HALL, held.id, 10, 0)
+    assert shop.state() == (0, 0, 0)
+
+
+def test_an_expired_hold_makes_no_sale_fail(shop: Shop) -> None:
+    """Of a change, a hold, a transfer and a setting: all are short of what expired holds keep."""
+    for number in range(4):
+        shop.hold(2, f"basket-{number}")
+    shop.clock.at_ms += 12 * MINUTE_MS
+
+    assert isinstance(shop.strict.change(HALL, -9, key="o-1"), Applied)
+    assert shop.state() == (1, 0, 1)
+    shop.hold(1, "basket-9")
+    shop.clock.at_ms += 12 * MINUTE_MS
+    shop.hold(1, "basket-10")
+    shop.clock.at_ms += 12 * MINUTE_MS
+    assert isinstance(shop.strict.transactions.change({HALL: -1}, key="t-1"), Applied)
+    shop.strict.change(HALL, 2, key="o-2")
+    shop.hold(2, "basket-11")
+    shop.clock.at_ms += 12 * MINUTE_MS
+    assert isinstance(shop.strict.transactions.set_value(HALL, 0, key="s-1"), Applied)
+    assert shop.state() == (0, 0, 0)
+
+
+def test_a_refused_call_looks_once_a_second_and_only_where_something_is_held(shop: Shop) -> None:
+    shop.strict.change(HALL, -11, key="o-0")
+    assert "query" not in shop.dynamo.calls
+    shop.hold(2)
+    shop.dynamo.calls.clear()
+    for number in range(3):
+        shop.strict.change(HALL, -9, key=f"o-{number}")
+    queries = shop.dynamo.calls.count("query")
+    assert 1 <= queries <= 3
+    shop.clock.at_ms += SECOND_MS
+    shop.strict.change(HALL, -9, key="o-9")
+    assert shop.dynamo.calls.count("query") == queries  # the lease of the first look
+    shop.clock.at_ms += 3 * SECOND_MS
+    shop.strict.change(HALL, -9, key="o-10")
+    assert shop.dynamo.calls.count("query") == 2 * queries
+
+
+def test_25_holds_are_released_at_once(shop: Shop) -> None:
+    shop.strict.change(HALL, 30, key="more")
+    for number in range(30):
+        shop.hold(1, f"basket-{number}")
+    shop.clock.at_ms += 12 * MINUTE_MS
+
+    shop.strict.change(HALL, -11, key="o-1")
+    _, held, _ = shop.state()
+    assert held == 5
+
+
+def test_a_lost_answer_of_each_call_counts_once(shop: Shop) -> None:
+    lost = [Fault(Unclear("lost"), applied=True)]
+    shop.dynamo.transact_faults[:] = lost
+    held = shop.hold(4)
+    shop.dynamo.transact_faults[:] = lost
+    assert shop.strict.confirm(held.id, 3) == Confirmed(HALL, held.id, 3, 1)
+    other = shop.hold(4, "basket-8")
+    shop.dynamo.transact_faults[:] = lost
+    assert shop.strict.cancel(other.id) == Cancelled(HALL, other.id, 4)
+    assert shop.state() == (7, 0, 7)
+
+
+def test_expired_is_not_said_while_a_request_may_be_late(shop: Shop) -> None:
+    """Its confirmation got no answer, and then its time was over: only what is stored is said."""
+    held = shop.hold(4)
+    shop.clock.at_ms += 10 * MINUTE_MS - 1
+    shop.dynamo.transact_faults[:] = [Fault(Unclear("lost"))]
+
+    assert isinstance(shop.strict.confirm(held.id), Unknown)
+    shop.clock.at_ms += 2 * MINUTE_MS
+    assert isinstance(shop.strict.confirm(held.id), HoldExpired)
+    assert shop.state() == (10, 0, 10)
+
+
+def test_a_late_confirmation_finds_its_hold_released(shop: Shop) -> None:
+    held = shop.hold(4)
+    shop.clock.at_ms += 9 * MINUTE_MS
+    late: list[Any] = []
+
+    def keep(kind: str, _what: object, request: Any) -> Any:  # noqa: ANN401 - of a plan
+        if kind == "transact" and not late:
+            late.append(request)
+            raise Unclear("no answer")
+        return request()
+
+    shop.dynamo.plans.append(keep)
+    slow = shop.process()
+    shop.clock.at_ms += MINUTE_MS - 1
+    assert isinstance(slow.confirm(held.id), Unknown)
+    shop.clock.at_ms += 2 * MINUTE_MS
+    assert isinstance(shop.strict.confirm(held.id), HoldExpired)
+    with pytest.raises(Exception, match="cancelled"):
+        late[0]()
+    assert shop.state() == (10, 0, 10)
+
+
+def test_a_counter_with_open_holds_is_not_deleted(shop: Shop) -> None:
+    held = shop.hold(4)
+
+    with pytest.raises(OpenHolds, match="cancel them"):
+        shop.strict.delete(HALL)
+    shop.strict.cancel(held.id)
+    shop.strict.delete(HALL)
+    shop.strict.create(HALL, method="marker", lower=0, opening=10)
+    with pytest.raises(NoSuchHold):
+        shop.strict.confirm(held.id)
+    assert isinstance(shop.strict.hold(HALL, 1, key="basket-7", expires_in=TEN), Held)
+
+
+def test_bounds_and_values_respect_what_is_held(shop: Shop) -> None:
+    held = shop.hold(4)
+
+    with pytest.raises(BadBounds, match="less the 4 that are held"):
+        shop.strict.set_bounds(HALL, lower=7)
+    shop.strict.set_bounds(HALL, lower=6)
+    assert isinstance(shop.strict.change(HALL, -1, key="o-1"), BoundReached)
+    shop.strict.set_bounds(HALL, lower=0, upper=12)
+    below = shop.strict.transactions.set_value(HALL, 3, key="s-1")
+    assert below == BoundReached(HALL, 10, "lower", 0, -7, 4)
+    assert isinstance(shop.strict.transactions.set_value(HALL, 5, key="s-2"), Applied)
+    assert shop.state() == (5, 4, 1)
+    shop.check()
+    assert isinstance(shop.strict.confirm(held.id), Confirmed)
+    assert shop.state() == (1, 0, 1)
+
+
+def test_open_holds_are_listed_by_their_time(shop: Shop) -> None:
+    later = shop.strict.hold(HALL, 1, key="b", expires_in=timedelta(hours=1), note={"who": "ann"})
+    sooner, ended = shop.hold(2), shop.hold(3, "basket-8")
+    shop.strict.cancel(ended.id)
+
+    found = list(shop.strict.holds(HALL))
+    assert isinstance(later, Held)
+    assert [one.id for one in found] == [sooner.id, later.id]
+    assert (found[1].amount, found[1].key, found[1].note) == (1, "b", {"who": "ann"})
+
+
+@pytest.mark.parametrize("method", ["atomic", "occ", "history", "crt", "set"])
+def test_other_methods_have_no_holds(method: str) -> None:
+    shop = Shop()
+    shop.strict.create("tickets:other", method=method, lower=0, opening=10)
+
+    with pytest.raises(BadSetting, match=f"of method {method}, which has no holds"):
+        shop.strict.hold("tickets:other", 1, key="k", expires_in=TEN)
+    with pytest.raises(BadSetting, match="has no holds"):
+        shop.strict.confirm("tickets:other#k1")
+
+
+def test_bad_input_is_refused_with_the_reason() -> None:
+    shop = Shop()
+
+    with pytest.raises(BadDelta, match="below zero"):
+        shop.strict.hold(HALL, -1, expires_in=TEN)
+    with pytest.raises(BadSetting, match="timedelta"):
+        shop.strict.hold(HALL, 1, expires_in=600)  # type: ignore[arg-type]
+    with pytest.raises(BadSetting, match="between 1 s and 366 d"):
+        shop.strict.hold(HALL, 1, expires_in=timedelta(0))
+    for text in ("basket-7", "", f"{HALL}#", "#k1", 5):
+        with pytest.raises(BadKey, match="no id of a hold"):
+            shop.strict.cancel(text)  # type: ignore[arg-type]
+    with pytest.raises(NoSuchHold, match="never placed"):
+        shop.strict.cancel(f"{HALL}#k1")
+
+
+def test_decimals_are_held_exactly(shop: Shop) -> None:
+    held = shop.hold(Decimal("0.40"))
+
+    assert shop.state() == (10, Decimal("0.4"), Decimal("9.6"))
+    assert shop.strict.confirm(held.id, Decimal("0.27")) == Confirmed(
+        HALL, held.id, Decimal("0.27"), Decimal("0.13")
+    )
+    assert shop.state() == (Decimal("9.73"), 0, Decimal("9.73"))
