@@ -15,6 +15,7 @@ from tests.simulation.deletion_account import DeletionAccounts
 from tests.simulation.event_account import EventAccounts
 from tests.simulation.ledger_account import LedgerAccounts
 from tests.simulation.number_account import NumberAccounts
+from tests.simulation.quota_account import QuotaAccounts
 from tests.simulation.shape import LEDGER
 from tests.simulation.strict_account import StrictAccounts, is_strict
 
@@ -56,8 +57,10 @@ class Auditor:
         self.events = EventAccounts()
         self.numbers = NumberAccounts()
         self.claims = ClaimAccounts()
+        self.quotas = QuotaAccounts()
         self.deletions = DeletionAccounts()
         self.watchers += [self.events.changed, self.numbers.changed, self.claims.changed]
+        self.watchers.append(self.quotas.changed)
 
     def note(self, change: Change) -> None:
         """A change of an item anywhere."""
@@ -66,10 +69,9 @@ class Auditor:
             return
         key = change.key[1]
         if change.table.name == LEDGER:
-            home = change.table.region == self.home
             if self.ledger.is_entry(key):
-                self.ledger.entry_changed(change, self.schedule.now_ms, home=home)
-            elif key == keys.HEAD and home:
+                self.ledger.entry_changed(change, self.schedule.now_ms, home=change.local)
+            elif key == keys.HEAD and change.local:
                 self.ledger.head_changed(change, self.schedule.now_ms)
         elif is_strict(change):
             self.strict.changed(change)
