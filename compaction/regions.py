@@ -7,13 +7,17 @@ a replica takes minutes, and nothing is merged meanwhile.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
+from countledger.compaction import lease
+from countledger.compaction.lease import Lease, LeaseTerms, Take, Wait
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import WrongRegion
+from countledger.ledger.errors import BadSetting, ConditionFailed, LeaseEnded, WrongRegion
 from countledger.ledger.expressions import AllOf, Between, Compare
 from countledger.ledger.head import Head, decode_head
 from countledger.ledger.ids import BARE_KEY_PREFIX
@@ -30,6 +34,10 @@ if TYPE_CHECKING:
 _SURVEY_LIFE_MS: Final = MINUTE_MS
 # From so many neighbours on, reading the range between them costs less than reading each.
 _NEIGHBOURS: Final = 8
+
+
+def _new_id() -> str:
+    return uuid4().hex
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,8 @@ class Regions:
         home_region: the home of the stack.
         client_to: a client to another region.
         clock: for the age of the list of replicas.
+        terms: of leases.
+        new_id: makes an id that no other lease has.
 
     Raises:
         WrongRegion: this is not the home region.
@@ -82,8 +92,11 @@ class Regions:
     home_region: str
     client_to: Callable[[str], DynamoClient]
     clock: Clock = field(default_factory=SystemClock)
+    terms: LeaseTerms = field(default_factory=LeaseTerms)
+    new_id: Callable[[], str] = _new_id
     _clients: dict[str, DynamoClient] = field(default_factory=dict, repr=False)
     _survey: tuple[int, Survey] | None = field(default=None, repr=False)
+    _held: tuple[frozenset[str], int] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Allow nothing outside the home region."""
@@ -107,15 +120,75 @@ class Regions:
             connection.setting("home_region"),
             lambda region: connection.dynamo("standard", region=region),
             clock or SystemClock(),
+            LeaseTerms(clock_skew_ms=connection.settings.clock_skew_ms),
         )
 
     def survey(self) -> Survey:
         """The table's replicas, at most a minute old. One DescribeTable call."""
         now_ms = self.clock.now_ms()
-        if self._survey is None or not 0 <= now_ms - self._survey[0] < _SURVEY_LIFE_MS:
+        life_ms = min(_SURVEY_LIFE_MS, self.terms.lease_ms // 2)
+        if self._survey is None or not 0 <= now_ms - self._survey[0] < life_ms:
             described = self.home.describe(self.table)
             self._survey = now_ms, survey_of(described, self.region)
         return self._survey[1]
+
+    def refuse_transactions(self) -> None:
+        """Allow transactions.
+
+        Raises:
+            BadSetting: the table has a consistency that allows none.
+        """
+        if self.survey().strong:
+            raise BadSetting(
+                f"table {self.table!r} has multi-region strong consistency, which allows no "
+                "transactions: retire by single deletes (`--retire delete`)"
+            )
+
+    def hold_lease(self) -> str | None:
+        """Hold the home's lease, for as long as one generation takes; why it cannot be held.
+
+        The lease is the home's, so all its processes share it; each looks for itself, at most once
+        in half the length of a lease: a read unit in each region. One of them renews it, a write
+        unit. Without replicas there is no lease, only the look whether this region is home.
+
+        Raises:
+            CorruptItem: epoch or lease cannot be read.
+            CountledgerError: a region cannot be read.
+        """
+        others = frozenset(self.survey().others)
+        now_ms = self.clock.now_ms()
+        if self._held is not None:
+            regions, until_ms = self._held
+            if others <= regions and until_ms - now_ms > self.terms.lease_ms // 2:
+                return None
+        shown = {name: self.shown(name) for name in (self.region, *sorted(others))}
+        ruling = lease.may_merge(shown, self.home_region, self.region, now_ms, self.terms)
+        if isinstance(ruling, Wait):
+            return ruling.reason
+        if isinstance(ruling, Take):
+            until_ms = self.clock.now_ms() + self.terms.lease_ms
+            mine = Lease(epoch=ruling.epoch, home=self.region, id=self.new_id(), until_ms=until_ms)
+            # If another process of this home was first, its lease is as good.
+            with suppress(ConditionFailed):
+                self.home.put(lease.lease_of(self.table, mine, ruling.before))
+            return f"the lease of {self.region} is on its way to {', '.join(sorted(others))}"
+        self._held = others, ruling.until_ms
+        return None
+
+    def check_lease(self) -> None:
+        """Allow a merging write to leave only under the lease.
+
+        Raises:
+            LeaseEnded: it has ended.
+        """
+        if self._held is None or self.clock.now_ms() >= self._held[1]:
+            raise LeaseEnded(f"the lease of {self.region} has ended; the next run continues")
+
+    def shown(self, region: str) -> lease.Shown:
+        """The epoch and the lease that a region shows: one read unit."""
+        query = Query(self.table, Compare("counter", "=", keys.REGION_HOME), consistent=True)
+        items = [item for page in self.dynamo(region).pages(query) for item in page]
+        return lease.decode_shown(items)
 
     def metered(self) -> Views:
         """The same regions for one run, with its own meter."""

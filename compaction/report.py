@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional
@@ -33,6 +33,13 @@ class RunOutcome(StrEnum):
     OVERTAKEN = "overtaken"
     TAMPERED = "tampered"
     FAILED = "failed"
+
+
+class RunEnd(NamedTuple):
+    """How a run ends, and why."""
+
+    outcome: RunOutcome
+    detail: str
 
 
 class Verb(StrEnum):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from countledger.compaction import plan
 from countledger.compaction.archive import GenerationArchiver
-from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome, Verb
+from countledger.compaction.report import CompactionReport, CompactionStep, RunEnd, RunOutcome, Verb
 from countledger.compaction.retire import Retire, Retirer, Tampered, refuse_changed
 from countledger.ledger.before_send import guarded
-from countledger.ledger.errors import BadSetting, ConditionFailed, CountledgerError, ServiceFailed
+from countledger.ledger.errors import ConditionFailed, CountledgerError, LeaseEnded, ServiceFailed
 from countledger.ledger.head import decode_head
 from countledger.ledger.limits import RUN_LIFE_MS
 
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 
 _POLL_MS: Final = 100
 _POLL_GROWTH: Final = 2
-
-
-class RunEnd(NamedTuple):
-    """How a run ends, and why."""
-
-    outcome: RunOutcome
-    detail: str
 
 
 class Run:
@@ -78,6 +71,8 @@ class Run:
         error: CountledgerError | None = None
         try:
             end = self._work()
+        except LeaseEnded as ended:
+            end = RunEnd(RunOutcome.WAITING, str(ended))
         except CountledgerError as failed:
             outcome = RunOutcome.TAMPERED if isinstance(failed, Tampered) else RunOutcome.FAILED
             end, error = RunEnd(outcome, str(failed)), failed
@@ -95,7 +90,8 @@ class Run:
 
     def _work(self) -> RunEnd:
         """One generation after another, until nothing is left to select."""
-        self._refuse_transactions_on_strong_tables()
+        if self._compactor.retire is Retire.TRANSACTION:
+            self._views.regions.refuse_transactions()
         head = self._head = self._views.head(self._counter)
         while True:
             end = self._await(head) or self._retire(head) or self._wait_until_deleted(head)
@@ -112,21 +108,16 @@ class Run:
             self._fresh = selected if self._compactor.archive else []
             head = after
 
-    def _refuse_transactions_on_strong_tables(self) -> None:
-        if self._views.regions.survey().strong and self._compactor.retire is Retire.TRANSACTION:
-            raise BadSetting(
-                f"table {self._table!r} has multi-region strong consistency, which allows no "
-                "transactions: retire by single deletes (`--retire delete`)"
-            )
-
     def _await(self, head: Head) -> RunEnd | None:
-        """Every region shows this head."""
+        """This region holds the home's lease, and every region shows this head."""
         self._step(Verb.AWAIT, head)
 
         def missing() -> RunEnd | None:
             if unready := self._views.regions.survey().unready:
                 detail = f"replicas not in service: {', '.join(unready)}"
                 return RunEnd(RunOutcome.WAITING, detail)
+            if reason := self._views.regions.hold_lease():
+                return RunEnd(RunOutcome.WAITING, reason)
             late = plan.arrived(head, self._views.heads_elsewhere(self._counter))
             return RunEnd(*late) if late else None
 
@@ -157,7 +148,7 @@ class Run:
             random=compactor.random,
             backoff=compactor.backoff,
             workers=compactor.workers,
-            before_send=self._refuse_if_old,
+            before_send=self._check_leaving,
         )
         if retirer.retire(list(head.covers if mine else items), self._late):
             return None
@@ -178,7 +169,7 @@ class Run:
         if not archiver.owes(head, record):
             return None
         self._step(Verb.ARCHIVE, head)
-        with guarded(self._refuse_if_old):
+        with guarded(self._check_leaving):
             kept = archiver.keep(head, items, record)
         detail = f"another run has replaced generation {head.generation}"
         return None if kept else RunEnd(RunOutcome.OVERTAKEN, detail)
@@ -248,7 +239,7 @@ class Run:
         """
         self._step(Verb.PUBLISH, head)
         try:
-            with guarded(self._refuse_if_old):
+            with guarded(self._check_leaving):
                 self._views.home.put(plan.publish_of(self._table, self._counter, head, after))
         except ConditionFailed as failed:
             # The SDK repeats a write that got no answer, and then finds its own first attempt.
@@ -263,9 +254,15 @@ class Run:
         self._generations += 1
         return None
 
-    def _refuse_if_old(self) -> None:
+    def _check_leaving(self) -> None:
+        """Called when a merging write leaves.
+
+        Raises:
+            LeaseEnded, ServiceFailed: it must not.
+        """
         if self._compactor.clock.now_ms() - self._began_ms > RUN_LIFE_MS:
             raise ServiceFailed("this run was suspended for half a day and writes nothing more")
+        self._compactor.regions.check_lease()
 
     def _close(self, head: Head) -> RunEnd:
         """Drop the covers, whose entries are deleted everywhere, and say how the run ended."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from countledger.consumers.auditor import Auditor
     from countledger.consumers.groups import Groups
     from countledger.consumers.leftovers import Leftovers
-    from countledger.consumers.over_regions import OverRegions
+    from countledger.consumers.over_regions import RegionsReader
     from countledger.consumers.rankings import Rankings
     from countledger.consumers.snapshot import SnapshotReader
     from countledger.consumers.stream import LedgerStream
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Groups",
     "LedgerStream",
-    "OverRegions",
     "QuarantineService",
     "Rankings",
     "Redrive",
+    "RegionsReader",
     "TotalsReader",
     "auditor_of",
     "groups_of",
@@ -57,9 +57,9 @@ def totals_of(connection: Connection, namespaces: Namespaces | None = None) -> T
     """
     from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.totals import TotalsReader
-    from countledger.ledger.assembly import over_regions_of
+    from countledger.ledger.assembly import strict_regions_of
 
-    region, strict = RegionStateStore.of(connection), over_regions_of(connection, namespaces)
+    region, strict = RegionStateStore.of(connection), strict_regions_of(connection, namespaces)
     return TotalsReader(*_counters_of(connection), region, strict)
 
 
@@ -67,11 +67,11 @@ def _counters_of(connection: Connection) -> tuple[DynamoClient, str]:
     return connection.dynamo("standard"), connection.setting("counters_table")
 
 
-def over_regions_of(connection: Connection) -> OverRegions:
+def over_regions_of(connection: Connection) -> RegionsReader:
     """The reader of totals in every region of a stack."""
-    from countledger.consumers.over_regions import OverRegions
+    from countledger.consumers.over_regions import RegionsReader
 
-    return OverRegions(connection)
+    return RegionsReader(connection)
 
 
 def names_of(connection: Connection, prefix: str) -> Iterator[str]:
@@ -95,9 +95,9 @@ def snapshots_of(connection: Connection) -> SnapshotReader:
     """The reader of many totals at one moment."""
     from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.snapshot import SnapshotReader
-    from countledger.ledger.assembly import over_regions_of
+    from countledger.ledger.assembly import strict_regions_of
 
-    region, strict = RegionStateStore.of(connection), over_regions_of(connection)
+    region, strict = RegionStateStore.of(connection), strict_regions_of(connection)
     return SnapshotReader(*_counters_of(connection), region=region, strict=strict)
 
 

@@ -336,6 +336,10 @@ class ServiceFailed(CountledgerError):
     """AWS failed; the same call may succeed later."""
 
 
+class LeaseEnded(ServiceFailed):
+    """The home's right to merge has ended: the request was not sent, the next run continues."""
+
+
 class Throttled(ServiceFailed):
     """Refused for now; nothing was written by that attempt."""
 

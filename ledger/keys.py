@@ -1,7 +1,8 @@
 """The grammar of names and keys. Every key of every item is made here and nowhere else.
 
 ledger    (counter, entry):  `e#<spread><id>` an entry, `s#head` the head, `s#archived` its archive,
-                             (`namespace#<ns>`, `settings`) a namespace
+                             (`namespace#<ns>`, `settings`) a namespace;
+                             (`region#home`, `epoch` or `lease`), which region merges
 counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`audit#<task>`, `bookmark`), how far a walk has come;
                              of a strict counter also (`<counter>#<NN>`, `bin`) and, at either,
@@ -51,6 +52,9 @@ ENTRY_PREFIX: Final = "e#"
 HEAD: Final = "s#head"
 ARCHIVED: Final = "s#archived"
 SETTINGS: Final = "settings"
+REGION_HOME: Final = "region#home"
+EPOCH: Final = "epoch"
+LEASE: Final = "lease"
 SCHEDULE: Final = "schedule"
 RUN: Final = "run"
 TOTAL: Final = "total"
@@ -270,6 +274,11 @@ def bookmark_key(purpose: str) -> dict[str, str]:
 def import_key(name: str) -> dict[str, str]:
     """The key of an import of opening balances in `counters`."""
     return {"counter": IMPORT_PREFIX + name, "part": IMPORT}
+
+
+def region_home_key(what: str) -> dict[str, str]:
+    """The key of the epoch or of the lease of the home region, in `ledger`."""
+    return {"counter": REGION_HOME, "entry": what}
 
 
 def region_state_key() -> dict[str, str]:

@@ -48,6 +48,10 @@ REPLICATION_BOUND_DEFAULT_MS: Final = 15 * MINUTE_MS
 # that much later than its sender looked at the clock.
 SIGNED_REQUEST_LIFE_MS: Final = 15 * MINUTE_MS
 
+# For how long a home region may merge after it has written its lease (it renews it at half of it).
+# A handover to another home waits for it, and for the life of a signed request.
+LEASE_MS: Final = 5 * MINUTE_MS
+
 # For how long the functions that read a table's stream may run (the template says the same), and
 # how much of it is left for requests under way when they stop writing: one takes 13 s at the most
 # (3 to connect, 10 to answer).

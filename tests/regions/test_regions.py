@@ -222,6 +222,8 @@ def test_quick_changes_may_be_merged(world: World) -> None:
     everything = sum(world.record(HOME) for _ in range(9))
     world.replicator.catch_up()
     compactor = world.compactor(retire=Retire.TRANSACTION, covers_max=3)
+    while compactor.regions.hold_lease():
+        world.replicator.catch_up()
     world.cut(other)
     assert compactor.compact(world.counter).outcome is RunOutcome.WAITING
     world.heal()

@@ -16,6 +16,7 @@
     operations    what clients do: a table to which new operations are added
     auditor       an account of its own, checked at every write; what must hold once all is quiet
     simulation    one seed: its shape, its actors, its quiet end
+    region_accidents  regions that join, leave, are promoted and are lost
     alert_account what must alert: every move, every rule, and a walk through the totals
     canary        how a rule is switched off, and how that is noticed
     canaries      known wrong variants, each of which must be caught

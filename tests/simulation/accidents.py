@@ -104,7 +104,7 @@ def _come_to_mend(world: World, region: str, delay_ms: float) -> None:
     def come() -> None:
         mend(world, region)
         again_ms = 2 * delay_ms + MINUTE_MS
-        if _is_lost(world, region) and again_ms < _LOST_MS // 2:
+        if is_lost(world, region) and again_ms < _LOST_MS // 2:
             _come_to_mend(world, region, again_ms)
 
     world.schedule.spawn(f"who mends progress in {region}", come, delay_ms)
@@ -122,14 +122,15 @@ def mend(world: World, region: str) -> None:
     world.tell(f"mended in {region}: {mended}")
 
 
-def _is_lost(world: World, region: str) -> bool:
+def is_lost(world: World, region: str) -> bool:
+    """Whether progress that somebody deleted is not there again."""
     items = world.copies[region][COUNTERS].items
     return any(one == region and key not in items for one, key in world.forgotten)
 
 
 def _excuse_all(world: World, region: str, *, now: bool = False) -> bool:
     """While progress is lost, no total need be right until it is repaired; whether it is lost."""
-    lost = _is_lost(world, region)
+    lost = is_lost(world, region)
     for account in world.auditor.ledger.accounts.values() if lost or now else ():
         account.excused[region] = world.schedule.now_ms, "the progress of a shard was lost"
     return lost

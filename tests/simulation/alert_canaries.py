@@ -169,6 +169,6 @@ CANARIES: Final = [
         seed=8,
     ),
     Canary(
-        "alerts: dead letters", replaced(QueueDeadLetters, "put", lambda *_: None), "alerts", seed=6
+        "alerts: dead letters", replaced(QueueDeadLetters, "put", lambda *_: None), "alerts", seed=4
     ),
 ]

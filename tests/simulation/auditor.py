@@ -16,6 +16,7 @@ from tests.simulation.event_account import EventAccounts
 from tests.simulation.hold_operations import HoldAccounts
 from tests.simulation.ledger_account import LedgerAccounts
 from tests.simulation.number_account import NumberAccounts
+from tests.simulation.quota_account import QuotaAccounts
 from tests.simulation.shape import LEDGER
 from tests.simulation.strict_account import StrictAccounts, is_strict
 
@@ -57,10 +58,12 @@ class Auditor:
         self.events = EventAccounts()
         self.numbers = NumberAccounts()
         self.claims = ClaimAccounts()
+        self.quotas = QuotaAccounts()
         self.deletions = DeletionAccounts()
         self.watchers += [self.events.changed, self.numbers.changed, self.claims.changed]
         self.holds = HoldAccounts(self.schedule, self.shape.skew_ms // 2)
         self.watchers.append(self.holds.changed)
+        self.watchers.append(self.quotas.changed)
 
     def note(self, change: Change) -> None:
         """A change of an item anywhere."""
@@ -69,10 +72,9 @@ class Auditor:
             return
         key = change.key[1]
         if change.table.name == LEDGER:
-            home = change.table.region == self.home
             if self.ledger.is_entry(key):
-                self.ledger.entry_changed(change, self.schedule.now_ms, home=home)
-            elif key == keys.HEAD and home:
+                self.ledger.entry_changed(change, self.schedule.now_ms, home=change.local)
+            elif key == keys.HEAD and change.local:
                 self.ledger.head_changed(change, self.schedule.now_ms)
         elif is_strict(change):
             self.strict.changed(change)

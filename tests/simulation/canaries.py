@@ -44,6 +44,8 @@ from tests.simulation import (
     hold_canaries,
     producer_canaries,
     product,
+    quota_canaries,
+    region_canaries,
     regions_canaries,
     world,
 )
@@ -179,12 +181,12 @@ _TOTALS: Final = [
     Canary(
         "failures are reported",
         replaced(world, "answer_of", lambda *_: {"state": {}, "batchItemFailures": []}),
-        seed=10,
+        seed=5,
     ),
     Canary(
         "what was not written is delivered again",
         replaced(materializer, "complete_outcome", _forgetful),
-        seed=17,
+        seed=5,
     ),
     Canary("verify after a proof", replaced(Prover, "past", believed), "totals", seed=2),
     Canary(
@@ -206,7 +208,7 @@ _TOTALS: Final = [
 ]
 
 _LEDGER: Final = [
-    Canary("the horizon", _NO_LAST_CHECK, "compaction", seed=1),
+    Canary("the horizon", _NO_LAST_CHECK, "compaction", seed=7),
     Canary("the condition of an entry", _PUT_ALWAYS, seed=5),
     Canary("ingest: keyed ones by condition", _PUT_ALWAYS, "ingest", seed=1),
     Canary("ingest: the horizon", _NO_LAST_CHECK, "ingest", seed=4),
@@ -228,7 +230,7 @@ _LEDGER: Final = [
         "merges",
         seed=3,
     ),
-    Canary("the head is read twice", _one_head_read, "merges", seed=10),
+    Canary("the head is read twice", _one_head_read, "merges", seed=13),
     Canary(
         "covers of the first head",
         replaced(
@@ -251,7 +253,7 @@ _LEDGER: Final = [
         "merges",
         seed=62,
     ),
-    Canary("select after the wait", _select_before_all_else, "merges", seed=20),
+    Canary("select after the wait", _select_before_all_else, "merges", seed=13),
     Canary(
         "shown alike by every region",
         replaced(plan, "shown_alike", lambda found, _: list(found)),
@@ -351,9 +353,11 @@ CANARIES: Final = [
     *consumer_canaries.CANARIES,
     *_LEDGER,
     *deletion_canaries.CANARIES,
+    *region_canaries.CANARIES,
     *_STRICT,
     *hold_canaries.CANARIES,
     *regions_canaries.CANARIES,
     *alert_canaries.CANARIES,
     *producer_canaries.CANARIES,
+    *quota_canaries.CANARIES,
 ]

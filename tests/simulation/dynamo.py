@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.errors import Reason, RequestRejected, TransactionCancelled
+from countledger.ledger.errors import Reason, RequestRejected, TransactionCancelled, Unclear
 from countledger.ledger.expressions import AllOf, Compare
 from countledger.ledger.keys import MEMBER_PREFIX
 from countledger.ledger.limits import BATCH_GET_KEYS, BATCH_WRITE_ITEMS, TRANSACTION_ACTIONS
@@ -48,12 +48,14 @@ class SimulatedClient(DynamoClient):
         process: whose client it is.
         region: where it leads.
         attempts: how often its SDK sends a call.
+        salvages: whether the tables of a lost region answer again.
     """
 
     client: DynamoDBClient = field(default_factory=lambda: cast("DynamoDBClient", None))
     process: Process
     region: str
     attempts: int = SDK_ATTEMPTS
+    salvages: bool = False
 
     def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
         """One item."""
@@ -150,14 +152,19 @@ class SimulatedClient(DynamoClient):
         return self.process.write("BatchWriteItem", request, attempts=self.attempts)
 
     def describe(self, table: str) -> TableDescriptionTypeDef:
-        """The other regions, all in service."""
+        """The other regions, and whether they are in service."""
         self.process.read("DescribeTable", lambda: None, attempts=self.attempts)
-        others = [name for name in self.process.world.regions if name != self.region]
-        replicas = [{"RegionName": name, "ReplicaStatus": "ACTIVE"} for name in others]
+        members = self.process.world.members
+        others = [name for name in members if name != self.region and self.region in members]
+        replicas = [{"RegionName": name, "ReplicaStatus": members[name]} for name in others]
         found: Any = {"TableName": table, "TableStatus": "ACTIVE"}
         return cast("TableDescriptionTypeDef", found | ({"Replicas": replicas} if others else {}))
 
     def _copy(self, table: str) -> Table:
+        world = self.process.world
+        if self.region in world.gone and not self.salvages:
+            self.process.sleep_ms(world.latency_ms())
+            raise Unclear(f"{self.region} does not answer")
         return self.process.world.copies[self.region][table]
 
     def _write(self, what: str, write: Put | Update | Delete) -> Item | None:

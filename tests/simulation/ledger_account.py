@@ -16,7 +16,7 @@ from countledger.ledger import keys
 from tests.simulation.sums import Wrong, check_sum, digits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from countledger.ledger.attributes import Item
     from tests.simulation.shape import Shape
@@ -57,7 +57,7 @@ class Account:
         shown: per region, the entries that were ever visible there.
         merged: those that a head has taken in.
         acknowledged: those that a client was told to be in.
-        heads: generation, sum and covers of the last head at home.
+        heads: generation, run, sum and covers of the last head that a home published.
         excused: regions whose total may be wrong until it is repaired: since when, and why.
         deleted: when merged entries were deleted with the numbers, and what they were.
     """
@@ -67,6 +67,7 @@ class Account:
     merged: set[Identity] = field(default_factory=set)
     acknowledged: dict[Identity, int] = field(default_factory=dict)
     generation: int = 0
+    run: str = ""
     sum: int = 0
     covers: dict[str, int | list[int]] = field(default_factory=dict)
     excused: dict[str, tuple[float, str]] = field(default_factory=dict)
@@ -135,15 +136,16 @@ class LedgerAccounts:
         """The head was replaced, at home; or forgotten, once a deletion has left an empty one."""
         counter = change.key[0]
         account, head = self.accounts[counter], change.after
+        if _identity(head) == (account.generation, account.run):
+            return  # taken over from another region
         if head is None:
             if not is_deletion(change.before):
                 raise Wrong(f"the head of {counter} was deleted: {change.before}")
-            account.generation = 0
+            account.generation, account.run = 0, ""
             return
         if head["generation"] != account.generation + 1:
             raise Wrong(f"generation {head['generation']} followed {account.generation}")
-        for key, covered in account.covers.items():
-            self._refuse_shown(counter, key, covered)
+        self._refuse_shown(counter)
         if is_deletion(head):
             self._deleted(account, head, now_ms)
         taken = 0
@@ -157,7 +159,8 @@ class LedgerAccounts:
             taken += delta
         if head["sum"] != account.sum + taken:
             raise Wrong(f"the head's sum is {head['sum']}, not {account.sum} + {taken}")
-        account.generation, account.sum = head["generation"], head["sum"]
+        account.generation, account.run = head["generation"], head["run"]
+        account.sum = head["sum"]
         account.covers = dict(head["covers"])
 
     def _deleted(self, account: Account, head: Item, now_ms: float) -> None:
@@ -174,14 +177,15 @@ class LedgerAccounts:
                 shown.pop(one, None)
         account.sum = 0
 
-    def _refuse_shown(self, counter: str, key: str, covered: int | list[int]) -> None:
+    def _refuse_shown(self, counter: str) -> None:
         """Covers are forgotten only once no region shows them."""
         account = self.accounts[counter]
-        _, identity = self._covered(account, key, covered)
-        for region, items in self.copies.items():
-            there = items.get((counter, key))
-            if there is not None and there["at"] == identity[1]:
-                raise Wrong(f"{identity} was forgotten by the head while {region} shows it")
+        for key, covered in account.covers.items():
+            _, identity = self._covered(account, key, covered)
+            for region, items in self.copies.items():
+                there = items.get((counter, key))
+                if there is not None and there["at"] == identity[1]:
+                    raise Wrong(f"{identity} was forgotten by the head while {region} shows it")
 
     @staticmethod
     def _covered(account: Account, key: str, covered: int | list[int]) -> tuple[int, Identity]:
@@ -189,6 +193,30 @@ class LedgerAccounts:
             return covered[0], (key, covered[1])
         at_ms = next((at for made, at in account.made if made == key), 0)
         return covered, (key, at_ms)
+
+    def home_lost(self, items: Mapping[tuple[str, str], Item]) -> None:
+        """The next home goes on from the heads that it shows: one at the most is lost."""
+        for counter, account in self.accounts.items():
+            head = items.get((counter, keys.HEAD))
+            if head is None and account.generation == 1:
+                head = {"generation": 0, "run": "", "sum": 0, "covers": {}}
+            if head is None or head["run"] == account.run:
+                continue
+            if head["generation"] != account.generation - 1:
+                raise Wrong(f"{counter}: {head['generation']} is left of {account.generation}")
+            for key, covered in account.covers.items():
+                account.merged.discard(self._covered(account, key, covered)[1])
+            account.generation, account.run = head["generation"], head["run"]
+            account.sum, account.covers = head["sum"], dict(head["covers"])
+
+    def give_up(self, counter: str, key: str) -> None:
+        """Salvage has listed an entry of a lost region that it could not decide about."""
+        account = self.accounts[counter]
+        for identity in [one for one in account.made if one[0] == key]:
+            shown = any(identity in account.shown[region] for region in self.copies)
+            if identity not in account.merged and not shown:
+                del account.made[identity]
+                account.acknowledged.pop(identity, None)
 
     def total_changed(self, change: Change) -> None:
         """A total was updated or repaired: it never holds what was not made, nor any twice."""
@@ -246,6 +274,10 @@ class LedgerAccounts:
         missing = counted(self.accounts[counter].acknowledged.values()) - digits(total)
         if missing:
             raise Wrong(f"{counter}: acknowledged and not counted: {missing}")
+
+
+def _identity(head: Item | None) -> tuple[object, object] | None:
+    return None if head is None else (head["generation"], head["run"])
 
 
 def is_malformed(item: Item | None) -> bool:

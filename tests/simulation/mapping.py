@@ -87,6 +87,12 @@ class Mapping:
         self.stream.news = self._wake
         self._open()
 
+    def stop(self) -> None:
+        """Delete it."""
+        self._generation += 1
+        self._lanes.clear()
+        self.stream.news = lambda: None
+
     def switch(self, *, on: bool) -> None:
         """Disable or enable it; its positions stay."""
         self.enabled = on

@@ -144,7 +144,7 @@ class Process:
         self._refuse_dead()
 
     def _refuse_dead(self) -> None:
-        if self.dead:
+        if self.dead or self.region in self.world.gone:
             raise Killed
 
     def _crash(self) -> NoReturn:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.dispatcher import Dispatcher, WorkQueue
 from countledger.compaction.due import DueIndex, Sweeper
+from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.plan import AgeLimit
+from countledger.compaction.promotion import Promotion
 from countledger.compaction.regions import Regions
 from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
@@ -29,9 +31,10 @@ from countledger.ledger.clock import Backoff
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Namespaces
-from countledger.ledger.over_regions import OverRegions
+from countledger.ledger.strict_regions import StrictRegions
 from countledger.producers.claims.claims import Claims
 from countledger.producers.compensation import Compensator
+from countledger.producers.quotas.quotas import Quotas
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from countledger.producers.sequences.sequences import Sequences
@@ -137,7 +140,7 @@ class Product:
     def totals(self) -> TotalsReader:
         """Reads totals."""
         used = are_used(self.world.shape.weights)
-        strict = OverRegions(STRICT, self.namespaces) if used else None
+        strict = StrictRegions(STRICT, self.namespaces) if used else None
         return TotalsReader(self.reads, COUNTERS, strict=strict)
 
     @cached_property
@@ -211,19 +214,16 @@ class Product:
         """Values that one owner has."""
         return Claims(self.context, self.process.region, self.world.home)
 
+    @cached_property
+    def quotas(self) -> Quotas:
+        """Limits for each window."""
+        return Quotas(self.context, self.process.region, self.world.home)
+
     def compactor(self, schedule: Schedule | None = None) -> Compactor:
         """Merges entries."""
-        home = self.world.home
-        regions = Regions(
-            self.reads,
-            LEDGER,
-            self.process.region,
-            home,
-            lambda region: self.world.dynamo(self.process, retries=True, region=region),
-            self.process,
-        )
+        believes = self.process.region in self.world.believers
         return Compactor(
-            regions,
+            self.ledger(self.process.region if believes else self.world.home),
             self.namespaces,
             limit_of(self.world, schedule.min_age_ms if schedule else None),
             schedule.retire if schedule else self.world.random.choice(list(Retire)),
@@ -234,6 +234,29 @@ class Product:
             covers_max=self.world.shape.covers_max,
             workers=1,
         )
+
+    def ledger(self, home: str) -> Regions:
+        """The regions of the ledger, of a stack that names one of them home."""
+        shape = self.world.shape
+        return Regions(
+            self.reads,
+            LEDGER,
+            self.process.region,
+            home,
+            lambda region: self.world.dynamo(self.process, retries=True, region=region),
+            self.process,
+            LeaseTerms(
+                clock_skew_ms=shape.skew_ms,
+                lease_ms=shape.lease_ms,
+                request_life_ms=shape.life_ms,
+            ),
+            lambda: self.world.new_id(0),
+        )
+
+    def promotion(self) -> Promotion:
+        """Makes its region the home that merges."""
+        regions = self.ledger(self.process.region)
+        return Promotion(regions, self.world.home, self.world.shape.replication_ms)
 
     @cached_property
     def archive(self) -> S3Archive:

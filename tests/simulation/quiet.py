@@ -13,7 +13,7 @@ from countledger.producers.event import Event
 from countledger.producers.strict.outcome import Applied, BoundReached
 from tests.simulation import quarantine_operations as malformed
 from tests.simulation import strict_operations as strict
-from tests.simulation.accidents import mend
+from tests.simulation.accidents import is_lost, mend
 from tests.simulation.alert_operations import run_initial_scan
 from tests.simulation.buffer_operations import check_events, check_spools
 from tests.simulation.claim_operations import check_claims
@@ -25,6 +25,7 @@ from tests.simulation.joint_operations import check_joint
 from tests.simulation.moving_operations import check_imports
 from tests.simulation.number_operations import check_numbers
 from tests.simulation.product import Product
+from tests.simulation.quota_operations import check_quotas
 from tests.simulation.running_operations import NAMESPACE, accept
 from tests.simulation.shape import COUNTERS, LEDGER
 from tests.simulation.sums import Wrong
@@ -59,6 +60,8 @@ def calm_down(world: World) -> None:
 def wait(world: World) -> None:
     """Until nothing is under way."""
     give_up_ms = world.schedule.now_ms + _PATIENCE_MS
+    if any(is_lost(world, region) for region in world.regions):
+        recover_progress(world)  # perhaps no record comes any more that would show it
     while left := _under_way(world):
         if world.schedule.now_ms > give_up_ms:
             raise Wrong(f"not quiet after {_PATIENCE_MS // HOUR_MS} h: {left}")
@@ -255,6 +258,7 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     check_joint,
     check_numbers,
     check_claims,
+    check_quotas,
     archive_as_found,
     check_schedules,
     check_compaction,

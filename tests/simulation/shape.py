@@ -49,6 +49,8 @@ class Shape:
         lull_ms: how long every client rests once, so that entries grow old and all meet again.
         reused: whether counters have the empty head of a deletion, which is forgotten meanwhile.
         function_ms: for how long the materializer's function may run, beside what its calls take.
+        lease_ms: how long a home may merge under one lease.
+        rivals: whether every region's stack names that region home.
         rates: of faults, by name, that are not drawn.
         weights: of operations, by name: how often each is drawn.
     """
@@ -77,6 +79,8 @@ class Shape:
     names_all: bool
     expiry_ms: int
     function_ms: int
+    lease_ms: int = MINUTE_MS
+    rivals: bool = False
     freeze_ms: int = 40 * MINUTE_MS
     archive: bool = False
     lull_ms: int = 0
@@ -112,6 +116,7 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "ingest": ("kinesis", "ingest", "exact", "compact"),
     "numbers": ("sequence", "claim"),
     "joint": ("joint",),
+    "quotas": ("quota",),
     # No schedule: it would tick for days.
     "deletion": ("deletion", "record", "resend", "exact", "compact", "verify", "repair"),
     "due": ("record", "schedule"),
@@ -136,6 +141,9 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "alerts": ("alert", "strict atomic", "strict occ", "strict remake", "record"),
 }
 
+
+# The focus of many homes; no seed draws it by itself.
+HOMES: Final = "homes"
 
 # What lets days go by.
 _DAYS: Final = ("deletion call", "deletion rest")
@@ -215,10 +223,26 @@ def _merging(random: Random, shape: Shape) -> Shape:
     return replace(shape, lull_ms=shape.age_ms - random.choice([0, 5, 20]) * SECOND_MS)
 
 
+def _rivals(random: Random, shape: Shape) -> Shape:
+    """Several regions, each of which takes itself for home; processes stand still for long."""
+    return replace(
+        shape,
+        regions=random.choice([2, 2, 3]),
+        lag_ms=random.choice([20.0, 500.0]),
+        latency_ms=random.choice([20.0, 50.0]),
+        freeze_ms=3 * MINUTE_MS,
+        rates={"FROZEN": random.choice([0.02, 0.05])},
+        reused=False,
+        rivals=True,
+    )
+
+
 def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: str) -> Shape:
     """A shape in which many clients do little else than one thing, at once."""
     if focus == "merges":
         return _merging(random, shape)
+    if focus == HOMES:
+        return _rivals(random, _merging(random, shape))
     names = FOCUSES[focus]
     latency_ms = random.choice([10.0, 500.0, 3_000.0])
     gap_ms = latency_ms * random.choice([1, 3, 10])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Kind
 from tests.simulation import alert_operations as alerts
 from tests.simulation import hold_operations as holds
@@ -32,6 +32,7 @@ from tests.simulation.product import Product
 from tests.simulation.queue import Queue, Scheduler
 from tests.simulation.quiet import ENDS, calm_down, wait
 from tests.simulation.redriving import mend_all, redrive_all
+from tests.simulation.region_accidents import RegionAccidents
 from tests.simulation.running_operations import NAMESPACE
 from tests.simulation.schedule import Schedule
 from tests.simulation.shape import REGIONS, Shape, drawn
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from tests.simulation.process import Process
 
 _WORKER_MS = 4 * MINUTE_MS
+# How many calls one generation of a run may take.
+_CALLS = 300
 
 
 @dataclass
@@ -96,6 +99,12 @@ class Simulation:
             region: tables["ledger"].items for region, tables in self.world.copies.items()
         }
         self._left = self.shape.clients
+        own = random.of("regions")
+        # Long enough for one generation, even if each call takes seconds.
+        shortest = own.choice([10, 20] if self.shape.rivals else [20, 60])
+        lease_ms = shortest * SECOND_MS + int(_CALLS * self.shape.latency_ms)
+        self.world.shape = self.shape = replace(self.shape, lease_ms=lease_ms)
+        self.regions = RegionAccidents(self.world, own, self.happened)
 
     def run(self) -> None:
         """All of it."""
@@ -129,12 +138,15 @@ class Simulation:
             name, at_ms = random.choice(list(ACCIDENTS)), random.random() * span_ms
             if name not in set(self.without):
                 world.schedule.at(at_ms, partial(self._happen, name))
+        if not {"regions"} & set(self.without):
+            self.regions.plan(span_ms)
         if regions.are_used(self.shape.weights):
             for _ in range(self.shape.accidents // 3):
                 world.schedule.at(random.random() * span_ms, partial(regions.lose, world))
         while self._left:
             world.schedule.pause(span_ms / 4 + 1_000)
         calm_down(world)
+        self.regions.end()
         mend_all(world, self.memory)
         wait(world)
         for check in (redrive_all, *ENDS):

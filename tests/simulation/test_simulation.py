@@ -19,7 +19,9 @@ from tests.simulation.canaries import CANARIES
 from tests.simulation.coverage import FUNCTIONS, SILENT
 from tests.simulation.faults import Fault
 from tests.simulation.operations import OPERATIONS
+from tests.simulation.region_accidents import ACCIDENTS as REGION_ACCIDENTS
 from tests.simulation.runner import Tally, quiet_core, run_block
+from tests.simulation.shape import HOMES
 from tests.simulation.shrink import Failure, read_skipped, spelled
 from tests.simulation.simulation import Simulation
 
@@ -63,6 +65,13 @@ def test_p4_p5_hold_where_runs_of_compaction_meet_reads_and_late_retries() -> No
     assert [one.replay for one in tally.failures] == []
 
 
+def test_p4_p5_hold_where_every_region_takes_itself_for_home() -> None:
+    """Leases, promotions, losses and salvages, while processes stand still for minutes."""
+    tally = run_block(range(SEEDS // 5), Failure(0, "", focus=HOMES))
+
+    assert [one.replay for one in tally.failures] == []
+
+
 def test_everything_has_happened(tally: Tally) -> None:
     """Every operation made calls, every fault struck, every accident took place."""
     silent = set(SILENT)
@@ -70,7 +79,8 @@ def test_everything_has_happened(tally: Tally) -> None:
 
     assert {name for name in names - silent if not tally.coverage.met[name]} == set()
     assert {f for f in Fault if not any(one == f for _, one in tally.coverage.struck)} == set()
-    assert {name for name in ACCIDENTS if not tally.coverage.accidents[name]} == set()
+    accidents = [*ACCIDENTS, *REGION_ACCIDENTS]
+    assert {name for name in accidents if not tally.coverage.accidents[name]} == set()
 
 
 def _told(seed: int) -> str:

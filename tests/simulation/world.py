@@ -101,6 +101,10 @@ class World:
         told: what happened, line by line.
         closing: what lets go of files at its end.
         bucket: where merged entries are archived.
+        members: the replicas of the ledger, as its description lists them, with their status.
+        gone: regions that do not answer, or are no replica any more.
+        believers: regions whose stack names them home.
+        joined_ms: when a region joined last.
     """
 
     random: Random
@@ -128,13 +132,19 @@ class World:
     ingest: IngestWay | None = None
     closing: list[Callable[[], object]] = field(default_factory=list)
     bucket: Bucket = field(default_factory=Bucket)
+    members: dict[str, str] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    believers: set[str] = field(default_factory=set)
+    joined_ms: float = 0.0
     _folder: TemporaryDirectory[str] | None = None
 
     def __post_init__(self) -> None:
         """Empty tables in every region, and what is between them."""
         self.schedule.now_ms = BEGIN_MS
-        self.regions = REGIONS[: self.shape.regions]
+        self.regions = list(REGIONS[: self.shape.regions])
+        self.members = dict.fromkeys(self.regions, "ACTIVE")
         self.home = self.regions[0]
+        self.believers = {self.home}
         self.service = Service(self, self.home, "service")
         self.strong = StrongTable(STRICT, "all", busy_ms=3 * self.shape.latency_ms)
         self.strong.now_ms = lambda: self.schedule.now_ms
@@ -144,6 +154,23 @@ class World:
         ledgers = {region: self.copies[region][LEDGER] for region in self.regions}
         self.replicator = Replicator(ledgers, self.schedule, self.shape.lag_ms)
         self.replicator.watch()
+
+    def open(self, region: str) -> None:
+        """A replica that is being created, and the regional stack beside it."""
+        before = len(self.mappings)
+        self._open(region)
+        self.members[region] = "CREATING"
+        self.replicator.join(region, self.copies[region][LEDGER])
+        for mapping in self.mappings[before:]:
+            mapping.start()
+
+    def close(self, region: str) -> None:
+        """Nothing runs there any more."""
+        self.gone.add(region)
+        self.regions.remove(region)
+        for mapping in [one for one in self.mappings if one.region == region]:
+            mapping.stop()
+            self.mappings.remove(mapping)
 
     def _open(self, region: str) -> None:
         tables = {name: Table(name, region) for name in (LEDGER, COUNTERS, POSTS)}
@@ -194,13 +221,19 @@ class World:
         return Process(self, region, name, operation, error_ms=error_ms, number=self.processes)
 
     def dynamo(
-        self, process: Process, *, retries: bool, region: str | None = None
+        self,
+        process: Process,
+        *,
+        retries: bool,
+        region: str | None = None,
+        salvages: bool = False,
     ) -> SimulatedClient:
         """A process's dynamo."""
         return SimulatedClient(
             process=process,
             region=region or process.region,
             attempts=SDK_ATTEMPTS if retries else 1,
+            salvages=salvages,
             clock=process,
             random=self.random,
         )

@@ -38,6 +38,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "compaction/due.py": "sweep",
         "producers/strict/release.py": "_lapsed",
         "compaction/s3_archive.py": "_keys",
+        "compaction/salvager.py": "run",
         "consumers/stream.py": "after shards",
         "consumers/walk.py": "rounds",
         "infra/local/shards.py": "shards",

@@ -1,0 +1,143 @@
+"""Bring in what a lost region had not replicated: its entries, under their own ids.
+
+An entry that a copy of the ledger shows and another one does not show was either never replicated
+to it, or was merged and deleted there. Put again, a merged entry would count twice. What decides:
+
+| the entry is | it |
+|---|---|
+| shown here as well | is there (or, with another content, is listed as different) |
+| covered by the head here, or by the head of the lost copy | was merged, or is here |
+| of a counter whose numbers were deleted here since | is listed, and not written |
+| not any of these, and nothing was merged since the loss (`Epoch.lost`), or that copy is in service
+  | was never here |
+| newer than the newest entry that was merged here, or too new to have been merged | likewise |
+| anything else | is listed, and not written |
+
+The fourth row holds because a head is published only when every region shows that the entries of
+the head before are deleted, and an entry is deleted only when every region shows its head. So an
+entry that the lost copy shows was merged by the head that this copy shows, by the next one here, or
+not at all.
+
+The entries are written with a check of the head that was compared, in one transaction: an entry can
+have been merged meanwhile only if that head was replaced. So salvage may be repeated, stopped and
+run twice at the same time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from countledger.ledger.entry import decode_entry
+from countledger.ledger.errors import CorruptItem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.head import Head
+
+_NAMED_MAX: Final = 1_000
+
+
+class Fate(StrEnum):
+    """What becomes of an entry of the lost copy."""
+
+    BROUGHT = "brought"
+    THERE = "there"
+    MERGED = "merged"
+    DIFFERS = "differs"
+    DELETED = "deleted"
+    UNDECIDED = "undecided"
+    UNREADABLE = "unreadable"
+
+
+# These are listed, and not written: a person decides.
+LISTED: Final = frozenset({Fate.DIFFERS, Fate.DELETED, Fate.UNDECIDED, Fate.UNREADABLE})
+
+
+class Listed(NamedTuple):
+    """An entry that was not written, for a person."""
+
+    counter: str
+    entry: str
+    fate: Fate
+    delta: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What an entry is judged by.
+
+    Attributes:
+        here: the head here.
+        there: the head of the lost copy.
+        awaited: whether each head but the last was seen in that copy: nothing was merged since the
+            loss, or the copy is in service.
+        merged_before_ms: entries made at or after this time are too new to have been merged.
+    """
+
+    here: Head
+    there: Head
+    awaited: bool
+    merged_before_ms: int
+
+
+def fate_of(item: Item, found: Item | None, evidence: Evidence) -> Fate:
+    """What becomes of an entry of the lost copy.
+
+    Args:
+        item: as the lost copy shows it.
+        found: what is here under its key, or None.
+        evidence: the heads.
+    """
+    try:
+        entry = decode_entry(item)
+    except CorruptItem:
+        return Fate.UNREADABLE
+    if found is not None:
+        alike = all(item.get(name) == found.get(name) for name in ("delta", "at", "events"))
+        return Fate.THERE if alike else Fate.DIFFERS
+    here, there = evidence.here, evidence.there
+    if any(head.has_merged(item["entry"], entry.at_ms) for head in (here, there)):
+        return Fate.MERGED
+    if here.generation and not here.entries and entry.at_ms <= (here.to_at_ms or 0):
+        return Fate.DELETED
+    newer = here.to_at_ms is not None and entry.at_ms > here.to_at_ms
+    if evidence.awaited or newer or entry.at_ms >= evidence.merged_before_ms:
+        return Fate.BROUGHT
+    return Fate.UNDECIDED
+
+
+@dataclass(slots=True)
+class SalvageReport:
+    """What was found.
+
+    Attributes:
+        counters: how many counters of the lost copy were compared.
+        fates: how many entries had which fate.
+        heads: how many heads were taken over from a copy that is in service.
+        namespaces: those that were taken over.
+        listed: entries that a person must decide about, the first thousand.
+        write_units: about, here.
+    """
+
+    counters: int = 0
+    fates: Counter[Fate] = field(default_factory=Counter)
+    heads: int = 0
+    namespaces: list[str] = field(default_factory=list)
+    listed: list[Listed] = field(default_factory=list)
+
+    @property
+    def undecided(self) -> int:
+        """How many entries were not written that a person must decide about."""
+        return sum(self.fates[one] for one in LISTED)
+
+    def note(self, counter: str, items: Sequence[Item], fates: Sequence[Fate]) -> None:
+        """Add what became of entries of a counter."""
+        for item, fate in zip(items, fates, strict=True):
+            self.fates[fate] += 1
+            if fate in LISTED and len(self.listed) < _NAMED_MAX:
+                self.listed.append(Listed(counter, item["entry"], fate, item.get("delta")))

@@ -1,0 +1,208 @@
+"""The home region, its lease, another home, and a region that is lost, on an engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import sleep
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from countledger.compaction.lease import LeaseTerms
+from countledger.compaction.plan import limits_by
+from countledger.compaction.promotion import NotReady, Promotion
+from countledger.compaction.regions import Regions
+from countledger.compaction.report import RunOutcome
+from countledger.compaction.retire import Retire
+from countledger.compaction.salvage import Fate, SalvageReport
+from countledger.compaction.salvager import Copy, Salvage
+from countledger.ledger.errors import BadSetting
+from countledger.ledger.limits import DAY_MS, HOUR_MS
+from tests.engines.clock import HandClock
+from tests.regions.world import HOME, OTHERS, World, open_world
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EAST = OTHERS[0]
+
+
+@pytest.fixture
+def world(url: str) -> Iterator[World]:
+    """Two regions."""
+    with open_world(url, 2, seed=3) as world:
+        yield world
+
+
+def _regions(world: World, region: str, clock: HandClock) -> Regions:
+    connection = world.connections[region]
+    return Regions(
+        connection.dynamo("standard"),
+        connection.setting("ledger_table"),
+        region,
+        region,
+        lambda name: connection.dynamo("standard", region=name),
+        clock,
+        LeaseTerms(),
+    )
+
+
+def _hold(world: World, regions: Regions) -> str | None:
+    reason = regions.hold_lease()
+    world.replicator.catch_up()
+    return reason and regions.hold_lease()
+
+
+def _clock() -> HandClock:
+    clock = HandClock()
+    clock.at_ms += 2 * DAY_MS
+    return clock
+
+
+def test_a_lease_is_held_once_every_region_shows_it(world: World) -> None:
+    clock = _clock()
+    regions = _regions(world, HOME, clock)
+    world.cut(EAST)
+
+    assert regions.hold_lease() == f"the lease of {HOME} is on its way to {EAST}"
+    world.replicator.catch_up()
+    assert regions.hold_lease() == f"the lease of {HOME} has not arrived in {EAST}"
+    world.heal()
+    world.replicator.catch_up()
+    assert regions.hold_lease() is None
+
+
+def test_of_two_that_believe_to_be_home_one_holds_the_lease(world: World) -> None:
+    clock = _clock()
+    home, east = _regions(world, HOME, clock), _regions(world, EAST, clock)
+    home.hold_lease()
+    east.hold_lease()
+    world.replicator.catch_up()
+
+    held = [one.region for one in (home, east) if one.hold_lease() is None]
+
+    assert len(held) == 1
+    clock.at_ms += HOUR_MS
+    (other,) = [one for one in (home, east) if one.region not in held]
+    assert _hold(world, other) is None
+
+
+def test_another_home_begins_when_the_lease_before_has_ended(world: World) -> None:
+    clock = _clock()
+    home, east = _regions(world, HOME, clock), _regions(world, EAST, clock)
+    assert _hold(world, home) is None
+    promotion = Promotion(east, HOME)
+
+    epoch = promotion.begin()
+
+    assert promotion.missing(epoch) == [HOME]
+    world.replicator.catch_up()
+    assert promotion.missing(epoch) == []
+    assert promotion.begin() == epoch
+    assert f"a lease of {HOME}" in str(east.hold_lease())
+    clock.at_ms += east.terms.lease_ms
+    assert f"the home region is {EAST}" in str(home.hold_lease())
+    clock.at_ms += HOUR_MS
+    assert _hold(world, east) is None
+
+
+def test_a_region_that_is_a_replica_still_is_not_lost(world: World) -> None:
+    with pytest.raises(BadSetting, match=f"countledger region remove {HOME}"):
+        Promotion(_regions(world, EAST, _clock()), HOME).begin(HOME)
+
+
+def test_a_replica_that_is_not_in_service_is_waited_for(world: World) -> None:
+    world.replica_status[HOME] = "CREATING"
+
+    with pytest.raises(NotReady, match=HOME):
+        Promotion(_regions(world, EAST, _clock()), HOME).begin()
+
+
+def test_what_a_lost_home_had_not_replicated_counts_once(world: World) -> None:
+    """Merged, half merged and unreplicated entries; the salvage runs twice."""
+    everything = sum(world.record(HOME) for _ in range(6))
+    world.replicator.catch_up()
+    world.compactor(retire=Retire.DELETE).compact(world.counter)
+    everything += sum(world.record(HOME) for _ in range(3))
+    world.replicator.catch_up()
+    world.cut(HOME)
+    everything += sum(world.record(HOME) for _ in range(4))
+    world.replicator.under_way.clear()
+    del world.replica_status[HOME]  # removed from the table
+    clock = _clock()
+    clock.at_ms += HOUR_MS
+    east = _regions(world, EAST, clock)
+    promotion = Promotion(east, HOME)
+    epoch = promotion.begin(HOME)
+    assert epoch.lost == HOME
+    assert "was lost" in str(east.hold_lease())
+    with pytest.raises(NotReady, match="may arrive"):
+        promotion.settle()
+    clock.at_ms += HOUR_MS
+
+    reports = [_salvage(world, clock).run(SalvageReport()) for _ in range(2)]
+
+    assert [one.fates[Fate.BROUGHT] for one in reports] == [4, 0]
+    assert [one.undecided for one in reports] == [0, 0]
+    promotion.settle()
+    clock.at_ms += HOUR_MS
+    assert east.hold_lease() is None
+    assert world.exact(EAST) == everything
+    assert world.total(EAST) == everything
+
+
+def test_a_salvage_is_refused_where_the_head_has_moved(world: World) -> None:
+    """An entry that another salvage brought in may have been merged and deleted since."""
+    everything = world.record(HOME)
+    for _ in range(3):
+        world.replicator.catch_up()
+        world.compactor(retire=Retire.DELETE).compact(world.counter)
+    world.replicator.catch_up()
+    world.cut(EAST)
+    sleep(0.01)  # they are newer than what was merged
+    everything += sum(world.record(HOME) for _ in range(2))
+    del world.replica_status[HOME]
+    clock = _clock()
+    clock.at_ms += HOUR_MS
+    Promotion(_regions(world, EAST, clock), HOME).begin(HOME)
+    clock.at_ms += HOUR_MS
+    Promotion(_regions(world, EAST, clock), HOME).settle()
+
+    def merged_meanwhile() -> str:
+        """Between the comparison and the transaction another salvage brings them in, and a run."""
+        if not tokens:
+            tokens.append("first")
+            late = replace(_salvage(world, clock), held=False).run(SalvageReport())
+            assert late.fates[Fate.BROUGHT] == 2
+            compactor = replace(
+                world.compactor(retire=Retire.DELETE),
+                regions=_regions(world, EAST, clock),
+                clock=clock,
+            )
+            assert compactor.compact(world.counter).outcome is RunOutcome.MERGED
+        return uuid4().hex
+
+    tokens: list[str] = []
+    salvage = replace(_salvage(world, clock), new_id=merged_meanwhile, held=False)
+    report = salvage.run(SalvageReport())
+
+    assert tokens
+    assert report.fates[Fate.BROUGHT] == 0
+    assert world.exact(EAST) == everything
+
+
+def _salvage(world: World, clock: HandClock) -> Salvage:
+    def copy(region: str) -> Copy:
+        connection = world.connections[region]
+        return Copy(dynamo=connection.dynamo("standard"), table=connection.setting("ledger_table"))
+
+    return Salvage(
+        source=copy(HOME),
+        target=copy(EAST),
+        held=True,
+        limit=limits_by(world.connections[EAST].settings),
+        namespace_of=world.namespaces(EAST).get,
+        clock=clock,
+        new_id=lambda: uuid4().hex,
+    )

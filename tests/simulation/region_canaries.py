@@ -1,0 +1,82 @@
+"""Wrong variants of the home's lease, of a promotion, and of a salvage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.compaction import lease, promotion, salvager
+from countledger.compaction.lease import LeaseTerms
+from countledger.compaction.promotion import Promotion
+from countledger.compaction.regions import Regions
+from countledger.compaction.salvage import Fate
+from countledger.compaction.salvager import Salvage
+from tests.simulation.canary import Canary, all_of, replaced, unconditional, wrapped
+from tests.simulation.shape import HOMES
+
+if TYPE_CHECKING:
+    from countledger.compaction.salvage import Evidence
+    from countledger.ledger.attributes import Item
+
+_NO_CHECK: Final = replaced(Regions, "check_lease", lambda _self: None)
+
+
+def _merged_ones_too(fate_of: Any, item: Item, found: Item | None, evidence: Evidence) -> Fate:  # noqa: ANN401
+    fate: Fate = fate_of(item, found, evidence)
+    return Fate.BROUGHT if fate is Fate.MERGED else fate
+
+
+def _loss_forgotten(next_epoch: Any, before: Any, *given: Any) -> Any:  # noqa: ANN401 - handed on
+    """The epoch after a loss says nothing of it, so merging goes on at once."""
+    return replace(next_epoch(before, *given), lost="")
+
+
+CANARIES: Final = [
+    Canary(
+        "merging needs the lease",
+        all_of(replaced(Regions, "hold_lease", lambda _self: None), _NO_CHECK),
+        HOMES,
+        seed=7,
+    ),
+    Canary(
+        "the lease was seen in every region",
+        replaced(lease, "not_shown_in", lambda *_: []),
+        HOMES,
+        seed=113,
+    ),
+    Canary("the lease is looked at as a request leaves", _NO_CHECK, HOMES, seed=114),
+    Canary(
+        "the lease that is replaced is named", unconditional(lease, "lease_of"), HOMES, seed=316
+    ),
+    Canary(
+        "a lease of another home is waited for",
+        replaced(LeaseTerms, "after_ms", property(lambda _self: -(10**12))),
+        HOMES,
+        seed=269,
+    ),
+    Canary(
+        "a salvage waits for what may still arrive",
+        replaced(Promotion, "refuse_early", lambda *_: None),
+        "merges",
+        seed=489,
+        within=600,
+    ),
+    Canary(
+        "salvage leaves out what was merged",
+        wrapped(salvager, "fate_of", _merged_ones_too),
+        "merges",
+        seed=268,
+    ),
+    Canary(
+        "nothing is merged before the salvage",
+        wrapped(promotion, "next_epoch", _loss_forgotten),
+        "merges",
+        seed=351,
+    ),
+    Canary(
+        "salvage reads again what it brings in",
+        replaced(Salvage, "_still_there", lambda _self, items: items),
+        "merges",
+        seed=30,
+    ),
+]
