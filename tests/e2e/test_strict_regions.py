@@ -92,9 +92,9 @@ def test_what_reads_streams_or_indexes_refuses_and_what_lists_includes(
     client, counter = client_in(stack, HOME), f"{name}:a"
 
     with pytest.raises(BadSetting, match="compare each answer"):
-        client.alerts.create("low", threshold=3, counter=counter)
+        client.alerts.create("low", threshold=3, direction="falling", counter=counter)
     with pytest.raises(BadSetting, match="compare each answer"):
-        client.alerts.create("low", threshold=3, prefix=f"{name}:")
+        client.alerts.create("low", threshold=3, direction="falling", prefix=f"{name}:")
     with pytest.raises(NotRanked, match="kind strict-regions"):
         client.rankings.switch_on(name)
     assert list(client.names(f"{name}:")) == [counter]

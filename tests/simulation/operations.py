@@ -16,12 +16,14 @@ from tests.simulation import buffer_operations as buffer
 from tests.simulation import claim_operations as claims
 from tests.simulation import deletion_operations as deletion
 from tests.simulation import fork_operations as forks
+from tests.simulation import hold_operations as holds
 from tests.simulation import joint_operations as joint
 from tests.simulation import kinesis_operations as kinesis
 from tests.simulation import ledger_operations as ledger
 from tests.simulation import moving_operations as moving
 from tests.simulation import number_operations as numbers
 from tests.simulation import quarantine_operations as malformed
+from tests.simulation import quota_operations as quotas
 from tests.simulation import regions_operations as regions
 from tests.simulation import running_operations as running
 from tests.simulation import stock_operations as stock
@@ -89,6 +91,12 @@ OPERATIONS: Final = (
     Operation("claim change", claims.change, 0.7, home=True),
     Operation("claim release", claims.release, 0.7, home=True),
     Operation("claim look", claims.look, 0.7, home=True, reads=True),
+    Operation("quota acquire", quotas.acquire, 1, home=True),
+    Operation("quota keyed", quotas.acquire_keyed, 1, home=True),
+    Operation("quota reserve", quotas.reserve, 1, home=True),
+    Operation("quota resolve", quotas.resolve, 1.2, home=True),
+    Operation("quota limit", quotas.limit, 0.6, home=True),
+    Operation("quota remake", quotas.remake, 0.3, home=True),
     Operation("joint transfer", joint.transfer, 2, home=True),
     Operation("joint give up", joint.withdraw, 0.7, home=True),
     Operation("deletion call", deletion.delete, 3, home=True),
@@ -101,6 +109,10 @@ OPERATIONS: Final = (
     Operation("strict regions bounds", regions.move_bounds, 0.5),
     Operation("strict regions give up", regions.withdraw, 0.7),
     Operation("strict regions remake", regions.remake, 0.3),
+    Operation("hold place", holds.place, 3, home=True),
+    Operation("hold confirm", holds.confirm, 2, home=True),
+    Operation("hold cancel", holds.cancel, 1, home=True),
+    Operation("hold sale", holds.sell, 1.5, home=True),
 )
 
 # What a process does before it ends by itself.

@@ -34,6 +34,7 @@ from countledger.ledger.namespace import Namespaces
 from countledger.ledger.strict_regions import StrictRegions
 from countledger.producers.claims.claims import Claims
 from countledger.producers.compensation import Compensator
+from countledger.producers.quotas.quotas import Quotas
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from countledger.producers.sequences.sequences import Sequences
@@ -212,6 +213,11 @@ class Product:
     def claims(self) -> Claims:
         """Values that one owner has."""
         return Claims(self.context, self.process.region, self.world.home)
+
+    @cached_property
+    def quotas(self) -> Quotas:
+        """Limits for each window."""
+        return Quotas(self.context, self.process.region, self.world.home)
 
     def compactor(self, schedule: Schedule | None = None) -> Compactor:
         """Merges entries."""

@@ -19,11 +19,13 @@ from tests.simulation.buffer_operations import check_events, check_spools
 from tests.simulation.claim_operations import check_claims
 from tests.simulation.deletion_operations import archive_as_found, check_deletions
 from tests.simulation.evaluating import alerts_of
+from tests.simulation.hold_operations import check_holds
 from tests.simulation.ingest import check_ingest
 from tests.simulation.joint_operations import check_joint
 from tests.simulation.moving_operations import check_imports
 from tests.simulation.number_operations import check_numbers
 from tests.simulation.product import Product
+from tests.simulation.quota_operations import check_quotas
 from tests.simulation.running_operations import NAMESPACE, accept
 from tests.simulation.shape import COUNTERS, LEDGER
 from tests.simulation.sums import Wrong
@@ -252,9 +254,11 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     check_imports,
     check_events,
     check_strict,
+    check_holds,
     check_joint,
     check_numbers,
     check_claims,
+    check_quotas,
     archive_as_found,
     check_schedules,
     check_compaction,

@@ -116,6 +116,7 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "ingest": ("kinesis", "ingest", "exact", "compact"),
     "numbers": ("sequence", "claim"),
     "joint": ("joint",),
+    "quotas": ("quota",),
     # No schedule: it would tick for days.
     "deletion": ("deletion", "record", "resend", "exact", "compact", "verify", "repair"),
     "due": ("record", "schedule"),
@@ -134,6 +135,7 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
         "strict set",
         "strict give up",
     ),
+    "holds": ("hold",),
     "progress": ("record", "total"),
     "malformed": ("record", "malformed", "mend", "quarantine", "repair"),
     "alerts": ("alert", "strict atomic", "strict occ", "strict remake", "record"),
