@@ -27,7 +27,6 @@ from countledger.ledger.expressions import Absent, Compare
 from countledger.ledger.limits import (
     CLOCK_SKEW_DEFAULT_MS,
     LEASE_MS,
-    RUN_LIFE_MS,
     SIGNED_REQUEST_LIFE_MS,
 )
 from countledger.ledger.operations import Put
@@ -156,7 +155,7 @@ def may_merge(
             f"{name} shows a lease of {lease.home} whose last write may arrive until {over}"
         )
     if len(shown) == 1:
-        return _alone(epoch, mine, now_ms)
+        return _alone(epoch, mine, now_ms + terms.lease_ms)
     if mine is None or not _is_of(mine, epoch) or mine.until_ms - now_ms < terms.lease_ms // 2:
         return Take(epoch.id, mine)
     if late := not_shown_in(shown, mine):
@@ -164,8 +163,10 @@ def may_merge(
     return Held(mine.until_ms)
 
 
-def _alone(epoch: Epoch, mine: Lease | None, now_ms: int) -> Ruling:
-    """The table has no other copy.
+def _alone(epoch: Epoch, mine: Lease | None, until_ms: int) -> Ruling:
+    """The table has no other copy, so there is nobody to show a lease to.
+
+    A region may join meanwhile, and be promoted: its epoch begins after this right (`Promotion`).
 
     A lease of this epoch says that it had some. A copy that was cut off and taken out of its table
     looks the same as one whose replicas were removed: only a promotion tells them apart.
@@ -175,7 +176,7 @@ def _alone(epoch: Epoch, mine: Lease | None, now_ms: int) -> Ruling:
             f"the other regions have left the table: `countledger region promote {epoch.home}` "
             "says that this one goes on alone"
         )
-    return Held(now_ms + RUN_LIFE_MS)  # every write is conditional on this one copy
+    return Held(until_ms)
 
 
 def not_shown_in(shown: Mapping[str, Shown], lease: Lease) -> list[str]:
@@ -217,8 +218,7 @@ def next_epoch(before: Epoch, home: str, new_id: str, begins_ms: int, lost: str 
         before: as its own copy shows it.
         home: the region that is home then.
         new_id: an id that no other epoch has.
-        begins_ms: when its home may merge: after a loss, once no version of the lost region can
-            arrive any more.
+        begins_ms: when its home may merge.
         lost: as `Epoch.lost`.
     """
     begins_ms = max(begins_ms, before.begins_ms)

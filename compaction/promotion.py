@@ -2,8 +2,9 @@
 
     check   every replica is in service and shows the same epoch (after a loss: the lost region is
             no replica any more)
-    write   the next epoch, on condition of the epoch that this copy shows. After a loss it begins
-            when no version of the lost region can arrive any more
+    write   the next epoch, on condition of the epoch that this copy shows. It begins after the
+            right to merge of a home that was the only copy until now, which shows no lease; after a
+            loss also not before no version of the lost region can arrive any more
     await   every region shows it. From here on no region renews a lease of the epoch before
     begin   the new home takes its first lease, when the last request under each lease that any
             region shows can have arrived (`lease.may_merge`). Every look at a lease was a look at
@@ -102,8 +103,11 @@ class Promotion:
                 f"the home region is {current.home}, not {lost}: nothing needs to be promoted; "
                 f"`countledger region salvage {lost}` brings in what it had not replicated"
             )
-        now_ms, terms = self.regions.clock.now_ms(), self.regions.terms
-        begins_ms = now_ms + self.bound_ms + terms.clock_skew_ms if lost else now_ms
+        # A home that was the only copy a moment ago may merge without a lease that anybody sees.
+        terms = self.regions.terms
+        unseen_ms = terms.lease_ms + terms.after_ms
+        until_settled_ms = self.bound_ms + terms.clock_skew_ms if lost else 0
+        begins_ms = self.regions.clock.now_ms() + max(unseen_ms, until_settled_ms)
         return self._write(next_epoch(current, region, self.regions.new_id(), begins_ms, lost))
 
     def settle(self) -> Epoch:

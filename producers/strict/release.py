@@ -4,7 +4,7 @@ A call that a lower bound has refused looks for expired holds of its counter, re
 tried again (`make_room`): so an expired hold makes no sale fail. It looks only where the refusal
 says that something is held, at most once a second for each process and counter, and releases at
 most 25 holds. A short lease keeps other processes from the same work; each release is conditional
-anyway. What no call needs is released by a sweep over all counters (`sweep`).
+anyway. An expired hold that no call needs stays as it is: `show` counts it as held.
 """
 
 from __future__ import annotations

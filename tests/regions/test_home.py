@@ -12,13 +12,19 @@ import pytest
 from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.plan import limits_by
 from countledger.compaction.promotion import NotReady, Promotion
-from countledger.compaction.regions import Regions
+from countledger.compaction.regions import Regions, Survey
 from countledger.compaction.report import RunOutcome
 from countledger.compaction.retire import Retire
 from countledger.compaction.salvage import Fate, SalvageReport
 from countledger.compaction.salvager import Copy, Salvage
-from countledger.ledger.errors import BadSetting
-from countledger.ledger.limits import DAY_MS, HOUR_MS
+from countledger.ledger.errors import BadSetting, LeaseEnded
+from countledger.ledger.limits import (
+    DAY_MS,
+    HOUR_MS,
+    LEASE_MS,
+    MINUTE_MS,
+    SIGNED_REQUEST_LIFE_MS,
+)
 from tests.engines.clock import HandClock
 from tests.regions.world import HOME, OTHERS, World, open_world
 
@@ -100,11 +106,31 @@ def test_another_home_begins_when_the_lease_before_has_ended(world: World) -> No
     world.replicator.catch_up()
     assert promotion.missing(epoch) == []
     assert promotion.begin() == epoch
-    assert f"a lease of {HOME}" in str(east.hold_lease())
+    assert "begins at" in str(east.hold_lease())
     clock.at_ms += east.terms.lease_ms
     assert f"the home region is {EAST}" in str(home.hold_lease())
     clock.at_ms += HOUR_MS
     assert _hold(world, east) is None
+
+
+def test_a_run_that_began_before_a_region_joined_writes_nothing_once_that_is_home(
+    world: World,
+) -> None:
+    """A run of the only copy holds no lease that a region that joins could see."""
+    clock = _clock()
+    home, east = _regions(world, HOME, clock), _regions(world, EAST, clock)
+    home._survey = clock.at_ms, Survey()
+    assert home.hold_lease() is None
+
+    epoch = Promotion(east, HOME).begin()
+    world.replicator.catch_up()
+    while _hold(world, east) is not None:
+        clock.at_ms += MINUTE_MS
+
+    assert epoch.home == EAST
+    with pytest.raises(LeaseEnded):
+        home.check_lease()
+    assert clock.at_ms >= _clock().at_ms + LEASE_MS + SIGNED_REQUEST_LIFE_MS
 
 
 def test_a_region_that_is_a_replica_still_is_not_lost(world: World) -> None:

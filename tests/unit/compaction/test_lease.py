@@ -106,6 +106,11 @@ def test_a_copy_whose_replicas_have_left_goes_on_only_after_a_promotion() -> Non
     assert isinstance(_ruling({"a": Shown()}), Held)
 
 
+def test_the_right_of_a_single_copy_is_as_long_as_a_lease() -> None:
+    """A region may join meanwhile: its promotion waits for a lease that nobody shows."""
+    assert _ruling({"a": Shown()}) == Held(NOW + TERMS.lease_ms)
+
+
 def test_a_write_names_the_identity_that_it_replaces() -> None:
     assert lease_of("t", MINE, None).condition == Absent("entry")
     assert lease_of("t", MINE, THEIRS).condition == Compare("id", "=", "l0")
