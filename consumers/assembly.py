@@ -57,9 +57,9 @@ def totals_of(connection: Connection, namespaces: Namespaces | None = None) -> T
     """
     from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.totals import TotalsReader
-    from countledger.ledger.assembly import over_regions_of
+    from countledger.ledger.assembly import strict_regions_of
 
-    region, strict = RegionStateStore.of(connection), over_regions_of(connection, namespaces)
+    region, strict = RegionStateStore.of(connection), strict_regions_of(connection, namespaces)
     return TotalsReader(*_counters_of(connection), region, strict)
 
 
@@ -95,9 +95,9 @@ def snapshots_of(connection: Connection) -> SnapshotReader:
     """The reader of many totals at one moment."""
     from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.snapshot import SnapshotReader
-    from countledger.ledger.assembly import over_regions_of
+    from countledger.ledger.assembly import strict_regions_of
 
-    region, strict = RegionStateStore.of(connection), over_regions_of(connection)
+    region, strict = RegionStateStore.of(connection), strict_regions_of(connection)
     return SnapshotReader(*_counters_of(connection), region=region, strict=strict)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Exhausted
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.over_regions import OverRegions
+    from countledger.ledger.strict_regions import StrictRegions
 
 _POLICY: Final = Backoff(attempts=10, base_ms=10, cap_ms=500)
 # A spread counter may be made again, with other bins, while its bins are looked for.
@@ -80,7 +80,7 @@ class SnapshotReader:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
     region: RegionStateStore | None = None
-    strict: OverRegions | None = None
+    strict: StrictRegions | None = None
 
     def read(self, counters: Iterable[str]) -> Snapshot:
         """The totals of up to 100 counters as of one moment: two read units each.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item, Key, OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
-    from countledger.ledger.over_regions import OverRegions
+    from countledger.ledger.strict_regions import StrictRegions
 
 
 def counters_beginning(dynamo: DynamoClient, table: str, prefix: str) -> Iterator[str]:
@@ -126,7 +126,7 @@ class TotalsReader:
     dynamo: DynamoClient
     table: str
     region: RegionStateStore | None = None
-    strict: OverRegions | None = None
+    strict: StrictRegions | None = None
 
     def check_region(self) -> None:
         """Refuse to read totals while they are incomplete: `RegionStateStore.check`.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.ledger.exact import ExactReader
     from countledger.ledger.head import Head
-    from countledger.ledger.over_regions import OverRegions
+    from countledger.ledger.strict_regions import StrictRegions
 
 __all__ = [
     "ExactReader",
@@ -29,7 +29,7 @@ __all__ = [
     "exact_of",
     "head_of",
     "namespaces_of",
-    "over_regions_of",
+    "strict_regions_of",
     "strict_table_of",
 ]
 
@@ -55,19 +55,19 @@ def strict_table_of(connection: Connection) -> str | None:
     return connection.outputs.get(OUTPUTS["strict_table"])
 
 
-def over_regions_of(
+def strict_regions_of(
     connection: Connection, namespaces: Namespaces | None = None
-) -> OverRegions | None:
+) -> StrictRegions | None:
     """The strict counters over regions; None: the stack has none here.
 
     Args:
         connection: to the stack.
         namespaces: as the process knows them; None: they are read again.
     """
-    from countledger.ledger.over_regions import OverRegions
+    from countledger.ledger.strict_regions import StrictRegions
 
     table = strict_table_of(connection)
-    return None if table is None else OverRegions(table, namespaces or namespaces_of(connection))
+    return None if table is None else StrictRegions(table, namespaces or namespaces_of(connection))
 
 
 def exact_of(connection: Connection) -> ExactReader:

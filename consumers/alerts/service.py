@@ -15,7 +15,7 @@ from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.region_state import RegionStateStore
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
-from countledger.ledger.assembly import over_regions_of
+from countledger.ledger.assembly import strict_regions_of
 from countledger.ledger.errors import BadRule, TargetRefused, WrongKind, WrongRegion
 from countledger.ledger.forks import made_once
 
@@ -76,7 +76,7 @@ def alerts_of(connection: Connection) -> Alerts:
     return Alerts(
         Rules(connection.dynamo("none"), table, connection.region),
         ConnectedServices(connection),
-        TotalsReader(dynamo, table, RegionStateStore.of(connection), over_regions_of(connection)),
+        TotalsReader(dynamo, table, RegionStateStore.of(connection), strict_regions_of(connection)),
         AlertLog(dynamo, table),
         connection.setting("home_region"),
     )

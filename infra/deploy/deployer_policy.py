@@ -127,6 +127,27 @@ _CALLS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("iam::{account}:policy/{stack}-*",),
     ),
 }
+# What `countledger region add` and `region remove` call besides, in each region.
+_OF_REGIONS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "MakeAndVerifyTotals": (
+        (
+            "dynamodb:BatchGetItem",
+            "dynamodb:ConditionCheckItem",
+            "dynamodb:GetItem",
+            "dynamodb:PutItem",
+            "dynamodb:Query",
+            "dynamodb:UpdateItem",
+        ),
+        (
+            "dynamodb:{region}:{account}:table/{stack}-*",
+            "dynamodb:{region}:{account}:table/{stack}-*/index/*",
+        ),
+    ),
+    "ReadTheStreams": (
+        ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"),
+        ("dynamodb:{region}:{account}:table/{stack}-*/stream/*",),
+    ),
+}
 _SEEN: Final = (
     "cloudformation:ListStacks",
     "dynamodb:DescribeLimits",
@@ -146,6 +167,7 @@ class Place:
         region: as `eu-west-1`.
         account: its number.
         bucket: the bucket of the code.
+        others: the other regions of the stack, each with the bucket of its code.
     """
 
     stack: str
@@ -153,13 +175,19 @@ class Place:
     region: str
     account: str
     bucket: str
+    others: tuple[tuple[str, str], ...] = ()
 
     def arn(self, pattern: str) -> str:
-        """An ARN, from what follows its partition."""
-        text = pattern.format(
-            stack=self.stack, region=self.region, account=self.account, bucket=self.bucket
+        """An ARN in the stack's own region, from what follows its partition."""
+        return self.arns(pattern)[0]
+
+    def arns(self, pattern: str) -> list[str]:
+        """The ARNs in each region, each once."""
+        texts = (
+            pattern.format(stack=self.stack, region=region, account=self.account, bucket=bucket)
+            for region, bucket in ((self.region, self.bucket), *self.others)
         )
-        return f"arn:{self.partition}:{text}"
+        return list(dict.fromkeys(f"arn:{self.partition}:{text}" for text in texts))
 
 
 def caller_policy(place: Place) -> dict[str, Any]:
@@ -172,6 +200,7 @@ def caller_policy(place: Place) -> dict[str, Any]:
     ours = place.arn("iam::{account}:policy/{stack}-*")
     statements = [
         *_statements(_CALLS, place),
+        *_statements(_OF_REGIONS if place.others else {}, place),
         _allow("SeeTheAccount", list(_SEEN), "*"),
         {**detach, "Condition": {"ArnLike": {"iam:PolicyARN": ours}}},
     ]
@@ -194,7 +223,7 @@ def _statements(
     table: dict[str, tuple[tuple[str, ...], tuple[str, ...]]], place: Place
 ) -> list[dict[str, Any]]:
     return [
-        _allow(sid, list(actions), [place.arn(one) for one in patterns])
+        _allow(sid, list(actions), [arn for one in patterns for arn in place.arns(one)])
         for sid, (actions, patterns) in table.items()
     ]
 

@@ -62,7 +62,7 @@ class RegionChange:
         code: makes the code of the region's stack; called when it is needed.
         parameters: of the region's stack, besides those that it takes from the owner's.
         key_arn: the KMS key of the region; None: the ledger has no key of the customer's.
-        say: told about the progress of a step.
+        say: gets the progress of a step.
         poll_s: the pause between two looks.
         timeout_s: how long a replica may take.
         clock: the time.

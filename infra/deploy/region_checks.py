@@ -78,13 +78,13 @@ def watch_quiet(
 ) -> None:
     """Watch a region for the replication bound: nobody may record there meanwhile.
 
-    An entry names the region where it was made, so replicated ones are told apart. After that time
+    An entry names the region where it was made, so replicated ones do not count. After that time
     every entry that was made there is in the other regions. It reads the stream from where the
     materializer is; one read unit for each shard.
 
     Args:
         connection: to the region.
-        say: told for how long.
+        say: gets the time that it takes.
         clock: the time.
         poll_s: the pause between two looks.
 

@@ -210,12 +210,18 @@ class LocalStack:
 
         def deploy_in(region: str) -> None:
             stack = self.stacks[region]
-            ours = {"LedgerTableName": table, "HomeRegion": home}
+            ours = {"LedgerTableName": table, "HomeRegion": home, "StrictRegions": ""}
+            ours["StrictTableName"] = self._strict_table_in(region)
             ours["LedgerStreamArn"] = stack.replica(table).stream_arn
             stack.deploy(self._bundle, ours)
 
         with ThreadPoolExecutor(len(others)) as pool:
             list(pool.map(deploy_in, others))
+
+    def _strict_table_in(self, region: str) -> str:
+        """The table of strict counters over regions, if that region has a copy of it."""
+        regions = self._parameters.get("StrictRegions", "").split(",")
+        return self.outputs["StrictTableName"] if region in regions else ""
 
     def _stack(self, region: str) -> RegionStack:
         # Any topic that is made there.

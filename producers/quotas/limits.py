@@ -69,6 +69,9 @@ class Limits:
             key = keys.quota_limit_key(quota.incarnation, counter)
             own = yield from self._read(Get(self.context.table, key), attempts)
         limit = limit_of(quota, own, counter, read_at_ms)
+        if limit is None:
+            self.forget(counter)
+            return (yield from self.of(counter, attempts))
         with self._lock:
             self._known[counter] = limit
             if len(self._known) > _KEPT:

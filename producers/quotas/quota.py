@@ -191,11 +191,12 @@ def decode_quota(item: Item) -> Quota:
         raise CorruptItem(f"quota {item.get('part')!r}: {error}", item) from None
 
 
-def limit_of(quota: Quota, own: Item | None, counter: str, read_at_ms: int) -> CounterLimit:
-    """The limit of a counter.
+def limit_of(quota: Quota, own: Item | None, counter: str, read_at_ms: int) -> CounterLimit | None:
+    """The limit of a counter; None: the quota must be read again.
 
     The quota must have been read before the counter's own limit: then the limit is that of the
-    later one of the two revisions.
+    later one of the two revisions. Only a removal that is newer than the quota leaves open what the
+    quota's limit was at that revision.
 
     Args:
         quota: its quota.
@@ -203,14 +204,14 @@ def limit_of(quota: Quota, own: Item | None, counter: str, read_at_ms: int) -> C
         counter: its name.
         read_at_ms: when the reading of both began.
     """
-    if own is None:
-        return CounterLimit(counter, quota, quota.limit, quota.revision, read_at_ms)
-    if "limit" not in own:  # removed: the quota's own limit, as of the revision that was read
-        return CounterLimit(counter, quota, quota.limit, quota.revision, read_at_ms)
-    revision = max(quota.revision, require(own, "revision", int))
-    return CounterLimit(
-        counter, quota, require_amount(own, "limit"), revision, read_at_ms, own=True
-    )
+    revision = 0 if own is None else require(own, "revision", int)
+    if own is not None and "limit" in own:
+        revision = max(quota.revision, revision)
+        amount = require_amount(own, "limit")
+        return CounterLimit(counter, quota, amount, revision, read_at_ms, own=True)
+    if revision > quota.revision:
+        return None
+    return CounterLimit(counter, quota, quota.limit, quota.revision, read_at_ms)
 
 
 def tickets_until_ms(window_end_ms: int) -> int:

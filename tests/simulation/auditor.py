@@ -15,6 +15,7 @@ from tests.simulation.deletion_account import DeletionAccounts
 from tests.simulation.event_account import EventAccounts
 from tests.simulation.ledger_account import LedgerAccounts
 from tests.simulation.number_account import NumberAccounts
+from tests.simulation.quota_account import QuotaAccounts
 from tests.simulation.shape import LEDGER
 from tests.simulation.strict_account import StrictAccounts, is_strict
 
@@ -56,8 +57,10 @@ class Auditor:
         self.events = EventAccounts()
         self.numbers = NumberAccounts()
         self.claims = ClaimAccounts()
+        self.quotas = QuotaAccounts()
         self.deletions = DeletionAccounts()
         self.watchers += [self.events.changed, self.numbers.changed, self.claims.changed]
+        self.watchers.append(self.quotas.changed)
 
     def note(self, change: Change) -> None:
         """A change of an item anywhere."""

@@ -43,6 +43,7 @@ from tests.simulation import (
     deletion_canaries,
     producer_canaries,
     product,
+    quota_canaries,
     region_canaries,
     regions_canaries,
     world,
@@ -356,4 +357,5 @@ CANARIES: Final = [
     *regions_canaries.CANARIES,
     *alert_canaries.CANARIES,
     *producer_canaries.CANARIES,
+    *quota_canaries.CANARIES,
 ]

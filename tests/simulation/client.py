@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from countledger.ledger.ids import IdempotencyKey
     from countledger.producers.claims.claim import Claim
     from countledger.producers.event import Event
+    from countledger.producers.quotas.outcome import Ticket
     from countledger.producers.sequences.appending import PendingAppend
     from tests.simulation.auditor import Auditor
     from tests.simulation.operation import Operation
     from tests.simulation.process import Process
+    from tests.simulation.quota_account import QuotaCall
     from tests.simulation.world import World
 
 # How often a client waits where others rest for hours or days.
@@ -61,6 +63,8 @@ class Memory:
         streamed: entries that Kinesis may have or not, and when they were last sent.
         spools: per client, the file of its spool, or none.
         claims: claims that were looked up, which may be released by their ids.
+        acquires: calls of quotas under a key.
+        tickets: reservations that somebody was told of.
         wishes: keys under which the stock was to be set in a region, and to which values.
         open: changes of strict counters whose fate is not known: counter, key, delta.
         corrupt: of the counter that is malformed, the deltas that nobody has used.
@@ -82,6 +86,8 @@ class Memory:
     streamed: list[tuple[Entry, int]] = field(default_factory=list)
     spools: dict[str, str] = field(default_factory=dict)
     claims: list[Claim] = field(default_factory=list)
+    acquires: list[QuotaCall] = field(default_factory=list)
+    tickets: list[Ticket] = field(default_factory=list)
     wishes: dict[tuple[str | IdempotencyKey, str], set[int]] = field(default_factory=dict)
     exported: Exported = field(default_factory=Exported)
     numbers: int = 0

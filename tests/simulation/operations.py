@@ -22,6 +22,7 @@ from tests.simulation import ledger_operations as ledger
 from tests.simulation import moving_operations as moving
 from tests.simulation import number_operations as numbers
 from tests.simulation import quarantine_operations as malformed
+from tests.simulation import quota_operations as quotas
 from tests.simulation import regions_operations as regions
 from tests.simulation import running_operations as running
 from tests.simulation import stock_operations as stock
@@ -89,6 +90,12 @@ OPERATIONS: Final = (
     Operation("claim change", claims.change, 0.7, home=True),
     Operation("claim release", claims.release, 0.7, home=True),
     Operation("claim look", claims.look, 0.7, home=True, reads=True),
+    Operation("quota acquire", quotas.acquire, 1, home=True),
+    Operation("quota keyed", quotas.acquire_keyed, 1, home=True),
+    Operation("quota reserve", quotas.reserve, 1, home=True),
+    Operation("quota resolve", quotas.resolve, 1.2, home=True),
+    Operation("quota limit", quotas.limit, 0.6, home=True),
+    Operation("quota remake", quotas.remake, 0.3, home=True),
     Operation("joint transfer", joint.transfer, 2, home=True),
     Operation("joint give up", joint.withdraw, 0.7, home=True),
     Operation("deletion call", deletion.delete, 3, home=True),

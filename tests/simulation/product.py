@@ -31,9 +31,10 @@ from countledger.ledger.clock import Backoff
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Namespaces
-from countledger.ledger.over_regions import OverRegions
+from countledger.ledger.strict_regions import StrictRegions
 from countledger.producers.claims.claims import Claims
 from countledger.producers.compensation import Compensator
+from countledger.producers.quotas.quotas import Quotas
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from countledger.producers.sequences.sequences import Sequences
@@ -139,7 +140,7 @@ class Product:
     def totals(self) -> TotalsReader:
         """Reads totals."""
         used = are_used(self.world.shape.weights)
-        strict = OverRegions(STRICT, self.namespaces) if used else None
+        strict = StrictRegions(STRICT, self.namespaces) if used else None
         return TotalsReader(self.reads, COUNTERS, strict=strict)
 
     @cached_property
@@ -212,6 +213,11 @@ class Product:
     def claims(self) -> Claims:
         """Values that one owner has."""
         return Claims(self.context, self.process.region, self.world.home)
+
+    @cached_property
+    def quotas(self) -> Quotas:
+        """Limits for each window."""
+        return Quotas(self.context, self.process.region, self.world.home)
 
     def compactor(self, schedule: Schedule | None = None) -> Compactor:
         """Merges entries."""

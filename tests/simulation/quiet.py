@@ -24,6 +24,7 @@ from tests.simulation.joint_operations import check_joint
 from tests.simulation.moving_operations import check_imports
 from tests.simulation.number_operations import check_numbers
 from tests.simulation.product import Product
+from tests.simulation.quota_operations import check_quotas
 from tests.simulation.running_operations import NAMESPACE, accept
 from tests.simulation.shape import COUNTERS, LEDGER
 from tests.simulation.sums import Wrong
@@ -255,6 +256,7 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     check_joint,
     check_numbers,
     check_claims,
+    check_quotas,
     archive_as_found,
     check_schedules,
     check_compaction,

@@ -116,6 +116,7 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "ingest": ("kinesis", "ingest", "exact", "compact"),
     "numbers": ("sequence", "claim"),
     "joint": ("joint",),
+    "quotas": ("quota",),
     # No schedule: it would tick for days.
     "deletion": ("deletion", "record", "resend", "exact", "compact", "verify", "repair"),
     "due": ("record", "schedule"),

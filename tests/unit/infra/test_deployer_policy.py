@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -96,3 +97,20 @@ def test_a_role_is_given_to_cloudformation_alone() -> None:
     assert statement["Condition"]["StringEquals"] == {
         "iam:PassedToService": "cloudformation.amazonaws.com"
     }
+
+
+def test_a_stack_of_several_regions_is_changed_in_each_and_nowhere_else() -> None:
+    other = ("us-east-1", "code-us")
+    place = replace(PLACE, others=(other,))
+    whole = caller_policy(place)["Statement"] + resource_policy(place)["Statement"]
+    tables = next(one for one in whole if one["Sid"] == "Tables")["Resource"]
+
+    assert [arn.split(":")[3] for arn in tables] == [PLACE.region, "us-east-1"]
+    assert "MakeAndVerifyTotals" in {one["Sid"] for one in whole}
+    # IAM and the dashboards know no region: named once.
+    for one in whole:
+        assert len(set(one["Resource"])) == len(one["Resource"])
+    assert "MakeAndVerifyTotals" not in json.dumps(caller_policy(PLACE))
+    # A document for the caller and one for the role: both fit with one more region.
+    for document in (caller_policy(place), resource_policy(place)):
+        assert len(json.dumps(document, separators=(",", ":"))) < POLICY_MAX

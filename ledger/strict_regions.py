@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class OverRegions:
+class StrictRegions:
     """The strict counters over regions.
 
     Attributes:

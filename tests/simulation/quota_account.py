@@ -1,0 +1,140 @@
+"""The auditor's account of quotas: what each window has used, under which limit, and why."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.simulation.sums import Wrong
+
+if TYPE_CHECKING:
+    from countledger.ledger.ids import IdempotencyKey
+    from tests.simulation.table import Change
+
+_PREFIX: Final = "quota#"
+_ENDS: Final = ("committed", "released")
+
+
+@dataclass(frozen=True)
+class QuotaCall:
+    """A call under a key, which may be repeated.
+
+    Attributes:
+        counter: its counter.
+        amount: how much.
+        key: its key.
+        reserve: whether it reserves.
+    """
+
+    counter: str
+    amount: int
+    key: IdempotencyKey
+    reserve: bool
+
+
+@dataclass
+class QuotaAccounts:
+    """All quotas.
+
+    Attributes:
+        limits: of each incarnation the limits by revision.
+        own: of each incarnation and counter its own limits by revision; None: removed.
+        used: of each partition and window, what it has used.
+        markers: of each partition and sort key, the marker as it was written last.
+        keys: of each partition the markers by the keys of the callers.
+        told: of each counter and window, what was admitted without a key.
+        open: of each counter and window, what may have been counted without a key.
+    """
+
+    limits: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    own: dict[tuple[str, str], dict[int, int | None]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    used: dict[tuple[str, str], int] = field(default_factory=dict)
+    markers: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    keys: dict[tuple[str, str], str] = field(default_factory=dict)
+    told: Counter[tuple[str, str]] = field(default_factory=Counter)
+    open: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def changed(self, change: Change) -> None:
+        """An item of a quota was written."""
+        partition, sort = change.key
+        if not partition.startswith(_PREFIX) or change.after is None:
+            return
+        incarnation, _, counter = partition.removeprefix(_PREFIX).partition("#")
+        if not incarnation:
+            after = change.after
+            self.limits[after["incarnation"]][int(after["revision"])] = int(after["limit"])
+        elif not counter:
+            own = change.after.get("limit")
+            revision = int(change.after["revision"])
+            self.own[incarnation, sort][revision] = None if own is None else int(own)
+        elif sort.startswith("w#"):
+            self._window_changed(incarnation, counter, change)
+        else:
+            self._marker_changed(change)
+
+    def _window_changed(self, incarnation: str, counter: str, change: Change) -> None:
+        before, after = change.before or {}, change.after or {}
+        if change.before is None and change.key in self.used:
+            raise Wrong(f"the counter {change.key} was made twice")
+        if "revision" not in after:
+            raise Wrong(f"{change.key} was made by no admission: {after}")
+        if after["revision"] < before.get("revision", 0):
+            raise Wrong(f"{change.key} went back to revision {after['revision']}: {before}")
+        used = int(after["used"])
+        if used < 0:
+            raise Wrong(f"{change.key} has used {used}")
+        added = used - int(before.get("used", 0)) - self._overrun(before, after)
+        limit = self._limit(incarnation, counter, int(after["revision"]))
+        if added > 0 and used > limit:
+            raise Wrong(f"{change.key} has used {used} of {limit}: {before}, then {after}")
+        self.used[change.key] = used
+
+    def _overrun(self, before: dict[str, Any], after: dict[str, Any]) -> int:
+        return int(after.get("overrun", 0)) - int(before.get("overrun", 0))
+
+    def _limit(self, incarnation: str, counter: str, revision: int) -> int:
+        own = [r for r in self.own[incarnation, counter] if r <= revision]
+        newest = self.own[incarnation, counter][max(own)] if own else None
+        if newest is not None:
+            return newest
+        limits = self.limits[incarnation]
+        return limits[max(r for r in limits if r <= revision)]
+
+    def _marker_changed(self, change: Change) -> None:
+        partition, sort = change.key
+        after, before = dict(change.after or {}), self.markers.get(change.key)
+        key = after.get("key")
+        if key is not None and self.keys.setdefault((partition, key), sort) != sort:
+            raise Wrong(f"key {key} of {partition} has two markers: {sort} and another one")
+        if before is not None:
+            if change.before is None:
+                raise Wrong(f"{change.key} was made twice: {before}, then {after}")
+            same = ("call", "amount", "window", "key")
+            if any(before.get(name) != after.get(name) for name in same):
+                raise Wrong(f"{change.key} became another call: {before}, then {after}")
+            if before["state"] != "reserved" or after["state"] not in _ENDS:
+                raise Wrong(f"{change.key} was resolved twice: {before}, then {after}")
+        self.markers[change.key] = after
+
+    def counted(self, marker: dict[str, Any]) -> int:
+        """What a marker says is counted in its window."""
+        return int(marker.get("actual", marker["amount"]))
+
+    def check(self) -> None:
+        """Each window has used what its markers and the outcomes say."""
+        keyed: Counter[tuple[str, str]] = Counter()
+        total: Counter[tuple[str, str]] = Counter()
+        for (partition, _), marker in self.markers.items():
+            keyed[partition.split("#")[2], marker["window"]] += self.counted(marker)
+        for (partition, sort), used in self.used.items():
+            total[partition.split("#")[2], sort.removeprefix("w#")] += used
+        for place in {*keyed, *total, *self.told}:
+            plain = total[place] - keyed[place]
+            if not self.told[place] <= plain <= self.told[place] + self.open[place]:
+                raise Wrong(
+                    f"{place} has used {total[place]}: {keyed[place]} under keys, and without "
+                    f"{self.told[place]} to {self.told[place] + self.open[place]}"
+                )

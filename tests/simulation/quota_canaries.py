@@ -1,0 +1,93 @@
+"""Known wrong variants of quotas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from countledger.ledger.expressions import Absent, Add, AllOf, AnyOf, Assign, Compare
+from countledger.producers.quotas import resolving, writing
+from countledger.producers.quotas.window import Per, window_of
+from tests.simulation.canary import Canary, all_of, unconditional, wrapped
+
+
+def _made_again(admission: Any, *given: Any) -> Any:  # noqa: ANN401 - a write
+    """The first amount of a process makes the counter of the window, though one exists."""
+    write = admission(*given)
+    clauses = [Assign(c.name, c.value) if isinstance(c, Add) else c for c in write.clauses]
+    return replace(write, clauses=tuple(clauses))
+
+
+def _of_any_revision(admission: Any, table: str, limit: Any, window: Any, amount: Any) -> Any:  # noqa: ANN401
+    """A process goes on under a limit that others know no more."""
+    fits = Compare("used", "<=", limit.amount - amount)
+    write = admission(table, limit, window, amount)
+    return replace(write, condition=AnyOf(Absent("part"), fits))
+
+
+def _of_one_window(marker: Any, *given: Any) -> Any:  # noqa: ANN401
+    """A key is remembered within its window."""
+    table, limit, window, key_id, facts = given
+    return marker(table, limit, window, f"{key_id}-{window.name}", facts)
+
+
+def _in_the_present_window(resolve: Any, context: Any, ticket: Any, *more: Any) -> Any:  # noqa: ANN401
+    """A commit is counted when it comes."""
+    window = window_of(context.clock.now_ms(), Per.MINUTE, "UTC")
+    return resolve(context, replace(ticket, window=window.name), *more)
+
+
+def _again(resolution: Any, table: str, ticket: Any, *more: Any) -> Any:  # noqa: ANN401
+    """A reservation that is resolved can be resolved in another way."""
+    write = resolution(table, ticket, *more)
+    return replace(write, condition=AllOf(Compare("call", "=", ticket.reservation)))
+
+
+def _of_any_window(correction: Any, *given: Any) -> Any:  # noqa: ANN401
+    """The window need not include the reservation."""
+    write = correction(*given)
+    return None if write is None else replace(write, condition=None)
+
+
+CANARIES: Final = [
+    Canary(
+        "quota: the counter of a window is made once",
+        wrapped(writing, "admission", _made_again),
+        "quotas",
+        seed=1,
+    ),
+    Canary(
+        "quota: used is within the limit",
+        unconditional(writing, "admission"),
+        "quotas",
+        seed=1,
+    ),
+    Canary(
+        "quota: a write names the revision of its limit",
+        wrapped(writing, "admission", _of_any_revision),
+        "quotas",
+        seed=3,
+    ),
+    Canary(
+        "quota: a marker is of no window",
+        wrapped(writing, "marker", _of_one_window),
+        "quotas",
+        seed=1,
+    ),
+    Canary(
+        "quota: a commit is counted in the window of its reserve",
+        all_of(
+            wrapped(resolving, "_resolving", _in_the_present_window),
+            wrapped(writing, "correction", _of_any_window),
+        ),
+        "quotas",
+        seed=6,
+    ),
+    Canary(
+        "quota: a reservation is resolved once",
+        all_of(
+            wrapped(writing, "resolution", _again), wrapped(writing, "correction", _of_any_window)
+        ),
+        "quotas",
+    ),
+]

@@ -1,0 +1,151 @@
+"""Operations on quotas: acquires, reservations, limits that change, quotas that are made again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import (
+    KeyExpired,
+    NoSuchQuota,
+    QuotaExists,
+    Throttled,
+    TicketExpired,
+    TicketResolved,
+)
+from countledger.ledger.ids import IdempotencyKey
+from countledger.producers.quotas.outcome import Admitted
+from countledger.producers.quotas.window import Per, window_of
+from tests.simulation.quota_account import QuotaCall
+from tests.simulation.sums import Wrong
+
+if TYPE_CHECKING:
+    from countledger.producers.quotas.outcome import Denied
+    from tests.simulation.client import Client, Memory
+    from tests.simulation.world import World
+
+_QUOTA: Final = "spent:"
+_COUNTERS: Final = ("spent:a", "spent:b")
+_LIMITS: Final = (0, 6, 9, 12, 20)
+# Of every quota here: a window that a call may not see the end of.
+_PER: Final = Per.MINUTE
+
+
+def acquire(client: Client) -> None:
+    """Without a key: counted once, or perhaps, if nobody was told."""
+    counter, amount = client.random.choice(_COUNTERS), client.random.randint(1, 3)
+    accounts = client.auditor.quotas
+    place = counter, window_of(client.process.now_ms(), _PER, "UTC").name
+    accounts.open[place] += amount
+    try:
+        outcome = client.product.quotas.acquire(counter, amount)
+    except NoSuchQuota:
+        accounts.open[place] -= amount
+        _create(client)
+        return
+    except Throttled:
+        accounts.open[place] -= amount
+        raise
+    client.tell(f"acquired: {outcome}")
+    accounts.open[place] -= amount
+    if isinstance(outcome, Admitted):
+        accounts.told[counter, outcome.window] += amount
+
+
+def acquire_keyed(client: Client) -> None:
+    """Under a key, a new one or one of before: counted once."""
+    _call(client, reserve=False)
+
+
+def reserve(client: Client) -> None:
+    """The same; somebody will commit or release it, or nobody."""
+    _call(client, reserve=True)
+
+
+def _call(client: Client, *, reserve: bool) -> None:
+    known = [one for one in client.memory.acquires if one.reserve is reserve]
+    if known and client.random.random() < 0.5:
+        call = client.random.choice(known)
+    else:
+        key = IdempotencyKey(f"key {client.memory.number()}", to_datetime(client.process.now_ms()))
+        counter, amount = client.random.choice(_COUNTERS), client.random.randint(1, 3)
+        call = QuotaCall(counter, amount, key, reserve)
+        client.memory.acquires.append(call)
+    quotas = client.product.quotas
+    act = quotas.reserve if reserve else quotas.acquire
+    try:
+        outcome = act(call.counter, call.amount, key=call.key)
+    except NoSuchQuota:
+        _create(client)
+    except (KeyExpired, TicketResolved) as error:
+        client.tell(f"{call}: {error}")
+    else:
+        client.tell(f"{call}: {outcome}")
+        _check_told(client, call, outcome)
+
+
+def _check_told(client: Client, call: QuotaCall, outcome: Admitted | Denied) -> None:
+    """What is admitted is in the window that was told, under one marker."""
+    if not isinstance(outcome, Admitted):
+        return
+    markers = client.auditor.quotas.markers.values()
+    mine = [one for one in markers if one.get("key") == call.key.key]
+    if outcome.window not in {one["window"] for one in mine}:
+        raise Wrong(f"{call} was told to be in {outcome.window}: {mine}")
+    if outcome.ticket is not None:
+        client.memory.tickets.append(outcome.ticket)
+
+
+def resolve(client: Client) -> None:
+    """A reservation is committed or released: soon or late, again, or in another way."""
+    if not client.memory.tickets:
+        return
+    ticket = client.random.choice(client.memory.tickets)
+    actual = client.random.choice([None, 0, 1, int(ticket.amount), int(ticket.amount) + 2])
+    quotas = client.product.quotas
+    try:
+        done = quotas.release(ticket) if actual is None else quotas.commit(ticket, actual)
+    except (TicketExpired, TicketResolved) as error:
+        client.tell(f"resolve {ticket}: {error}")
+        return
+    client.tell(f"resolved {ticket} with {actual}: {done}")
+    key = ticket.marker_key["counter"], ticket.marker_key["part"]
+    marker = client.auditor.quotas.markers[key]
+    wanted = ("released", 0) if actual is None else ("committed", actual)
+    if (marker["state"], marker["actual"]) != wanted:
+        raise Wrong(f"{ticket} was told to be {wanted}, and is {marker}")
+
+
+def limit(client: Client) -> None:
+    """The limit of the quota, or of one counter, is changed while it is used."""
+    amount = client.random.choice(_LIMITS)
+    quotas = client.product.quotas
+    try:
+        if client.random.random() < 0.5:
+            quotas.set_limit(_QUOTA, amount)
+        else:
+            own = None if client.random.random() < 0.4 else amount
+            quotas.override(client.random.choice(_COUNTERS), own)
+    except NoSuchQuota:
+        _create(client)
+
+
+def remake(client: Client) -> None:
+    """The quota is deleted while others use it, and made again under its name."""
+    try:
+        client.product.quotas.delete(_QUOTA)
+    except NoSuchQuota:
+        client.tell(f"{_QUOTA} is gone")
+    _create(client)
+
+
+def _create(client: Client) -> None:
+    try:
+        client.product.quotas.create(_QUOTA, limit=client.random.choice(_LIMITS), per=_PER)
+    except QuotaExists as error:
+        client.tell(str(error))
+
+
+def check_quotas(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
+    """Every window has used what was admitted, committed and not released."""
+    world.auditor.quotas.check()
