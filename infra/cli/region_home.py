@@ -12,7 +12,7 @@ from countledger.compaction.plan import limits_by
 from countledger.compaction.promotion import Promotion
 from countledger.compaction.regions import Regions
 from countledger.compaction.salvage import SalvageReport
-from countledger.compaction.salvager import Copy, Salvage
+from countledger.compaction.salvager import LedgerCopy, Salvage
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import FINDINGS, notice, show_facts
 from countledger.infra.cli.progress import open_progress
@@ -195,9 +195,9 @@ def _salvage(
     held: bool,
     in_service: bool = False,
 ) -> Salvage:
-    def copy(region: str, name: str | None) -> Copy:
+    def copy(region: str, name: str | None) -> LedgerCopy:
         dynamo = connection.dynamo("standard", region=region)
-        return Copy(dynamo=dynamo, table=name or connection.setting("ledger_table"))
+        return LedgerCopy(dynamo=dynamo, table=name or connection.setting("ledger_table"))
 
     return Salvage(
         source=copy(source, table),

@@ -27,7 +27,7 @@ def stack() -> Iterator[LocalStack]:
 @pytest.fixture(scope="module")
 def command(stack: LocalStack) -> Command:
     """The command line of that stack."""
-    return Command(stack.environment | {"COUNTLEDGER_STACK_NAME": "homes"})
+    return Command(stack.environment() | {"COUNTLEDGER_STACK_NAME": "homes"})
 
 
 def test_a_promotion_is_shown_planned_and_carried_out(stack: LocalStack, command: Command) -> None:
