@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from countledger.consumers.auditor import Auditor
     from countledger.consumers.groups import Groups
     from countledger.consumers.leftovers import Leftovers
-    from countledger.consumers.over_regions import OverRegions
+    from countledger.consumers.over_regions import RegionsReader
     from countledger.consumers.rankings import Rankings
     from countledger.consumers.snapshot import SnapshotReader
     from countledger.consumers.stream import LedgerStream
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Groups",
     "LedgerStream",
-    "OverRegions",
     "QuarantineService",
     "Rankings",
     "Redrive",
+    "RegionsReader",
     "TotalsReader",
     "auditor_of",
     "groups_of",
@@ -67,11 +67,11 @@ def _counters_of(connection: Connection) -> tuple[DynamoClient, str]:
     return connection.dynamo("standard"), connection.setting("counters_table")
 
 
-def over_regions_of(connection: Connection) -> OverRegions:
+def over_regions_of(connection: Connection) -> RegionsReader:
     """The reader of totals in every region of a stack."""
-    from countledger.consumers.over_regions import OverRegions
+    from countledger.consumers.over_regions import RegionsReader
 
-    return OverRegions(connection)
+    return RegionsReader(connection)
 
 
 def names_of(connection: Connection, prefix: str) -> Iterator[str]:

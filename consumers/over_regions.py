@@ -104,7 +104,7 @@ def most_complete(counter: str, regions: Sequence[RegionAnswer]) -> RegionAnswer
 
 
 @dataclass(slots=True)
-class OverRegions:
+class RegionsReader:
     """Reads totals in every region of a stack at the same time.
 
     Attributes:

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from countledger.consumers.assembly import (
         Groups,
         LedgerStream,
-        OverRegions,
         QuarantineService,
         Rankings,
         Redrive,
+        RegionsReader,
         TotalsReader,
     )
     from countledger.consumers.auditor import Auditor
@@ -556,7 +556,7 @@ class CountLedger:
         return totals_of(self.connection)
 
     @made_once
-    def _over_regions(self) -> OverRegions:
+    def _over_regions(self) -> RegionsReader:
         from countledger.consumers.assembly import over_regions_of
 
         return over_regions_of(self.connection)

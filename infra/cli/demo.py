@@ -44,6 +44,7 @@ def demo(
     coalesce: Annotated[
         bool, typer.Option("--coalesce", help="Sum up events of one counter before they are sent.")
     ] = False,
+    regions: Annotated[int, typer.Option(min=1, max=5, help="Count in so many regions.")] = 1,
 ) -> int:
     """Count a git repository, and check every total against git.
 
@@ -61,21 +62,25 @@ def demo(
     With --coalesce, events of one counter share an entry, which has their sum and their number.
     They have no keys then: the entry of every tenth event is sent twice, and a second run on the
     same stack counts once more.
+    With --regions, commits are counted in several regions, and midway one of them is cut off. At
+    the end every total and every exact sum in every region is checked.
 
     In a counter's name, a byte that counter names may not hold is written as %XX and % as %25; a
-    name that is too long is cut and ends in %~ and its SHA-256.
-
-    The exit code is 0 only if no total and no alert is wrong.
+    name that is too long is cut and ends in %~ and its SHA-256. The exit code is 0 only if no
+    number and no alert is wrong.
 
     Examples:
       countledger demo
       countledger demo --repo ~/src/project --json
       countledger demo --via kinesis
       countledger demo --coalesce
+      countledger demo --regions 3
       countledger demo --stack-name countledger               [dim]where countledger up runs[/dim]
     """
     if coalesce and via is Via.KINESIS:
         raise BadUsage("--coalesce writes straight into DynamoDB: leave out --via kinesis")
+    if regions > 1:
+        return _over_regions(options, repo, regions, plain=not coalesce and via is Via.DYNAMODB)
     clock = SystemClock()
     started_s = clock.now_ms() / SECOND_MS
     # What can be refused is refused before an engine is started for it.
@@ -98,6 +103,31 @@ def demo(
         show_json(report)
     else:
         print_summary(report, run.alerts.alerts, own_engine=own_engine)
+    return 0 if report["good"] else FINDINGS
+
+
+def _over_regions(options: Options, repo: Path | None, count: int, *, plain: bool) -> int:
+    """The demo in several regions of an engine of its own; the exit code."""
+    if options.names_a_stack or not plain:
+        raise BadUsage("--regions runs on a stack of its own, and sends into DynamoDB directly")
+    require_engine()
+    from countledger.infra.cli.demo_regions import REGIONS, RegionsRun, summary  # noqa: PLC0415 - an extra
+    from countledger.infra.local.stack import LocalStack  # noqa: PLC0415 - as above
+
+    started_s = SystemClock().now_ms() / SECOND_MS
+    with (
+        open_repository(repo if repo is not None else _own_repository()) as view,
+        open_progress() as progress,
+    ):
+        progress.say(f"Starting AWS in {count} regions on this machine ...")
+        with LocalStack(regions=REGIONS[:count]) as stack:
+            commits = progress.add("commits", count_commits(view))
+            report = RegionsRun(stack, view, commits.set).report(started_s)
+    if options.json:
+        show_json(report)
+    else:
+        console = Console(highlight=False, soft_wrap=True)
+        console.print("\n".join(summary(report)), markup=False)
     return 0 if report["good"] else FINDINGS
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from countledger.infra.cli import strict_change
+from countledger.infra.cli import strict_change, strict_holds
 from countledger.infra.cli.arguments import SignedCommand, parse_duration_ms
 from countledger.infra.cli.options import BadUsage, Options, Yes, confirm, shared
 from countledger.infra.cli.output import Unread, notice, show, show_all, show_facts
@@ -110,6 +110,10 @@ app.command("change", cls=SignedCommand)(strict_change.change)
 app.command("withdraw")(strict_change.withdraw)
 app.command("transfer", cls=SignedCommand)(strict_change.transfer)
 app.command("together")(strict_change.together)
+app.command("hold")(strict_holds.hold)
+app.command("confirm")(strict_holds.confirm)
+app.command("cancel")(strict_holds.cancel)
+app.command("holds")(strict_holds.holds)
 
 
 @app.command("show")

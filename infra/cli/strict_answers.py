@@ -68,14 +68,8 @@ def answer_to_change(outcome: StrictOutcome, delta: Amount) -> ChangeAnswer:
             return ChangeAnswer(DONE, {"status": "applied", **asked, "value": value})
         case Duplicate(value=value):
             return ChangeAnswer(DONE, {"status": "duplicate", **asked, "value": value})
-        case BoundReached(counter, value, side, bound):
-            return ChangeAnswer(
-                REFUSED,
-                {"status": "bound_reached", **asked, "value": value, "side": side, "bound": bound}
-                | ({"held": outcome.held} if outcome.held else {}),
-                f"bound reached: counter {counter!r} is at {to_text(value)}{_of_which(outcome)}, "
-                f"its {side} bound is {to_text(bound)}: {_signed(delta)} was refused",
-            )
+        case BoundReached():
+            return bound_reached(outcome, asked)
         case SetFull(counter, value, max_tokens):
             return ChangeAnswer(
                 REFUSED,
@@ -91,7 +85,7 @@ def answer_to_change(outcome: StrictOutcome, delta: Amount) -> ChangeAnswer:
                 "new key",
             )
         case Contended() | Unknown():
-            return _undecided(outcome, asked)
+            return undecided(outcome, asked)
 
 
 def answer_to_withdrawal(outcome: StrictOutcome, key: str) -> ChangeAnswer:
@@ -108,12 +102,24 @@ def answer_to_withdrawal(outcome: StrictOutcome, key: str) -> ChangeAnswer:
                 "stays",
             )
         case Contended() | Unknown():
-            return _undecided(outcome, asked)
+            return undecided(outcome, asked)
         case BoundReached() | SetFull():
             raise AssertionError("a withdrawal changes no value")
 
 
-def _undecided(outcome: Contended | Unknown, asked: Row) -> ChangeAnswer:
+def bound_reached(refused: BoundReached, asked: Row) -> ChangeAnswer:
+    """The answer if a bound refused it."""
+    value, side, bound = refused.value, refused.side, refused.bound
+    held: Row = {"held": refused.held} if refused.held else {}
+    return ChangeAnswer(
+        REFUSED,
+        {"status": "bound_reached", **asked, "value": value, "side": side, "bound": bound, **held},
+        f"bound reached: counter {refused.counter!r} is at {to_text(value)}{_of_which(refused)}, "
+        f"its {side} bound is {to_text(bound)}: {_signed(refused.asked)} was refused",
+    )
+
+
+def undecided(outcome: Contended | Unknown, asked: Row) -> ChangeAnswer:
     """The answer if another attempt may know more."""
     match outcome:
         case Contended(counter, attempts, reason):

@@ -105,6 +105,22 @@ def test_every_total_is_right_when_events_are_coalesced(odd: Repository) -> None
     assert NO_AWS("demo", "--coalesce", "--via", "kinesis").code == 2
 
 
+def test_every_number_is_right_in_every_region_after_a_partition(odd: Repository) -> None:
+    done = NO_AWS("demo", "--repo", str(odd.path), "--regions", "2", "--json")
+
+    report = done.json
+    assert [report["wrong"], report["wrong_numbers"]] == [0, []]
+    assert report["regions"] == ["us-east-1", "eu-west-1"]
+    assert report["events"] == events_of(odd) + 2 - 1
+    assert report["resent"] > 0
+    # In the partition the regions differed, and every run of the compactor had to wait for its end.
+    assert report["apart"] > 0
+    assert report["waiting"] == report["compacted"] > 0
+    assert report["merged"] > 0
+    assert (done.code, report["good"]) == (0, True)
+    assert NO_AWS("demo", "--regions", "2", "--coalesce").code == 2
+
+
 def test_the_totals_can_be_read_afterwards_and_a_second_run_is_all_duplicates(
     odd: Repository, own_stack: LocalStack
 ) -> None:

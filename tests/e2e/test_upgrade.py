@@ -109,3 +109,29 @@ def test_an_upgrade_keeps_every_number(
 
 def _totals(client: CountLedger) -> dict[str, object]:
     return {counter: total.total for counter, total in client.totals(COUNTERS).items()}
+
+
+def test_a_stack_of_one_region_becomes_the_owner_of_replicas(
+    stack: LocalStack, name: str, tmp_path: Path
+) -> None:
+    """Its template knew no other region: neither the upgrade nor a replica replaces a table."""
+    upgraded = Upgraded(stack, name)
+    upgraded.deploy((RELEASES[0].parent / "0.1.0-one-region.yaml").read_text())
+    before = upgraded.deployment.outputs()
+    _record(upgraded.client(), 2)
+    bundle = tmp_path / "bundle.zip"
+    bundle.write_bytes(bundle_of())
+    done = Command(upgraded.stack.environment())(
+        "deploy", "--stack-name", upgraded.name, "--bundle", str(bundle), "--yes"
+    )
+    assert done.code == 0, done.err
+
+    proposal = upgraded.deployment.propose_parameters({"ReplicaRegions": "eu-west-1"})
+
+    assert proposal is not None
+    assert not [one for one in proposal.changes if one.dangerous]
+    after = upgraded.deployment.execute(proposal)
+    assert [after[name] for name in DATA] == [before[name] for name in DATA]
+    table = stack.client("dynamodb").describe_table(TableName=after["LedgerTableName"])["Table"]
+    assert [one["RegionName"] for one in table["Replicas"]] == ["eu-west-1"]
+    assert {one: upgraded.client().exact(one).sum for one in COUNTERS} == dict.fromkeys(COUNTERS, 3)

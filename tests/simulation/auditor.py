@@ -13,6 +13,7 @@ from countledger.ledger import keys
 from tests.simulation.claim_operations import ClaimAccounts
 from tests.simulation.deletion_account import DeletionAccounts
 from tests.simulation.event_account import EventAccounts
+from tests.simulation.hold_operations import HoldAccounts
 from tests.simulation.ledger_account import LedgerAccounts
 from tests.simulation.number_account import NumberAccounts
 from tests.simulation.quota_account import QuotaAccounts
@@ -60,6 +61,8 @@ class Auditor:
         self.quotas = QuotaAccounts()
         self.deletions = DeletionAccounts()
         self.watchers += [self.events.changed, self.numbers.changed, self.claims.changed]
+        self.holds = HoldAccounts(self.schedule, self.shape.skew_ms // 2)
+        self.watchers.append(self.holds.changed)
         self.watchers.append(self.quotas.changed)
 
     def note(self, change: Change) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from countledger.producers.quotas.outcome import Ticket
     from countledger.producers.sequences.appending import PendingAppend
     from tests.simulation.auditor import Auditor
+    from tests.simulation.hold_operations import Basket
     from tests.simulation.operation import Operation
     from tests.simulation.process import Process
     from tests.simulation.quota_account import QuotaCall
@@ -68,6 +69,7 @@ class Memory:
         wishes: keys under which the stock was to be set in a region, and to which values.
         open: changes of strict counters whose fate is not known: counter, key, delta.
         corrupt: of the counter that is malformed, the deltas that nobody has used.
+        baskets: holds that somebody asked for.
         exported: what exports have found, and imports were given.
         malformed: what was written there by hand and not mended: the region, and the item.
     """
@@ -90,6 +92,7 @@ class Memory:
     tickets: list[Ticket] = field(default_factory=list)
     wishes: dict[tuple[str | IdempotencyKey, str], set[int]] = field(default_factory=dict)
     exported: Exported = field(default_factory=Exported)
+    baskets: list[Basket] = field(default_factory=list)
     numbers: int = 0
 
     def number(self) -> int:

@@ -16,6 +16,7 @@ from tests.simulation import buffer_operations as buffer
 from tests.simulation import claim_operations as claims
 from tests.simulation import deletion_operations as deletion
 from tests.simulation import fork_operations as forks
+from tests.simulation import hold_operations as holds
 from tests.simulation import joint_operations as joint
 from tests.simulation import kinesis_operations as kinesis
 from tests.simulation import ledger_operations as ledger
@@ -108,6 +109,10 @@ OPERATIONS: Final = (
     Operation("strict regions bounds", regions.move_bounds, 0.5),
     Operation("strict regions give up", regions.withdraw, 0.7),
     Operation("strict regions remake", regions.remake, 0.3),
+    Operation("hold place", holds.place, 3, home=True),
+    Operation("hold confirm", holds.confirm, 2, home=True),
+    Operation("hold cancel", holds.cancel, 1, home=True),
+    Operation("hold sale", holds.sell, 1.5, home=True),
 )
 
 # What a process does before it ends by itself.

@@ -19,6 +19,7 @@ from tests.simulation.buffer_operations import check_events, check_spools
 from tests.simulation.claim_operations import check_claims
 from tests.simulation.deletion_operations import archive_as_found, check_deletions
 from tests.simulation.evaluating import alerts_of
+from tests.simulation.hold_operations import check_holds
 from tests.simulation.ingest import check_ingest
 from tests.simulation.joint_operations import check_joint
 from tests.simulation.moving_operations import check_imports
@@ -253,6 +254,7 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     check_imports,
     check_events,
     check_strict,
+    check_holds,
     check_joint,
     check_numbers,
     check_claims,

@@ -135,6 +135,7 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
         "strict set",
         "strict give up",
     ),
+    "holds": ("hold",),
     "progress": ("record", "total"),
     "malformed": ("record", "malformed", "mend", "quarantine", "repair"),
     "alerts": ("alert", "strict atomic", "strict occ", "strict remake", "record"),

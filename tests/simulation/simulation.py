@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Kind
 from tests.simulation import alert_operations as alerts
+from tests.simulation import hold_operations as holds
 from tests.simulation import joint_operations as joint
 from tests.simulation import regions_operations as regions
 from tests.simulation import strict_operations as strict
@@ -191,6 +192,8 @@ class Simulation:
             self._make_strict(product)
         if any(w for name, w in self.shape.weights.items() if name.startswith("alert")):
             alerts.set_up(world, memory)
+        if any(self.shape.weights.get(name, 0) for name in holds.OPERATIONS):
+            holds.make(world, product, memory)
         if any(self.shape.weights.get(name, 0) for name in joint.JOINT):
             joint.make(product, memory)
 

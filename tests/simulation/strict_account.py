@@ -62,9 +62,11 @@ class StrictAccounts:
         total, lower, upper = after["total"], after.get("lower"), after.get("upper")
         if (lower is not None and total < lower) or (upper is not None and total > upper):
             raise Wrong(f"{change.key} holds {total}, outside of {lower} to {upper}")
-        if after["headroom_up"] != (upper or 0) - total or after["headroom_down"] != total - (
-            lower or 0
-        ):
+        held = after.get("held", 0)
+        if held < 0:
+            raise Wrong(f"{change.key} holds {held}")
+        free = total - held - (lower or 0)
+        if after["headroom_up"] != (upper or 0) - total or after["headroom_down"] != free:
             raise Wrong(f"{change.key}: rooms {after} do not fit")
         before = change.before
         if (

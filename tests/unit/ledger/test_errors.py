@@ -20,6 +20,7 @@ from countledger.ledger.errors import (
     ConditionFailed,
     CorruptItem,
     CountledgerError,
+    QuotaDenied,
     Reason,
     TransactionCancelled,
     Unacknowledged,
@@ -35,6 +36,7 @@ ITEM = {"counter": "pages:views", "part": "total", "total": 3}
 # Of the classes whose constructors take more than a text, or another thing.
 MADE: dict[type[CountledgerError], CountledgerError] = {
     AlreadyClaimed: AlreadyClaimed("taken", "user-email", ("a@b", "c"), "user-1"),
+    QuotaDenied: QuotaDenied("the limit is reached", ITEM),
     Unacknowledged: Unacknowledged("no answer", ENTRY),
     Unnumbered: Unnumbered("no answer", {"pending": 1}),
     CorruptItem: CorruptItem("no total", ITEM),

@@ -1,0 +1,50 @@
+"""Wrong variants of holds, each of which the simulation catches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from countledger.producers.strict import resolution
+from countledger.producers.strict.hold import lapsed_before
+from countledger.producers.strict.holds import HoldChange
+from tests.simulation.canary import Canary, all_of, bare, replaced, unconditional, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from countledger.ledger.operations import Write
+    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.hold import Hold
+
+
+def _bare_hold(writes: Callable[..., list[Write]], *given: object) -> list[Write]:
+    own, *others = writes(*given)
+    return [bare(own), *others]
+
+
+def _lapsed_here(hold: Hold, context: MethodContext) -> bool:
+    return hold.lapses_at_ms < context.clock.now_ms()
+
+
+CANARIES: Final = (
+    Canary(
+        "hold: confirmed in time",
+        all_of(
+            replaced(resolution, "_may_confirm", lambda *_: True),
+            replaced(resolution, "confirmed_before", lambda _now_ms: None),
+        ),
+        "holds",
+        seed=3,
+    ),
+    Canary(
+        "hold: released after the skew",
+        all_of(
+            replaced(resolution, "_may_release", _lapsed_here),
+            replaced(resolution, "lapsed_before", lambda now_ms, _skew: lapsed_before(now_ms, 0)),
+        ),
+        "holds",
+        seed=5,
+    ),
+    Canary("hold: its marker", wrapped(HoldChange, "writes", _bare_hold), "holds", seed=2),
+    Canary("hold: ends once", unconditional(resolution, "plan_end"), "holds", seed=4),
+)
