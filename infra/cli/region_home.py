@@ -83,25 +83,10 @@ def promote(
         _show(options, promotion, current, [])
         return 0
     epoch = promotion.begin(lost or "")
-    clock = SystemClock()
-    missing = promotion.missing(epoch)
-    for _ in range(_POLLS):
-        if not missing:
-            break
-        clock.sleep_ms(_POLL_MS)
-        missing = promotion.missing(epoch)
+    missing = _awaited(promotion, epoch)
     _show(options, promotion, epoch, missing)
-    if missing:
-        notice(f"not everywhere yet ({', '.join(missing)}): call again; until then nobody merges")
-        return FINDINGS
-    if epoch.lost:
-        notice(f"next: `countledger region salvage {epoch.lost} --region {name}`")
-    if target.setting("home_region") != name:
-        notice(
-            "next, for the stack of each region: `countledger deploy --parameter "
-            f"HomeRegion={name}`, and create the schedules again in {name}"
-        )
-    return 0
+    _say_what_follows(target, epoch, missing)
+    return FINDINGS if missing else 0
 
 
 @shared
@@ -160,8 +145,36 @@ def salvage(
             )
     if held:
         promotion.settle()
+    _show_salvage(options, report)
+    return FINDINGS if report.undecided else 0
+
+
+def _awaited(promotion: Promotion, epoch: Epoch) -> list[str]:
+    """The regions that do not show the epoch after a minute."""
+    missing = promotion.missing(epoch)
+    for _ in range(_POLLS):
+        if missing:
+            promotion.regions.clock.sleep_ms(_POLL_MS)
+            missing = promotion.missing(epoch)
+    return missing
+
+
+def _say_what_follows(target: Connection, epoch: Epoch, missing: list[str]) -> None:
+    if missing:
+        notice(f"not everywhere yet ({', '.join(missing)}): call again; until then nobody merges")
+        return
+    if epoch.lost:
+        notice(f"next: `countledger region salvage {epoch.lost} --region {epoch.home}`")
+    if target.setting("home_region") != epoch.home:
+        notice(
+            "next, for the stack of each region: `countledger deploy --parameter "
+            f"HomeRegion={epoch.home}`, and create the schedules again in {epoch.home}"
+        )
+
+
+def _show_salvage(options: Options, report: SalvageReport) -> None:
     row = {str(fate): count for fate, count in sorted(report.fates.items())}
-    listed = [one._asdict() for one in report.listed] if options.json else []
+    listed = [one._asdict() for one in report.listed]
     show_facts(
         options,
         {"counters": report.counters, **row, "heads": report.heads}
@@ -169,7 +182,6 @@ def salvage(
     )
     for one in report.listed[:20]:
         notice(f"{one.counter}: {one.entry} ({one.delta}): {one.fate}, not written")
-    return FINDINGS if report.undecided else 0
 
 
 def _promotion(target: Connection) -> Promotion:
