@@ -17,6 +17,7 @@ from countledger.consumers.region_state import RegionStateStore
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
+from countledger.ledger.assembly import strict_regions_of
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CountledgerError, Unreachable
 from countledger.ledger.limits import MINUTE_MS
@@ -199,7 +200,9 @@ class _RegionReader:
                 self.connection.streams(), self.connection.setting("ledger_stream_arn")
             )
             table = self.connection.setting("counters_table")
-            totals = TotalsReader(dynamo, table, RegionStateStore.of(self.connection))
+            state = RegionStateStore.of(self.connection)
+            strict = strict_regions_of(self.connection)
+            totals = TotalsReader(dynamo, table, state, strict)
             # In this order: what is said to be in the totals must be in those that are shown.
             freshness = totals.freshness(stream)
             answer = RegionAnswer(region, totals.read_many(names), freshness)

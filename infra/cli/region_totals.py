@@ -52,7 +52,7 @@ def _answer_text(answer: RegionAnswer) -> str:
         return f"{answer.region} is not included: {answer.problem}"
     handled = answer.freshness.handled_through
     if handled is None:
-        return f"{answer.region}: no stream record was handled yet: every total is 0"
+        return f"{answer.region}: no stream record was handled yet"
     moment = handled.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return f"{answer.region}: entries that its stream showed up to {moment} are in its totals"
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from countledger import CountLedger, outcomes
+from countledger import CountLedger, Kind, outcomes
 from countledger.infra.local.stack import LocalStack
-from countledger.ledger.errors import AccessDenied, BadSetting, Refused, WrongRegion
+from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.lines import CounterLine
+from countledger.ledger.errors import AccessDenied, BadSetting, NotRanked, Refused, WrongRegion
 from countledger.ledger.operations import Put
 from tests.e2e.test_regions_local import client_in
 
@@ -81,6 +83,25 @@ def test_what_is_not_over_regions_is_refused_with_the_reason(
     with pytest.raises(Refused, match="Delete it in"):
         west.strict.delete(counter)
     clients[HOME].strict.create(f"{name}-home:a", method="atomic")
+
+
+def test_what_reads_streams_or_indexes_refuses_and_what_lists_includes(
+    stack: LocalStack, clients: dict[str, CountLedger], name: str
+) -> None:
+    """No evaluator and no board sees that table; an export and the names of all counters do."""
+    client, counter = client_in(stack, HOME), f"{name}:a"
+
+    with pytest.raises(BadSetting, match="compare each answer"):
+        client.alerts.create("low", threshold=3, direction="falling", counter=counter)
+    with pytest.raises(BadSetting, match="compare each answer"):
+        client.alerts.create("low", threshold=3, direction="falling", prefix=f"{name}:")
+    with pytest.raises(NotRanked, match="kind strict-regions"):
+        client.rankings.switch_on(name)
+    assert list(client.names(f"{name}:")) == [counter]
+    (line,) = Exporter(client, name).over_regions()
+    assert isinstance(line, CounterLine)
+    assert (line.kind, line.method, line.value) == (Kind.STRICT_REGIONS, "occ", 30)
+    assert clients[HOME].totals([counter])[counter].total == 30
 
 
 def test_another_region_may_change_no_total(

@@ -48,6 +48,7 @@ EXTRA: Final[dict[str, tuple[str, ...]]] = {
     "consumers/alerts": ("e2e/test_alerts.py", "e2e/test_commands.py"),
     "consumers": ("e2e/test_audit.py", "e2e/test_deployed.py", "e2e/test_alerts.py"),
     "producers/ingest": ("e2e/test_kinesis.py",),
+    "producers/quotas": ("engines/test_quotas.py",),
     "producers/sequences": ("engines/test_sequences.py",),
     "producers/strict": ("engines/test_strict.py",),
     "producers": ("engines/test_claims.py",),
