@@ -59,7 +59,7 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class HomeLease:
     """The right to merge for a time.
 
     Attributes:
@@ -80,7 +80,7 @@ class Shown:
     """What one region shows of the two."""
 
     epoch: Epoch | None = None
-    lease: Lease | None = None
+    lease: HomeLease | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class LeaseTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LeaseHeld:
     """The lease is held until its end (by the home's clock)."""
 
     until_ms: int
@@ -115,17 +115,17 @@ class Take:
     """The home may write its next lease: for this epoch, in place of what its own copy shows."""
 
     epoch: str
-    before: Lease | None
+    before: HomeLease | None
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class MergeWait:
     """Nothing may be merged now: the reason, for people."""
 
     reason: str
 
 
-Ruling: TypeAlias = Held | Take | Wait
+Ruling: TypeAlias = LeaseHeld | Take | MergeWait
 
 EPOCH_ZERO: Final = 0
 
@@ -144,14 +144,14 @@ def may_merge(
     """
     epoch = shown[region].epoch or Epoch(number=EPOCH_ZERO, home=home, id="")
     if reason := _no_home(shown, epoch, region, now_ms):
-        return Wait(reason)
+        return MergeWait(reason)
     mine = shown[region].lease
     for name, one in sorted(shown.items()):
         lease = one.lease
         if lease is None or _is_of(lease, epoch) or now_ms > lease.until_ms + terms.after_ms:
             continue
         over = _time(lease.until_ms + terms.after_ms)
-        return Wait(
+        return MergeWait(
             f"{name} shows a lease of {lease.home} whose last write may arrive until {over}"
         )
     if len(shown) == 1:
@@ -159,27 +159,27 @@ def may_merge(
     if mine is None or not _is_of(mine, epoch) or mine.until_ms - now_ms < terms.lease_ms // 2:
         return Take(epoch.id, mine)
     if late := not_shown_in(shown, mine):
-        return Wait(f"the lease of {region} has not arrived in {', '.join(late)}")
-    return Held(mine.until_ms)
+        return MergeWait(f"the lease of {region} has not arrived in {', '.join(late)}")
+    return LeaseHeld(mine.until_ms)
 
 
-def _alone(epoch: Epoch, mine: Lease | None, until_ms: int) -> Ruling:
+def _alone(epoch: Epoch, mine: HomeLease | None, until_ms: int) -> Ruling:
     """The table has no other copy, so there is nobody to show a lease to.
 
     A region may join meanwhile, and be promoted: its epoch begins after this right (`Promotion`).
 
     A lease of this epoch says that it had some. A copy that was cut off and taken out of its table
-    looks the same as one whose replicas were removed: only a promotion tells them apart.
+    looks the same as one whose replicas were removed: only a promotion says which it is.
     """
     if mine is not None and _is_of(mine, epoch):
-        return Wait(
+        return MergeWait(
             f"the other regions have left the table: `countledger region promote {epoch.home}` "
             "says that this one goes on alone"
         )
-    return Held(until_ms)
+    return LeaseHeld(until_ms)
 
 
-def not_shown_in(shown: Mapping[str, Shown], lease: Lease) -> list[str]:
+def not_shown_in(shown: Mapping[str, Shown], lease: HomeLease) -> list[str]:
     """The regions that do not show this very lease."""
     return sorted(name for name, one in shown.items() if one.lease != lease)
 
@@ -207,7 +207,7 @@ def _time(at_ms: int) -> str:
     return f"{to_datetime(at_ms):%H:%M:%S} UTC"
 
 
-def _is_of(lease: Lease, epoch: Epoch) -> bool:
+def _is_of(lease: HomeLease, epoch: Epoch) -> bool:
     return (lease.epoch, lease.home) == (epoch.id, epoch.home)
 
 
@@ -241,7 +241,7 @@ def epoch_of(table: str, epoch: Epoch, before: Epoch | None) -> Put:
     return Put(table, item, _is_still(before.id if before else None))
 
 
-def lease_of(table: str, lease: Lease, before: Lease | None) -> Put:
+def lease_of(table: str, lease: HomeLease, before: HomeLease | None) -> Put:
     """The write of a lease in place of the one that this copy shows: one write unit."""
     item = {
         **keys.region_home_key(keys.LEASE),
@@ -283,8 +283,8 @@ def _decode_epoch(item: Item) -> Epoch:
     )
 
 
-def _decode_lease(item: Item) -> Lease:
-    return Lease(
+def _decode_lease(item: Item) -> HomeLease:
+    return HomeLease(
         epoch=require(item, "epoch", str),
         home=require(item, "home", str),
         id=require(item, "id", str),

@@ -68,7 +68,7 @@ class Promotion:
         if lost in members:
             raise BadSetting(
                 f"{lost} is a replica of the table still: if it is lost, remove it first "
-                f"(`countledger region remove {lost} --lost`); else promote without --lost"
+                f"(`countledger region remove {lost}`); else promote without --lost"
             )
         if survey.unready:
             raise NotReady(f"replicas not in service: {', '.join(survey.unready)}")
@@ -111,7 +111,7 @@ class Promotion:
         return self._write(next_epoch(current, region, self.regions.new_id(), begins_ms, lost))
 
     def settle(self) -> Epoch:
-        """What the lost region had not replicated is in, or is given up: its home may merge."""
+        """What the lost region had not replicated is in, or left out: the home may merge."""
         current = self.regions.shown(self.regions.region).epoch or self._none
         if not current.lost:
             return current

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from countledger.compaction import lease
-from countledger.compaction.lease import Lease, LeaseTerms, Take, Wait
+from countledger.compaction.lease import HomeLease, LeaseTerms, MergeWait, Take
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadSetting, ConditionFailed, LeaseEnded, WrongRegion
@@ -163,11 +163,13 @@ class Regions:
                 return None
         shown = {name: self.shown(name) for name in (self.region, *sorted(others))}
         ruling = lease.may_merge(shown, self.home_region, self.region, now_ms, self.terms)
-        if isinstance(ruling, Wait):
+        if isinstance(ruling, MergeWait):
             return ruling.reason
         if isinstance(ruling, Take):
             until_ms = self.clock.now_ms() + self.terms.lease_ms
-            mine = Lease(epoch=ruling.epoch, home=self.region, id=self.new_id(), until_ms=until_ms)
+            mine = HomeLease(
+                epoch=ruling.epoch, home=self.region, id=self.new_id(), until_ms=until_ms
+            )
             # If another process of this home was first, its lease is as good.
             with suppress(ConditionFailed):
                 self.home.put(lease.lease_of(self.table, mine, ruling.before))

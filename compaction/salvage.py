@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _NAMED_MAX: Final = 1_000
 
 
-class Fate(StrEnum):
+class SalvageFate(StrEnum):
     """What becomes of an entry of the lost copy."""
 
     BROUGHT = "brought"
@@ -55,7 +55,9 @@ class Fate(StrEnum):
 
 
 # These are listed, and not written: a person decides.
-LISTED: Final = frozenset({Fate.DIFFERS, Fate.DELETED, Fate.UNDECIDED, Fate.UNREADABLE})
+LISTED: Final = frozenset(
+    {SalvageFate.DIFFERS, SalvageFate.DELETED, SalvageFate.UNDECIDED, SalvageFate.UNREADABLE}
+)
 
 
 class Listed(NamedTuple):
@@ -63,13 +65,13 @@ class Listed(NamedTuple):
 
     counter: str
     entry: str
-    fate: Fate
+    fate: SalvageFate
     delta: object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """What an entry is judged by.
+class SalvageEvidence:
+    """By what an entry is decided.
 
     Attributes:
         here: the head here.
@@ -85,7 +87,7 @@ class Evidence:
     merged_before_ms: int
 
 
-def fate_of(item: Item, found: Item | None, evidence: Evidence) -> Fate:
+def fate_of(item: Item, found: Item | None, evidence: SalvageEvidence) -> SalvageFate:
     """What becomes of an entry of the lost copy.
 
     Args:
@@ -96,19 +98,19 @@ def fate_of(item: Item, found: Item | None, evidence: Evidence) -> Fate:
     try:
         entry = decode_entry(item)
     except CorruptItem:
-        return Fate.UNREADABLE
+        return SalvageFate.UNREADABLE
     if found is not None:
         alike = all(item.get(name) == found.get(name) for name in ("delta", "at", "events"))
-        return Fate.THERE if alike else Fate.DIFFERS
+        return SalvageFate.THERE if alike else SalvageFate.DIFFERS
     here, there = evidence.here, evidence.there
     if any(head.has_merged(item["entry"], entry.at_ms) for head in (here, there)):
-        return Fate.MERGED
+        return SalvageFate.MERGED
     if here.generation and not here.entries and entry.at_ms <= (here.to_at_ms or 0):
-        return Fate.DELETED
+        return SalvageFate.DELETED
     newer = here.to_at_ms is not None and entry.at_ms > here.to_at_ms
     if evidence.awaited or newer or entry.at_ms >= evidence.merged_before_ms:
-        return Fate.BROUGHT
-    return Fate.UNDECIDED
+        return SalvageFate.BROUGHT
+    return SalvageFate.UNDECIDED
 
 
 @dataclass(slots=True)
@@ -125,7 +127,7 @@ class SalvageReport:
     """
 
     counters: int = 0
-    fates: Counter[Fate] = field(default_factory=Counter)
+    fates: Counter[SalvageFate] = field(default_factory=Counter)
     heads: int = 0
     namespaces: list[str] = field(default_factory=list)
     listed: list[Listed] = field(default_factory=list)
@@ -135,7 +137,7 @@ class SalvageReport:
         """How many entries were not written that a person must decide about."""
         return sum(self.fates[one] for one in LISTED)
 
-    def note(self, counter: str, items: Sequence[Item], fates: Sequence[Fate]) -> None:
+    def note(self, counter: str, items: Sequence[Item], fates: Sequence[SalvageFate]) -> None:
         """Add what became of entries of a counter."""
         for item, fate in zip(items, fates, strict=True):
             self.fates[fate] += 1

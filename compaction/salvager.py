@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from countledger.compaction.plan import is_still
-from countledger.compaction.salvage import Evidence, Fate, SalvageReport, fate_of
+from countledger.compaction.salvage import SalvageEvidence, SalvageFate, SalvageReport, fate_of
 from countledger.ledger import keys
 from countledger.ledger.before_send import guarded
 from countledger.ledger.errors import (
@@ -41,7 +41,7 @@ _LEAVES_MS: Final = 10 * MINUTE_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
+class LedgerCopy:
     """A copy of the ledger.
 
     Attributes:
@@ -70,8 +70,8 @@ class Salvage:
         new_id: makes the tokens of transactions.
     """
 
-    source: Copy
-    target: Copy
+    source: LedgerCopy
+    target: LedgerCopy
     held: bool
     in_service: bool = False
     limit: Callable[[Namespace], AgeLimit]
@@ -132,7 +132,7 @@ class Salvage:
             head = self._get(self.target, keys.head_key(counter))
             asked = [{"counter": counter, "entry": item["entry"]} for item in items]
             found = self.target.dynamo.get_many(self.target.table, asked, consistent=True)
-            evidence = Evidence(
+            evidence = SalvageEvidence(
                 here=decode_head(head),
                 there=there,
                 awaited=self.held or self.in_service,
@@ -141,10 +141,14 @@ class Salvage:
             shown = {item["entry"]: item for item in found}
             fates = [fate_of(item, shown.get(item["entry"]), evidence) for item in items]
             missing = self._still_there(
-                [item for item, fate in zip(items, fates, strict=True) if fate is Fate.BROUGHT]
+                [
+                    item
+                    for item, fate in zip(items, fates, strict=True)
+                    if fate is SalvageFate.BROUGHT
+                ]
             )
             fates = [
-                Fate.MERGED if fate is Fate.BROUGHT and item not in missing else fate
+                SalvageFate.MERGED if fate is SalvageFate.BROUGHT and item not in missing else fate
                 for item, fate in zip(items, fates, strict=True)
             ]
             if not missing or self._written(counter, evidence.here, missing, began_ms):
@@ -234,7 +238,7 @@ class Salvage:
             report.namespaces.append(str(item["counter"]).removeprefix(keys.NAMESPACE_PREFIX))
 
     @staticmethod
-    def _get(copy: Copy, key: Key) -> Item | None:
+    def _get(copy: LedgerCopy, key: Key) -> Item | None:
         return copy.dynamo.get(copy.table, key, consistent=True)
 
 

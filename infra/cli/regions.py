@@ -10,6 +10,7 @@ from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import FINDINGS, facts, notice, show
 from countledger.infra.cli.region_changes import add, remove
 from countledger.infra.cli.region_cut import cut, cut_ways, heal
+from countledger.infra.cli.region_home import promote, salvage
 from countledger.infra.status.regions import views_of
 from countledger.ledger.clock import SystemClock, show_duration, to_datetime
 from countledger.ledger.limits import SECOND_MS
@@ -65,6 +66,8 @@ def list_(options: Options) -> int:
 
 app.command("add")(add)
 app.command("remove")(remove)
+app.command("promote")(promote)
+app.command("salvage")(salvage)
 app.command("cut")(cut)
 app.command("heal")(heal)
 

@@ -15,8 +15,8 @@ from countledger.compaction.promotion import NotReady, Promotion
 from countledger.compaction.regions import Regions, Survey
 from countledger.compaction.report import RunOutcome
 from countledger.compaction.retire import Retire
-from countledger.compaction.salvage import Fate, SalvageReport
-from countledger.compaction.salvager import Copy, Salvage
+from countledger.compaction.salvage import SalvageFate, SalvageReport
+from countledger.compaction.salvager import LedgerCopy, Salvage
 from countledger.ledger.errors import BadSetting, LeaseEnded
 from countledger.ledger.limits import (
     DAY_MS,
@@ -169,7 +169,7 @@ def test_what_a_lost_home_had_not_replicated_counts_once(world: World) -> None:
 
     reports = [_salvage(world, clock).run(SalvageReport()) for _ in range(2)]
 
-    assert [one.fates[Fate.BROUGHT] for one in reports] == [4, 0]
+    assert [one.fates[SalvageFate.BROUGHT] for one in reports] == [4, 0]
     assert [one.undecided for one in reports] == [0, 0]
     promotion.settle()
     clock.at_ms += HOUR_MS
@@ -200,7 +200,7 @@ def test_a_salvage_is_refused_where_the_head_has_moved(world: World) -> None:
         if not tokens:
             tokens.append("first")
             late = replace(_salvage(world, clock), held=False).run(SalvageReport())
-            assert late.fates[Fate.BROUGHT] == 2
+            assert late.fates[SalvageFate.BROUGHT] == 2
             compactor = replace(
                 world.compactor(retire=Retire.DELETE),
                 regions=_regions(world, EAST, clock),
@@ -214,14 +214,16 @@ def test_a_salvage_is_refused_where_the_head_has_moved(world: World) -> None:
     report = salvage.run(SalvageReport())
 
     assert tokens
-    assert report.fates[Fate.BROUGHT] == 0
+    assert report.fates[SalvageFate.BROUGHT] == 0
     assert world.exact(EAST) == everything
 
 
 def _salvage(world: World, clock: HandClock) -> Salvage:
-    def copy(region: str) -> Copy:
+    def copy(region: str) -> LedgerCopy:
         connection = world.connections[region]
-        return Copy(dynamo=connection.dynamo("standard"), table=connection.setting("ledger_table"))
+        return LedgerCopy(
+            dynamo=connection.dynamo("standard"), table=connection.setting("ledger_table")
+        )
 
     return Salvage(
         source=copy(HOME),

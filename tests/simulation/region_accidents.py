@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from countledger.compaction.salvage import Fate, SalvageReport
-from countledger.compaction.salvager import Copy, Salvage
+from countledger.compaction.salvage import SalvageFate, SalvageReport
+from countledger.compaction.salvager import LedgerCopy, Salvage
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from tests.simulation.product import Product, limit_of
@@ -251,7 +251,7 @@ class RegionAccidents:
             return False
         world.tell(f"salvaged: {dict(report.fates)}, {report.heads} heads")
         for one in report.listed:
-            if held and one.fate is Fate.UNDECIDED:
+            if held and one.fate is SalvageFate.UNDECIDED:
                 raise Wrong(f"{one} could not be decided although nothing was merged")
             world.auditor.ledger.give_up(one.counter, one.entry)
         return True
@@ -275,9 +275,9 @@ def salvage_of(
     """Brings in what the copy of one region has and that of another one lacks."""
     world = product.world
 
-    def copy(region: str) -> Copy:
+    def copy(region: str) -> LedgerCopy:
         dynamo = world.dynamo(product.process, retries=True, region=region, salvages=True)
-        return Copy(dynamo=dynamo, table=LEDGER)
+        return LedgerCopy(dynamo=dynamo, table=LEDGER)
 
     return Salvage(
         source=copy(source),

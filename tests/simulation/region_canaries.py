@@ -9,21 +9,28 @@ from countledger.compaction import lease, promotion, salvager
 from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.promotion import Promotion
 from countledger.compaction.regions import Regions
-from countledger.compaction.salvage import Fate
+from countledger.compaction.salvage import SalvageFate
 from countledger.compaction.salvager import Salvage
 from tests.simulation.canary import Canary, all_of, replaced, unconditional, wrapped
 from tests.simulation.shape import HOMES
 
 if TYPE_CHECKING:
-    from countledger.compaction.salvage import Evidence
+    from collections.abc import Callable
+
+    from countledger.compaction.salvage import SalvageEvidence
     from countledger.ledger.attributes import Item
 
 _NO_CHECK: Final = replaced(Regions, "check_lease", lambda _self: None)
 
 
-def _merged_ones_too(fate_of: Any, item: Item, found: Item | None, evidence: Evidence) -> Fate:  # noqa: ANN401
-    fate: Fate = fate_of(item, found, evidence)
-    return Fate.BROUGHT if fate is Fate.MERGED else fate
+def _merged_ones_too(
+    fate_of: Callable[..., SalvageFate],
+    item: Item,
+    found: Item | None,
+    evidence: SalvageEvidence,
+) -> SalvageFate:
+    fate = fate_of(item, found, evidence)
+    return SalvageFate.BROUGHT if fate is SalvageFate.MERGED else fate
 
 
 def _loss_forgotten(next_epoch: Any, before: Any, *given: Any) -> Any:  # noqa: ANN401 - handed on

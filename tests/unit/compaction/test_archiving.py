@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger.compaction.archive import archived_of, is_archived
+from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome, Verb
 from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import checksum, items_in, lines_of
@@ -267,7 +268,7 @@ def test_a_run_that_slept_for_half_a_day_records_no_archive(
     hours: int, outcome: RunOutcome
 ) -> None:
     """The counter may have been deleted by then; without a record nothing is deleted."""
-    world = World()
+    world = World(terms=LeaseTerms(lease_ms=DAY_MS))
     world.age()
 
     def sleep(step: CompactionStep) -> None:

@@ -8,13 +8,13 @@ import pytest
 
 from countledger.compaction.lease import (
     Epoch,
-    Held,
-    Lease,
+    HomeLease,
+    LeaseHeld,
     LeaseTerms,
+    MergeWait,
     Ruling,
     Shown,
     Take,
-    Wait,
     decode_shown,
     epoch_of,
     lease_of,
@@ -26,20 +26,20 @@ from countledger.ledger.expressions import Absent, Compare
 NOW = 1_000_000
 TERMS = LeaseTerms(lease_ms=1_000, clock_skew_ms=10, request_life_ms=100)
 EPOCH = Epoch(number=1, home="a", id="e1")
-MINE = Lease(epoch="e1", home="a", id="l1", until_ms=NOW + 900)
-THEIRS = Lease(epoch="e0", home="b", id="l0", until_ms=NOW - 50)
+MINE = HomeLease(epoch="e1", home="a", id="l1", until_ms=NOW + 900)
+THEIRS = HomeLease(epoch="e0", home="b", id="l0", until_ms=NOW - 50)
 
 
 def _ruling(shown: dict[str, Shown], *, home: str = "a", now_ms: int = NOW) -> Ruling:
     return may_merge(shown, home, "a", now_ms, TERMS)
 
 
-def _all(epoch: Epoch | None, lease: Lease | None) -> dict[str, Shown]:
+def _all(epoch: Epoch | None, lease: HomeLease | None) -> dict[str, Shown]:
     return {name: Shown(epoch, lease) for name in "abc"}
 
 
 def test_a_lease_that_every_region_shows_is_held_until_its_end() -> None:
-    assert _ruling(_all(EPOCH, MINE)) == Held(MINE.until_ms)
+    assert _ruling(_all(EPOCH, MINE)) == LeaseHeld(MINE.until_ms)
 
 
 @pytest.mark.parametrize("late", ["a", "b", "c"])
@@ -48,12 +48,12 @@ def test_a_lease_that_one_region_does_not_show_is_not_held(late: str) -> None:
 
     ruling = _ruling(shown)
 
-    assert isinstance(ruling, Wait)
+    assert isinstance(ruling, MergeWait)
     assert late == "a" or ruling.reason == f"the lease of a has not arrived in {late}"
 
 
 @pytest.mark.parametrize("lease", [None, replace(MINE, until_ms=NOW + 499)])
-def test_a_home_takes_its_lease_and_renews_it_at_half(lease: Lease | None) -> None:
+def test_a_home_takes_its_lease_and_renews_it_at_half(lease: HomeLease | None) -> None:
     assert _ruling(_all(EPOCH, lease)) == Take("e1", lease)
 
 
@@ -67,7 +67,7 @@ def test_the_last_write_under_a_lease_of_another_home_is_waited_for(where: str) 
     shown = _all(EPOCH, None) | {where: Shown(EPOCH, THEIRS)}
     over_ms = THEIRS.until_ms + TERMS.request_life_ms + TERMS.clock_skew_ms
 
-    assert isinstance(_ruling(shown, now_ms=over_ms), Wait)
+    assert isinstance(_ruling(shown, now_ms=over_ms), MergeWait)
     assert isinstance(_ruling(shown, now_ms=over_ms + 1), Take)
 
 
@@ -87,7 +87,7 @@ def test_two_stacks_that_both_name_themselves_home_wait_for_each_other() -> None
 def test_nothing_is_merged_while_a_promotion_is_on_its_way(other: Epoch | None, said: str) -> None:
     ruling = _ruling(_all(EPOCH, MINE) | {"c": Shown(other, MINE)})
 
-    assert isinstance(ruling, Wait)
+    assert isinstance(ruling, MergeWait)
     assert said in ruling.reason
 
 
@@ -98,17 +98,17 @@ def test_nothing_is_merged_before_an_epoch_begins_or_while_a_lost_region_is_not_
 
 def test_a_copy_whose_replicas_have_left_goes_on_only_after_a_promotion() -> None:
     """It may be the one that was cut off and taken out of its table."""
-    assert isinstance(_ruling({"a": Shown(EPOCH, MINE)}), Wait)
-    assert isinstance(_ruling({"a": Shown(None, replace(MINE, epoch=""))}), Wait)
+    assert isinstance(_ruling({"a": Shown(EPOCH, MINE)}), MergeWait)
+    assert isinstance(_ruling({"a": Shown(None, replace(MINE, epoch=""))}), MergeWait)
     anew = next_epoch(EPOCH, "a", "e2", NOW)
     later_ms = MINE.until_ms + TERMS.after_ms + 1
-    assert isinstance(_ruling({"a": Shown(anew, MINE)}, now_ms=later_ms), Held)
-    assert isinstance(_ruling({"a": Shown()}), Held)
+    assert isinstance(_ruling({"a": Shown(anew, MINE)}, now_ms=later_ms), LeaseHeld)
+    assert isinstance(_ruling({"a": Shown()}), LeaseHeld)
 
 
 def test_the_right_of_a_single_copy_is_as_long_as_a_lease() -> None:
     """A region may join meanwhile: its promotion waits for a lease that nobody shows."""
-    assert _ruling({"a": Shown()}) == Held(NOW + TERMS.lease_ms)
+    assert _ruling({"a": Shown()}) == LeaseHeld(NOW + TERMS.lease_ms)
 
 
 def test_a_write_names_the_identity_that_it_replaces() -> None:

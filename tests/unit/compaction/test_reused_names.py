@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.compaction.deletion import DeletionStage
+from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.report import CompactionStep, RunOutcome, Verb
 from countledger.compaction.retire import Retire
 from countledger.ledger import keys
@@ -15,7 +16,7 @@ from countledger.ledger.entry import Entry
 from countledger.ledger.errors import BadSetting, ServiceFailed
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.ids import new_id
-from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from countledger.ledger.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
 from countledger.producers.ingest.late import LateStatus, late_status
 from tests.unit.compaction.parts import LEDGER
 from tests.unit.compaction.world import COUNTER, DELTAS, Stopped, World
@@ -165,13 +166,33 @@ def test_what_expired_is_not_said_to_be_uncounted_while_the_empty_head_is_there(
     assert found == [LateStatus.UNKNOWN, LateStatus.UNCOUNTED]
 
 
+@pytest.mark.parametrize(
+    ("slept_ms", "outcome"), [(LEASE_MS - 1, RunOutcome.MERGED), (LEASE_MS, RunOutcome.WAITING)]
+)
+def test_a_run_that_slept_past_its_right_to_merge_publishes_nothing(
+    slept_ms: int, outcome: RunOutcome
+) -> None:
+    """Another region may have joined and be home by then."""
+    world = World()
+    world.age()
+
+    def at_publish(step: CompactionStep) -> None:
+        if step.verb is Verb.PUBLISH:
+            world.before_write(lambda: world.later(slept_ms))
+
+    report = world.compactor().compact(COUNTER, on_step=at_publish)
+
+    assert report.outcome is outcome
+    assert (world.head.generation > 0) is (outcome is RunOutcome.MERGED)
+
+
 @pytest.mark.parametrize("retire", Retire)
 @pytest.mark.parametrize(("hours", "outcome"), [(11, RunOutcome.MERGED), (13, RunOutcome.FAILED)])
 def test_a_run_that_slept_for_half_a_day_deletes_nothing(
     retire: Retire, hours: int, outcome: RunOutcome
 ) -> None:
     """By then an entry of the next counter may have that key: one that expired and was resent."""
-    world = World()
+    world = World(terms=LeaseTerms(lease_ms=DAY_MS))
     world.age()
 
     def sleep() -> None:

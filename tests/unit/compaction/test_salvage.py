@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.compaction.salvage import Evidence, Fate, fate_of
+from countledger.compaction.salvage import SalvageEvidence, SalvageFate, fate_of
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.head import NO_HEAD, Covered, Head
 
@@ -31,12 +31,12 @@ ITEM: Item = {
 }
 KEY = ITEM["entry"]
 HEAD = Head(generation=3, run="r", incarnation="i", entries=5, to_at_ms=AT + 1)
-EVIDENCE = Evidence(here=HEAD, there=HEAD, awaited=True, merged_before_ms=AT + 10)
+EVIDENCE = SalvageEvidence(here=HEAD, there=HEAD, awaited=True, merged_before_ms=AT + 10)
 
 
 def test_what_is_here_as_well_is_there_or_differs() -> None:
-    assert fate_of(ITEM, ITEM, EVIDENCE) is Fate.THERE
-    assert fate_of(ITEM, ITEM | {"delta": 8}, EVIDENCE) is Fate.DIFFERS
+    assert fate_of(ITEM, ITEM, EVIDENCE) is SalvageFate.THERE
+    assert fate_of(ITEM, ITEM | {"delta": 8}, EVIDENCE) is SalvageFate.DIFFERS
 
 
 @pytest.mark.parametrize("which", ["here", "there"])
@@ -45,36 +45,38 @@ def test_what_either_head_covers_was_merged(which: str) -> None:
 
     evidence = replace(EVIDENCE, here=head) if which == "here" else replace(EVIDENCE, there=head)
 
-    assert fate_of(ITEM, None, evidence) is Fate.MERGED
+    assert fate_of(ITEM, None, evidence) is SalvageFate.MERGED
 
 
 def test_a_bare_key_that_was_used_again_is_another_entry() -> None:
     again = {**ITEM, "entry": "e#k" + "0" * 32}
     head = replace(HEAD, covers={again["entry"]: Covered(7, AT - 1)})
 
-    assert fate_of(again, None, replace(EVIDENCE, here=head)) is Fate.BROUGHT
+    assert fate_of(again, None, replace(EVIDENCE, here=head)) is SalvageFate.BROUGHT
 
 
 def test_while_nothing_was_merged_since_the_loss_the_rest_was_never_here() -> None:
-    assert fate_of(ITEM, None, EVIDENCE) is Fate.BROUGHT
+    assert fate_of(ITEM, None, EVIDENCE) is SalvageFate.BROUGHT
 
 
 def test_after_that_age_decides() -> None:
     late = replace(EVIDENCE, awaited=False)
 
-    assert fate_of(ITEM, None, late) is Fate.UNDECIDED
-    assert fate_of(ITEM, None, replace(late, merged_before_ms=AT)) is Fate.BROUGHT
+    assert fate_of(ITEM, None, late) is SalvageFate.UNDECIDED
+    assert fate_of(ITEM, None, replace(late, merged_before_ms=AT)) is SalvageFate.BROUGHT
     newest = replace(HEAD, to_at_ms=AT - 1)
-    assert fate_of(ITEM, None, replace(late, here=newest)) is Fate.BROUGHT
-    assert fate_of(ITEM, None, replace(late, here=NO_HEAD)) is Fate.UNDECIDED
+    assert fate_of(ITEM, None, replace(late, here=newest)) is SalvageFate.BROUGHT
+    assert fate_of(ITEM, None, replace(late, here=NO_HEAD)) is SalvageFate.UNDECIDED
 
 
 def test_what_belongs_to_a_deleted_counter_is_not_written() -> None:
     empty = Head(generation=9, run="d", incarnation="d", entries=0, to_at_ms=AT)
 
-    assert fate_of(ITEM, None, replace(EVIDENCE, here=empty)) is Fate.DELETED
-    assert fate_of({**ITEM, "at": AT + 1}, None, replace(EVIDENCE, here=empty)) is Fate.BROUGHT
+    assert fate_of(ITEM, None, replace(EVIDENCE, here=empty)) is SalvageFate.DELETED
+    assert (
+        fate_of({**ITEM, "at": AT + 1}, None, replace(EVIDENCE, here=empty)) is SalvageFate.BROUGHT
+    )
 
 
 def test_what_cannot_be_read_is_listed() -> None:
-    assert fate_of({**ITEM, "delta": "seven"}, None, EVIDENCE) is Fate.UNREADABLE
+    assert fate_of({**ITEM, "delta": "seven"}, None, EVIDENCE) is SalvageFate.UNREADABLE

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.deletions import Deletions
+from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.regions import Regions
 from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
@@ -51,12 +52,14 @@ class World:
         bucket: where the archive lies.
         unproven: why no total can be taken for final.
         tidied: up to which moment what lies beside a counter was deleted, call by call.
+        terms: of the right to merge.
     """
 
     hesitant: bool = False
     bucket: Bucket = field(default_factory=Bucket)
     unproven: str | None = None
     tidied: list[int] = field(default_factory=list)
+    terms: LeaseTerms = field(default_factory=LeaseTerms)
 
     def __post_init__(self) -> None:
         self.description: dict[str, object] = {}
@@ -127,7 +130,9 @@ class World:
     # ---- processes, each new ----
 
     def regions(self) -> Regions:
-        return Regions(self.dynamo, LEDGER, HOME, HOME, lambda _: self.dynamo, self.clock)
+        return Regions(
+            self.dynamo, LEDGER, HOME, HOME, lambda _: self.dynamo, self.clock, self.terms
+        )
 
     def compactor(self, **settings: Any) -> Compactor:  # noqa: ANN401 - of a compactor
         return Compactor(
