@@ -78,10 +78,15 @@ def add(
     refuse_unknown(parameters, load_template()["Parameters"])
 
     def code() -> Code:
-        return Code(
-            bucket=place_of(options.connection().in_region(name), bucket),
-            bundle=content_of(bundle, architecture),
-        )
+        connection = options.connection().in_region(name)
+        if connection.stays_here and bundle is None:
+            from countledger.infra.local.stack import empty_bundle  # noqa: PLC0415 - an extra
+
+            # Functions of this machine run from the installed package, as those of `up` do.
+            content = empty_bundle()
+        else:
+            content = content_of(bundle, architecture)
+        return Code(bucket=place_of(connection, bucket), bundle=content)
 
     change = change_of(
         options, name, code, parameters=parameters, role_arn=role_arn, key_arn=kms_key_arn

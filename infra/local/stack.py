@@ -85,7 +85,7 @@ class LocalStack:
         self.name = name
         self.regions = check_regions(regions)
         self.engine = Engine(auth=auth, parent_dir=parent_dir)
-        self._bundle = bundle if bundle is not None else _empty_bundle()
+        self._bundle = bundle if bundle is not None else empty_bundle()
         self._pumping = pumping
         self._parameters = dict(parameters or {})
         self._open = ExitStack()
@@ -291,7 +291,7 @@ def check_regions(regions: Sequence[str]) -> tuple[str, ...]:
     return tuple(regions)
 
 
-def _empty_bundle() -> bytes:
+def empty_bundle() -> bytes:
     """A bundle with nothing of ours in it: the engine's workers find the installed package."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

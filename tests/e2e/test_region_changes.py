@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -74,15 +73,13 @@ def _record(stack: LocalStack, region: str, times: int = 1) -> None:
             client.record(name, number + 1)
 
 
-def test_a_region_joins_counts_and_leaves(stack: LocalStack, tmp_path: Path) -> None:
+def test_a_region_joins_counts_and_leaves(stack: LocalStack) -> None:
     command = Command(stack.environment())
-    bundle = tmp_path / "bundle.zip"
-    bundle.write_bytes(bundle_of())
     _record(stack, HOME, 3)
     assert command("region", "list", "--json").json["regions"][0]["state"] == "ready"
     assert command("region", "add", OTHER, "--plan").code == 1
 
-    added = command("region", "add", OTHER, "--yes", "--bundle", str(bundle))
+    added = command("region", "add", OTHER, "--yes")
 
     assert added.code == 0, added.err
     assert _totals(stack, OTHER) == {"likes:a": 3, "likes:b": 6, "likes:c": 9}
