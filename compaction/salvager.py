@@ -117,8 +117,11 @@ class Salvage:
                 self._take_namespace(item, report)
             return
         entries = [item for item in items if item["entry"].startswith(keys.ENTRY_PREFIX)]
-        if self.in_service and any(item["entry"] == keys.HEAD for item in items):
+        kinds = {item["entry"] for item in items}
+        if self.in_service and keys.HEAD in kinds:
             self._take_head(counter, report)
+        if keys.ARCHIVED in kinds:
+            self._take_record(counter)
         if entries:
             report.counters += 1
         for batch in _batches(entries):
@@ -194,7 +197,6 @@ class Salvage:
         """Take over a head that arrived there and never here: the one after this one's.
 
         The home that published it was lost; nothing of it is deleted before every region shows it.
-        The record of its archive is taken over with it.
         """
         item = self._get(self.source, keys.head_key(counter))
         theirs = decode_head(item)
@@ -206,9 +208,12 @@ class Salvage:
             except ConditionFailed:
                 return
             report.heads += 1
-        self._take_record(counter)
 
     def _take_record(self, counter: str) -> None:
+        """Take over the record that the entries of this head are archived.
+
+        Without it, entries that were deleted after it look as if a person had deleted them.
+        """
         key = keys.archived_key(counter)
         theirs, ours = self._get(self.source, key), self._get(self.target, key)
         head = decode_head(self._get(self.target, keys.head_key(counter)))

@@ -73,6 +73,11 @@ class RegionAccidents:
             return
         if len(self.world.regions) == 1 and random.random() < _STAY_ALONE:
             return
+        if shape.loses:
+            for name, part in (("promote", 0.3), ("lose", 0.6)):
+                at_ms = (part + 0.3 * random.random()) * span_ms
+                self.world.schedule.at(at_ms, partial(self._happen, name))
+            return
         for _ in range(random.choice(_HOW_MANY) + shape.rivals):
             name = random.choice(list(ACCIDENTS))
             self.world.schedule.at(random.random() * span_ms, partial(self._happen, name))

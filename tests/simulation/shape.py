@@ -51,6 +51,7 @@ class Shape:
         function_ms: for how long the materializer's function may run, beside what its calls take.
         lease_ms: how long a home may merge under one lease.
         rivals: whether every region's stack names that region home.
+        loses: whether another region is made home, and then lost.
         rates: of faults, by name, that are not drawn.
         weights: of operations, by name: how often each is drawn.
     """
@@ -81,6 +82,7 @@ class Shape:
     function_ms: int
     lease_ms: int = MINUTE_MS
     rivals: bool = False
+    loses: bool = False
     freeze_ms: int = 40 * MINUTE_MS
     archive: bool = False
     lull_ms: int = 0
@@ -142,8 +144,9 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-# The focus of many homes; no seed draws it by itself.
+# The focuses of many homes and of homes that are lost; no seed draws them by itself.
 HOMES: Final = "homes"
+LOSSES: Final = "losses"
 
 # What lets days go by.
 _DAYS: Final = ("deletion call", "deletion rest")
@@ -237,12 +240,26 @@ def _rivals(random: Random, shape: Shape) -> Shape:
     )
 
 
+def _losing(random: Random, shape: Shape) -> Shape:
+    """A home is lost while much is still to be replicated."""
+    return replace(
+        shape,
+        regions=random.choice([2, 3, 3]),
+        lag_ms=random.choice([500.0, 8_000.0]),
+        latency_ms=random.choice([20.0, 50.0]),
+        reused=False,
+        loses=True,
+    )
+
+
 def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: str) -> Shape:
     """A shape in which many clients do little else than one thing, at once."""
     if focus == "merges":
         return _merging(random, shape)
     if focus == HOMES:
         return _rivals(random, _merging(random, shape))
+    if focus == LOSSES:
+        return _losing(random, _merging(random, shape))
     names = FOCUSES[focus]
     latency_ms = random.choice([10.0, 500.0, 3_000.0])
     gap_ms = latency_ms * random.choice([1, 3, 10])

@@ -318,3 +318,19 @@ def test_a_call_that_was_suspended_sends_nothing(
     with pytest.raises(Throttled):
         quotas.acquire(TEAM, 4)
     assert used(dynamo) == {}
+
+
+def test_a_call_that_was_suspended_for_seconds_uses_the_limit_of_now(
+    quotas: Quotas, clock: ManualClock, dynamo: MemoryClient
+) -> None:
+    quotas.show(TEAM)
+    other = process(dynamo, clock)
+
+    def sleep() -> None:
+        clock.at_ms += 30 * SECOND_MS
+        other.set_limit(PREFIX, 3)
+
+    dynamo.plans.append(meanwhile(sleep, "update"))
+
+    assert isinstance(quotas.acquire(TEAM, 4), Denied)
+    assert used(dynamo) == {}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import zoneinfo
 from datetime import UTC, datetime, timedelta
+from importlib.resources import files
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given
@@ -13,6 +16,10 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadQuota
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.producers.quotas.window import Per, Window, window_of, zone_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 ZONES = (
     "UTC",
@@ -130,17 +137,28 @@ def test_no_name_comes_twice_within_a_year() -> None:
     assert len(names) == len(set(names)) > 8_759
 
 
-def test_rules_are_those_of_the_pinned_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not those of the machine: two processes must agree on the end of a day."""
-    monkeypatch.setattr("zoneinfo.TZPATH", ())
+@pytest.fixture
+def wrong_machine(tmp_path: Path) -> Iterator[None]:
+    """A machine whose own rules for Paris are those of India."""
+    rules = files("tzdata").joinpath("zoneinfo", "Asia", "Kolkata").read_bytes()
+    (tmp_path / "Europe").mkdir()
+    (tmp_path / "Europe" / "Paris").write_bytes(rules)
+    zoneinfo.reset_tzpath([str(tmp_path)])
+    zoneinfo.ZoneInfo.clear_cache()
     zone_of.cache_clear()
-    starts = [window_of(ms(f"2026-{n:02d}-15"), Per.DAY, "Europe/Paris") for n in (1, 7, 12)]
+    yield
+    zoneinfo.reset_tzpath()
+    zoneinfo.ZoneInfo.clear_cache()
+    zone_of.cache_clear()
 
-    assert [to_datetime(one.start_ms).hour for one in starts] == [23, 22, 23]
-    assert all(b.start_ms - a.end_ms > timedelta(days=99) // _MS for a, b in pairwise(starts))
 
+@pytest.mark.usefixtures("wrong_machine")
+def test_rules_are_those_of_the_pinned_package() -> None:
+    """Not those of the machine: two processes must agree on the end of a day."""
+    summer = datetime(2026, 7, 15, tzinfo=UTC)
 
-_MS = timedelta(milliseconds=1)
+    assert zoneinfo.ZoneInfo("Europe/Paris").utcoffset(summer) == timedelta(hours=5, minutes=30)
+    assert zone_of("Europe/Paris").utcoffset(summer) == timedelta(hours=2)
 
 
 @pytest.mark.parametrize("name", ["", "Mars/Olympus", "../etc/passwd", "europe/berlin", "CET-1"])
