@@ -1,7 +1,8 @@
 """The archive of merged entries: stored and recorded before the first of them is deleted.
 
 A record beside the head says which generation was stored. Only the record proves it: a missing
-entry proves nothing, a person may have deleted it.
+entry proves nothing, a person may have deleted it. So it never goes back to an earlier head: a run
+that read its head long ago finds the record of a later one, and replaces only what is older.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class GenerationArchiver:
         Args:
             head: whose entries are not archived yet.
             items: its entries that are in the table.
-            record: as it was read before; it is replaced.
+            record: as it was read before; it is replaced, if it is of no later head.
 
         Returns:
             True if it was done; False if another run has replaced the head.
@@ -91,10 +92,11 @@ class GenerationArchiver:
             CountledgerError: they could not be stored.
         """
         missing = head.covers.keys() - {item["entry"] for item in items}
-        if missing:
+        if missing or not is_before(head, record):
             now = self.views.head(self.counter)
             if (now.generation, now.run) != (head.generation, head.run):
                 return False
+        if missing:
             self._refuse_missing(head, sorted(missing))
         ref = head.archive
         if self.archive is None or ref is None:
@@ -164,6 +166,16 @@ def unarchived_of(table: str, counter: str, incarnation: str) -> Delete:
     """
     same = Compare("incarnation", "=", incarnation)
     return Delete(table, keys.archived_key(counter), same)
+
+
+def is_before(head: Head, record: Item | None) -> bool:
+    """Whether the record is certainly of an earlier head; if not, only the head of now tells."""
+    if record is None:
+        return True
+    return (
+        record.get("incarnation") == head.incarnation
+        and record.get("generation", head.generation) < head.generation
+    )
 
 
 def is_archived(head: Head, record: Item | None) -> bool:

@@ -18,6 +18,9 @@ the head before are deleted, and an entry is deleted only when every region show
 entry that the lost copy shows was merged by the head that this copy shows, by the next one here, or
 not at all.
 
+Whether nothing was merged, and the age below which nothing can have been, are looked up after the
+head: a salvage that stood still before it read the head would else judge a later head by them.
+
 The entries are written with a check of the head that was compared, in one transaction: an entry can
 have been merged meanwhile only if that head was replaced. So salvage may be repeated, stopped and
 run twice at the same time.

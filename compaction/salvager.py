@@ -7,6 +7,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from countledger.compaction.archive import is_archived
 from countledger.compaction.plan import is_still
 from countledger.compaction.salvage import SalvageEvidence, SalvageFate, SalvageReport, fate_of
 from countledger.ledger import keys
@@ -17,7 +18,7 @@ from countledger.ledger.errors import (
     ServiceFailed,
     TransactionCancelled,
 )
-from countledger.ledger.expressions import Absent, Compare
+from countledger.ledger.expressions import Absent, AllOf, Compare
 from countledger.ledger.head import decode_head
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.operations import Check, Put, Scan
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.clock import Clock
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.expressions import Condition
     from countledger.ledger.head import Head
     from countledger.ledger.namespace import Namespace
 
@@ -61,7 +63,8 @@ class Salvage:
         source: the copy of the lost region; or another one that is in service, which may have got
             what this one has not.
         target: the copy to be completed.
-        held: whether nothing was merged since the loss.
+        held: asks whether nothing was merged since the loss; asked again after each read of a head,
+            since another salvage may have ended the wait.
         in_service: whether the source is a replica of the target's table: then a head that arrived
             there alone is taken over as well.
         limit: how old an entry must be before it is merged.
@@ -72,7 +75,7 @@ class Salvage:
 
     source: LedgerCopy
     target: LedgerCopy
-    held: bool
+    held: Callable[[], bool]
     in_service: bool = False
     limit: Callable[[Namespace], AgeLimit]
     namespace_of: Callable[[str], Namespace]
@@ -138,8 +141,8 @@ class Salvage:
             evidence = SalvageEvidence(
                 here=decode_head(head),
                 there=there,
-                awaited=self.held or self.in_service,
-                merged_before_ms=self._merged_before_ms(counter, began_ms),
+                awaited=self.in_service or self.held(),
+                merged_before_ms=self._merged_before_ms(counter),
             )
             shown = {item["entry"]: item for item in found}
             fates = [fate_of(item, shown.get(item["entry"]), evidence) for item in items]
@@ -185,8 +188,12 @@ class Salvage:
         if self.clock.now_ms() - began_ms > _LEAVES_MS:
             raise ServiceFailed("this process was suspended before it sent what it had compared")
 
-    def _merged_before_ms(self, counter: str, now_ms: int) -> int:
-        """The time from which on no entry can have been merged, by the clock of any run."""
+    def _merged_before_ms(self, counter: str) -> int:
+        """The time from which on no entry can have been merged, by the clock of any run.
+
+        By the time after the head was read: what that head has merged was old enough before.
+        """
+        now_ms = self.clock.now_ms()
         try:
             limit = self.limit(self.namespace_of(keys.namespace_of(counter)))
         except NamespaceUnknown:
@@ -212,21 +219,19 @@ class Salvage:
     def _take_record(self, counter: str) -> None:
         """Take over the record that the entries of this head are archived.
 
-        Without it, entries that were deleted after it look as if a person had deleted them.
+        Without it, entries that were deleted after it look as if a person had deleted them. Written
+        with a check of the head: where that is shown nobody has recorded a later one.
         """
         key = keys.archived_key(counter)
         theirs, ours = self._get(self.source, key), self._get(self.target, key)
         head = decode_head(self._get(self.target, keys.head_key(counter)))
-        same = theirs is not None and (theirs.get("generation"), theirs.get("run")) == (
-            head.generation,
-            head.run,
-        )
-        if theirs is None or not same or theirs == ours:
+        if not is_archived(head, theirs) or is_archived(head, ours) or theirs is None:
             return
-        seen = Absent("entry") if ours is None else Compare("run", "=", ours.get("run"))
+        check = Check(self.target.table, keys.head_key(counter), is_still(head))
+        put = Put(self.target.table, theirs, _is_still_recorded(ours))
         try:
-            self.target.dynamo.put(Put(self.target.table, theirs, seen))
-        except ConditionFailed:
+            self.target.dynamo.transact([check, put], self.new_id()[:36])
+        except TransactionCancelled:
             return
 
     def _take_namespace(self, item: Item, report: SalvageReport) -> None:
@@ -245,6 +250,12 @@ class Salvage:
     @staticmethod
     def _get(copy: LedgerCopy, key: Key) -> Item | None:
         return copy.dynamo.get(copy.table, key, consistent=True)
+
+
+def _is_still_recorded(seen: Item | None) -> Condition:
+    if seen is None:
+        return Absent("entry")
+    return AllOf(*(Compare(name, "=", seen.get(name)) for name in ("generation", "run")))
 
 
 def _batches(items: list[Item]) -> Iterator[list[Item]]:

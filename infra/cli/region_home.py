@@ -22,6 +22,8 @@ from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from countledger.compaction.lease import Epoch
     from countledger.ledger.connection import Connection
 
@@ -131,16 +133,20 @@ def salvage(
         raise BadUsage(f"{name} is a replica of the ledger: it replicates what it has by itself")
     if held and epoch is not None:
         promotion.refuse_early(epoch)
+
+    def still() -> bool:
+        return held and promotion.regions.shown(home).epoch == epoch
+
     report = SalvageReport()
     with open_progress() as progress:
         bar = progress.add("entries")
         pairs = [pair for one in others for pair in ((one, home), (home, one))]
         for source, target in pairs:
-            _salvage(connection, source, target, None, held=held, in_service=True).run(
+            _salvage(connection, source, target, None, held=still, in_service=True).run(
                 report, on_page=lambda found, _: bar.set(found.fates.total())
             )
         if not give_up:
-            _salvage(connection, name, home, table, held=held).run(
+            _salvage(connection, name, home, table, held=still).run(
                 report, on_page=lambda found, _: bar.set(found.fates.total())
             )
     if held:
@@ -204,7 +210,7 @@ def _salvage(
     target: str,
     table: str | None,
     *,
-    held: bool,
+    held: Callable[[], bool],
     in_service: bool = False,
 ) -> Salvage:
     def copy(region: str, name: str | None) -> LedgerCopy:

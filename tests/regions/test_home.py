@@ -17,6 +17,7 @@ from countledger.compaction.report import RunOutcome
 from countledger.compaction.retire import Retire
 from countledger.compaction.salvage import SalvageFate, SalvageReport
 from countledger.compaction.salvager import LedgerCopy, Salvage
+from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, LeaseEnded
 from countledger.ledger.limits import (
     DAY_MS,
@@ -30,6 +31,8 @@ from tests.regions.world import HOME, OTHERS, World, open_world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from countledger.ledger.attributes import Item, Key
 
 EAST = OTHERS[0]
 
@@ -199,7 +202,7 @@ def test_a_salvage_is_refused_where_the_head_has_moved(world: World) -> None:
         """Between the comparison and the transaction another salvage brings them in, and a run."""
         if not tokens:
             tokens.append("first")
-            late = replace(_salvage(world, clock), held=False).run(SalvageReport())
+            late = replace(_salvage(world, clock), held=lambda: False).run(SalvageReport())
             assert late.fates[SalvageFate.BROUGHT] == 2
             compactor = replace(
                 world.compactor(retire=Retire.DELETE),
@@ -210,11 +213,51 @@ def test_a_salvage_is_refused_where_the_head_has_moved(world: World) -> None:
         return uuid4().hex
 
     tokens: list[str] = []
-    salvage = replace(_salvage(world, clock), new_id=merged_meanwhile, held=False)
+    salvage = replace(_salvage(world, clock), new_id=merged_meanwhile, held=lambda: False)
     report = salvage.run(SalvageReport())
 
     assert tokens
     assert report.fates[SalvageFate.BROUGHT] == 0
+    assert world.exact(EAST) == everything
+
+
+def test_a_salvage_that_stood_still_judges_by_the_time_after_it_read_the_head(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it began no run could have merged the entry; when it read the head, one had."""
+    everything = world.record(HOME)
+    clock = HandClock()
+    made_ms = clock.at_ms
+    world.replicator.catch_up()
+    world.cut(HOME)
+    del world.replica_status[HOME]
+    promotion = Promotion(_regions(world, EAST, clock), HOME)
+    promotion.begin(HOME)
+    clock.at_ms += HOUR_MS
+    promotion.settle()
+    salvage = replace(_salvage(world, clock), held=lambda: False)
+    limit = salvage.limit(salvage.namespace_of(keys.namespace_of(world.counter)))
+    clock.at_ms = made_ms + limit.age_ms - limit.clock_skew_ms - MINUTE_MS
+    get = Salvage._get
+
+    def stand_still(copy: LedgerCopy, key: Key) -> Item | None:
+        if not reports:
+            clock.at_ms += limit.clock_skew_ms + 2 * MINUTE_MS
+            compactor = replace(
+                world.compactor(retire=Retire.DELETE),
+                regions=_regions(world, EAST, clock),
+                clock=clock,
+            )
+            reports.append(compactor.compact(world.counter).outcome)
+        return get(copy, key)
+
+    reports: list[RunOutcome] = []
+    monkeypatch.setattr(Salvage, "_get", staticmethod(stand_still))
+
+    report = salvage.run(SalvageReport())
+
+    assert reports == [RunOutcome.MERGED]
+    assert report.fates == {SalvageFate.UNDECIDED: 1}
     assert world.exact(EAST) == everything
 
 
@@ -228,7 +271,7 @@ def _salvage(world: World, clock: HandClock) -> Salvage:
     return Salvage(
         source=copy(HOME),
         target=copy(EAST),
-        held=True,
+        held=lambda: True,
         limit=limits_by(world.connections[EAST].settings),
         namespace_of=world.namespaces(EAST).get,
         clock=clock,

@@ -232,20 +232,31 @@ class RegionAccidents:
     def _settle_account(self, home: str) -> None:
         self.world.auditor.ledger.home_lost(self.world.copies[home][LEDGER].items)
 
+    @staticmethod
+    def _waiting(product: Product, loss: Loss) -> Epoch:
+        """The epoch after the loss of a home, once it is time to salvage."""
+        epoch = product.promotion().epoch()
+        if epoch.number == 0 or epoch.lost not in {loss.region, ""}:
+            raise Wrong(f"{loss.region} is salvaged under {epoch}")
+        product.promotion().refuse_early(epoch)
+        return epoch
+
     def _salvage(self, loss: Loss, home: str, *, held: bool) -> bool:
         world = self.world
         product = Product(world.process(home, "operator", "salvage"))
         report = SalvageReport()
         try:
-            if held:
-                epoch = product.promotion().epoch()
-                if epoch.number == 0 or epoch.lost not in {loss.region, ""}:
-                    raise Wrong(f"{loss.region} is salvaged under {epoch}")
-                product.promotion().refuse_early(epoch)
+            epoch = self._waiting(product, loss) if held else None
+            # Else the try before has settled it, and merging may go on.
+            held = epoch is not None and bool(epoch.lost)
+
+            def still() -> bool:
+                return held and product.promotion().regions.shown(home).epoch == epoch
+
             for other in [one for one in world.members if one != home]:
                 for source, target in ((other, home), (home, other)):
-                    salvage_of(product, source, target, held=held, in_service=True).run(report)
-            lost = salvage_of(product, loss.region, home, held=held)
+                    salvage_of(product, source, target, held=still, in_service=True).run(report)
+            lost = salvage_of(product, loss.region, home, held=still)
             lost.run(report)
             if held:
                 epoch = product.promotion().settle()
@@ -275,7 +286,12 @@ class RegionAccidents:
 
 
 def salvage_of(
-    product: Product, source: str, target: str, *, held: bool, in_service: bool = False
+    product: Product,
+    source: str,
+    target: str,
+    *,
+    held: Callable[[], bool],
+    in_service: bool = False,
 ) -> Salvage:
     """Brings in what the copy of one region has and that of another one lacks."""
     world = product.world

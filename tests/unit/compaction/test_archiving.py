@@ -279,6 +279,22 @@ def test_a_run_that_slept_for_half_a_day_records_no_archive(
     assert (world.entries() == []) is (outcome is RunOutcome.MERGED)
 
 
+def test_the_record_never_goes_back_to_an_earlier_generation() -> None:
+    """Of a run that stood still after it had published: it need not read its entries again."""
+    world = World()
+    world.age()
+    records: list[Item | None] = []
+
+    def overtake(step: CompactionStep) -> None:
+        if (step.verb, step.generation) == (Verb.AWAIT, 1) and not records:
+            assert world.compact(covers_max=1).merged == len(DELTAS) - 1
+            records.append(world.archive_record)
+
+    assert world.compact(overtake, covers_max=1).outcome is RunOutcome.OVERTAKEN
+    assert records == [world.archive_record]
+    assert (world.archived, world.exact()) == ([*DELTAS], sum(DELTAS))
+
+
 # ---- the content of an archive ----
 
 
