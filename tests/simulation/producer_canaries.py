@@ -105,8 +105,9 @@ def _remove_by_age(leftovers: Leftovers, _counter: str, markers: Any) -> None:  
 def _hopeful(interpret: Any, draw: ExpectedDraw, reply: Any) -> Any:  # noqa: ANN401 - handed on
     """After a lost answer the next number passes for one's own."""
     before = getattr(reply.state, "before", None)
-    if before and reply.answer and reply.answer.get("total") == before.last + 1:
-        reply = replace(reply, answer={**reply.answer, "tag": before.tag})
+    found = reply.answer if isinstance(reply.answer, dict) else {}
+    if before and found.get("total") == before.last + 1:
+        reply = replace(reply, answer={**found, "tag": before.tag})
     return interpret(draw, reply)
 
 
