@@ -84,7 +84,7 @@ CANARIES: Final = [
             ),
         ),
         "deletion",
-        seed=5,
+        seed=14,
     ),
     Canary(
         "archives are recorded", replaced(GenerationArchiver, "owes", _owes), "deletion", seed=3
