@@ -142,8 +142,8 @@ class Compactor:
 
         With transactions about 2.06 write units for each entry of up to 1 KB, with single deletes
         1.06, and one more; with an archive one for each generation; some read units for each 4 KB
-        of entries, in every region. It may run beside any other run; it can be stopped at any time,
-        and another run continues.
+        of entries, in every region, and one in each to see who is home. It may run beside any other
+        run; it can be stopped at any time, and another run continues.
 
         Args:
             counter: its name.

@@ -38,6 +38,7 @@ CountledgerError
 │   ├── Unclear               no clear answer: the write may have been applied or not
 │   ├── RequestRejected       the service calls the request invalid
 │   │   └── SumOverflow       a sum needs more digits than a number holds exit 5
+│   ├── LeaseEnded            the right to merge has ended (inner use: the next run continues)
 │   ├── OutOfTime             the time of a function was over (inner use: its records come again)
 │   ├── Unacknowledged        an entry that no attempt could confirm
 │   └── Unnumbered            an item that may have been put or not

@@ -105,11 +105,11 @@ OPERATION_COSTS: Final[dict[str, tuple[Units, Units | None]]] = {
     "create an alert rule": ((4, 2), (0, 2)),
     "change an alert rule": ((6, 2), (0, 2)),
     "delete an alert rule": ((6, 2), (0, 2)),
-    "retire by transaction": ((11, 5), (0, 3)),
-    "retire by deletion": ((7, 5), (0, 3)),
-    "archive": ((9, 7), (0, 3)),
+    "retire by transaction": ((11, 6), (0, 3)),
+    "retire by deletion": ((7, 6), (0, 3)),
+    "archive": ((9, 8), (0, 3)),
     "mark for deletion": ((1, 2), (0, 2)),
-    "empty a counter": ((13, 10.5), (0, 1)),
+    "empty a counter": ((13, 11.5), (0, 1)),
     "forget a counter": ((2, 6.5), (0, 4)),
 }
 # Of a change of a strict counter: the guide's table.

@@ -3,6 +3,7 @@
 import pytest
 
 from countledger.compaction.deletion import DeletionStage
+from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.errors import NamespaceUnknown, NoSuchCounter
@@ -158,6 +159,8 @@ def test_a_run_that_slept_for_half_a_day_publishes_nothing(
     now.fill(counter)
     clock = _later(now.clock)
     made = compactor(store, clock=clock)
+    # Its right to merge would end it long before.
+    made.regions.terms = LeaseTerms(lease_ms=DAY_MS)
 
     with before_call(made.regions.home.client, "PutItem", lambda: clock.move_ms(asleep_ms)):
         report = made.compact(counter)

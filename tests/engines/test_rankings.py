@@ -173,7 +173,7 @@ def test_p8_what_cannot_be_ranked_is_refused(store: Store, namespace: str) -> No
 
     with pytest.raises(NamespaceUnknown):
         rankings.switch_on(f"{namespace}-none")
-    with pytest.raises(NotRanked, match="sequences"):
+    with pytest.raises(NotRanked, match="sequence"):
         rankings.switch_on(namespace)
     for limit in (0, -1, 1_001, True):
         with pytest.raises(BadSetting, match="1 to 1000"):

@@ -55,8 +55,8 @@ _OPERATORS = ("=", "<", "<=", ">", ">=")
 def _both(store: Store) -> tuple[World, DynamoClient]:
     """A simulated world whose tables bear the names of the engine's, and its client."""
     world = calm_world(watched=False)
-    tables = world.copies["home"]
-    tables[store.ledger], tables[store.counters] = tables[LEDGER], tables[COUNTERS]
+    for tables in (world.copies["home"], world.transactions["home"].tables):
+        tables[store.ledger], tables[store.counters] = tables[LEDGER], tables[COUNTERS]
     return world, world.dynamo(world.process("home", "contract"), retries=False)
 
 

@@ -21,7 +21,7 @@ from countledger.ledger.limits import TOKEN_LIFE_MS
 from tests.simulation.table import Conflict, written_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Write
@@ -42,7 +42,7 @@ class Transactions:
         names_all: whether a cancelled one names all that failed.
     """
 
-    tables: Mapping[str, Table]
+    tables: dict[str, Table]
     schedule: Schedule
     names_all: bool = True
     _under_way: set[str] = field(default_factory=set)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import zoneinfo
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadQuota
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.producers.quotas.window import Per, Window, window_of, zone_of
