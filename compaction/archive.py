@@ -169,7 +169,7 @@ def unarchived_of(table: str, counter: str, incarnation: str) -> Delete:
 
 
 def is_before(head: Head, record: Item | None) -> bool:
-    """Whether the record is certainly of an earlier head; if not, only the head of now tells."""
+    """Whether the record is certainly of an earlier head; if not, read the head again."""
     if record is None:
         return True
     return (

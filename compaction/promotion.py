@@ -110,10 +110,14 @@ class Promotion:
         begins_ms = self.regions.clock.now_ms() + max(unseen_ms, until_settled_ms)
         return self._write(next_epoch(current, region, self.regions.new_id(), begins_ms, lost))
 
-    def settle(self) -> Epoch:
-        """What the lost region had not replicated is in, or left out: the home may merge."""
+    def settle(self, lost: str) -> Epoch:
+        """What a lost region had not replicated is in, or left out: the home may merge.
+
+        Args:
+            lost: the region; the loss of another one since is not ended by this.
+        """
         current = self.regions.shown(self.regions.region).epoch or self._none
-        if not current.lost:
+        if current.lost != lost:
             return current
         self.refuse_early(current)
         return self._write(

@@ -150,7 +150,7 @@ def salvage(
                 report, on_page=lambda found, _: bar.set(found.fates.total())
             )
     if held:
-        promotion.settle()
+        promotion.settle(name)
     _show_salvage(options, report)
     return FINDINGS if report.undecided else 0
 

@@ -167,14 +167,16 @@ def test_what_a_lost_home_had_not_replicated_counts_once(world: World) -> None:
     assert epoch.lost == HOME
     assert "was lost" in str(east.hold_lease())
     with pytest.raises(NotReady, match="may arrive"):
-        promotion.settle()
+        promotion.settle(HOME)
     clock.at_ms += HOUR_MS
 
     reports = [_salvage(world, clock).run(SalvageReport()) for _ in range(2)]
 
     assert [one.fates[SalvageFate.BROUGHT] for one in reports] == [4, 0]
     assert [one.undecided for one in reports] == [0, 0]
-    promotion.settle()
+    assert promotion.settle("another").lost == HOME
+    assert "was lost" in str(east.hold_lease())
+    promotion.settle(HOME)
     clock.at_ms += HOUR_MS
     assert east.hold_lease() is None
     assert world.exact(EAST) == everything
@@ -196,7 +198,7 @@ def test_a_salvage_is_refused_where_the_head_has_moved(world: World) -> None:
     clock.at_ms += HOUR_MS
     Promotion(_regions(world, EAST, clock), HOME).begin(HOME)
     clock.at_ms += HOUR_MS
-    Promotion(_regions(world, EAST, clock), HOME).settle()
+    Promotion(_regions(world, EAST, clock), HOME).settle(HOME)
 
     def merged_meanwhile() -> str:
         """Between the comparison and the transaction another salvage brings them in, and a run."""
@@ -234,7 +236,7 @@ def test_a_salvage_that_stood_still_judges_by_the_time_after_it_read_the_head(
     promotion = Promotion(_regions(world, EAST, clock), HOME)
     promotion.begin(HOME)
     clock.at_ms += HOUR_MS
-    promotion.settle()
+    promotion.settle(HOME)
     salvage = replace(_salvage(world, clock), held=lambda: False)
     limit = salvage.limit(salvage.namespace_of(keys.namespace_of(world.counter)))
     clock.at_ms = made_ms + limit.age_ms - limit.clock_skew_ms - MINUTE_MS

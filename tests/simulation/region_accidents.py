@@ -259,7 +259,7 @@ class RegionAccidents:
             lost = salvage_of(product, loss.region, home, held=still)
             lost.run(report)
             if held:
-                epoch = product.promotion().settle()
+                epoch = product.promotion().settle(loss.region)
                 if epoch.lost:
                     return False
         except (Killed, CountledgerError, ClientError) as error:

@@ -12,7 +12,7 @@ from countledger.compaction.regions import Regions
 from countledger.compaction.salvage import SalvageFate
 from countledger.compaction.salvager import Salvage
 from tests.simulation.canary import Canary, all_of, replaced, unconditional, wrapped
-from tests.simulation.shape import HOMES
+from tests.simulation.shape import HOMES, LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ CANARIES: Final = [
     Canary(
         "a salvage waits for what may still arrive",
         replaced(Promotion, "refuse_early", lambda *_: None),
-        "merges",
+        LOSSES,
         seed=489,
         within=600,
     ),
@@ -77,13 +77,13 @@ CANARIES: Final = [
     Canary(
         "nothing is merged before the salvage",
         wrapped(promotion, "next_epoch", _loss_forgotten),
-        "merges",
+        LOSSES,
         seed=351,
     ),
     Canary(
         "salvage reads again what it brings in",
         replaced(Salvage, "_still_there", lambda _self, items: items),
-        "merges",
+        LOSSES,
         seed=30,
     ),
 ]
