@@ -19,7 +19,8 @@ entry that the lost copy shows was merged by the head that this copy shows, by t
 not at all.
 
 Whether nothing was merged, and the age below which nothing can have been, are looked up after the
-head: a salvage that paused before it read the head would otherwise decide about a later head by them.
+head: a salvage that paused before it read the head would otherwise decide about a later head by
+them.
 
 The entries are written with a check of the head that was compared, in one transaction: an entry can
 have been merged meanwhile only if that head was replaced. So salvage may be repeated, stopped and
