@@ -396,7 +396,7 @@ _REFUSED: Final = {
     f"{_RULE} --to {_ARN.replace('us-east', 'eu-west')}": "give a topic in us-east-1",
     f"{_RULE} --to {_ARN.replace('aws', 'aws-cn')}": "nothing crosses partitions",
     f"{_RULE} --evaluate-in eu-west-1": "eu-west-1",
-    "alert create NS --counter NS:bins --threshold 5 --direction falling": "4 bins: its value is",
+    "alert create NS --counter NS:bins --threshold 5 --direction falling": "4 bins: no update",
     "schedule create no-such --every 1h": "does not exist",
     "schedule create NS --every 1h": "kind strict",
     "schedule create log-NS --every 1h --min-age 24h": (
@@ -446,8 +446,12 @@ def test_a_refusal_is_one_line_and_writes_nothing(command: Command, stack: Local
 @pytest.mark.parametrize(
     ("line", "reason", "environment"),
     [
-        ("strict show a:b", "only in the home region", {"COUNTLEDGER_HOME_REGION": "eu-central-1"}),
-        ("strict change a:b 1", "home region", {"COUNTLEDGER_HOME_REGION": "eu-central-1"}),
+        (
+            "strict show a:b",
+            "namespace 'a' does not exist",
+            {"COUNTLEDGER_HOME_REGION": "eu-central-1"},
+        ),
+        ("strict change a:b 1", "not exist", {"COUNTLEDGER_HOME_REGION": "eu-central-1"}),
         ("schedule create a --every 1h", "home region", {"COUNTLEDGER_HOME_REGION": "eu-west-1"}),
         ("compact a:x", "merged in the home", {"COUNTLEDGER_HOME_REGION": "eu-west-1"}),
         (_RULE, "event bus 'nobody-made-it'", {"COUNTLEDGER_ALERT_BUS": "nobody-made-it"}),

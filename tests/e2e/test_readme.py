@@ -20,7 +20,7 @@ _FIRST_STEPS: Final = ("README.md", "docs/tutorial.md")
 _PAGES: Final = {
     "README.md": (1, 5),
     "docs/tutorial.md": (4, 18),
-    "docs/strict.md": (2, 15),
+    "docs/strict.md": (2, 13),
     "docs/alerts.md": (1, 5),
     "docs/groups.md": (1, 11),
     "docs/sequences.md": (3, 6),
