@@ -63,7 +63,7 @@ def lose(world: World) -> None:
 
 
 def change(client: Client) -> None:
-    """A change from wherever the client is."""
+    """A change from the region of the client."""
     method = client.random.choice(_methods(client))
     try:
         strict.change(client, counter_of(method), method)

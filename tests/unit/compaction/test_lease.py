@@ -100,9 +100,9 @@ def test_a_copy_whose_replicas_have_left_goes_on_only_after_a_promotion() -> Non
     """It may be the one that was cut off and taken out of its table."""
     assert isinstance(_ruling({"a": Shown(EPOCH, MINE)}), MergeWait)
     assert isinstance(_ruling({"a": Shown(None, replace(MINE, epoch=""))}), MergeWait)
-    anew = next_epoch(EPOCH, "a", "e2", NOW)
-    later_ms = MINE.until_ms + TERMS.after_ms + 1
-    assert isinstance(_ruling({"a": Shown(anew, MINE)}, now_ms=later_ms), LeaseHeld)
+    later = next_epoch(EPOCH, "a", "e2", NOW)
+    after_ms = MINE.until_ms + TERMS.after_ms + 1
+    assert isinstance(_ruling({"a": Shown(later, MINE)}, now_ms=after_ms), LeaseHeld)
     assert isinstance(_ruling({"a": Shown()}), LeaseHeld)
 
 

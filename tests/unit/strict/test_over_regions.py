@@ -210,7 +210,7 @@ def test_a_refused_counter_leaves_nothing_behind(
         world.create(**choice)
 
     assert world.tables == {}
-    # A namespace that exists refuses it as well, whoever creates a counter in it.
+    # A namespace that exists refuses it as well, for every caller.
     world.create()
     with pytest.raises(BadSetting, match=why):
         world.seller().create("n:d", **{"method": "atomic", **choice})
