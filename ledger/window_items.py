@@ -67,7 +67,7 @@ def slots_of(setting: WindowSetting, item: Item) -> list[Slot]:
 
 
 def _windows_of(setting: WindowSetting, item: Item) -> dict[str, Window]:
-    """The windows that an item has room for, by the names of their cells."""
+    """The windows that an item can hold, by the names of their cells."""
     zone = setting.calendar
     kind, _, name = (
         require(item, "part", str).removeprefix(f"{keys.WINDOW_PREFIX}{setting.id}#").partition("#")

@@ -129,7 +129,7 @@ class WindowSetting:
         """Refuse what breaks a rule."""
         if self.finest not in FINEST:
             raise BadSetting(
-                f"windows by {shown(str(self.finest))} do not exist: give one of {', '.join(FINEST)}"
+                f"windows by {shown(str(self.finest))} do not exist: give {', '.join(FINEST)}"
             )
         _check("keep", self.keep_ms, WINDOWS_KEPT_MIN_MS, WINDOWS_KEPT_MAX_MS)
         if self.max_lateness_ms is not None:

@@ -244,7 +244,7 @@ def test_settings_that_cannot_be_read_are_named(change: Item) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"finest": Per.MONTH}, "do not exist: give one of minute, hour, day"),
+        ({"finest": Per.MONTH}, "do not exist: give minute, hour, day"),
         ({"keep_ms": 0}, "keep of windows 0 ms is out of range: give 1 h to 3660 d"),
         ({"keep_ms": 4_000 * DAY_MS}, "4000 d is out of range"),
         ({"max_lateness_ms": 1}, "max lateness of windows 1 ms is out of range"),
