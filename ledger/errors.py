@@ -213,6 +213,10 @@ class NotRanked(BadInput):
     """Ranking is not switched on for that namespace or group, or is not possible for it."""
 
 
+class NoWindows(BadInput):
+    """Windows are not switched on for that namespace, or are not possible for it."""
+
+
 class BadQuota(BadInput):
     """The definition of a quota, or an amount for it, is not valid."""
 
