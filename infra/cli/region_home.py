@@ -28,35 +28,39 @@ if TYPE_CHECKING:
 _POLLS: Final = 30
 _POLL_MS: Final = 2 * SECOND_MS
 
+Lost = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGION",
+        help="The home region was lost, and is no replica of the ledger any more.",
+    ),
+]
+LeaveStrict = Annotated[
+    bool,
+    typer.Option(
+        "--leave-strict",
+        help="Although strict counters, sequences, claims or quotas stay in the table of the home "
+        "before: they are not moved.",
+    ),
+]
+KeepStacks = Annotated[
+    bool,
+    typer.Option(
+        "--keep-stacks",
+        help="Change no stack and no schedule: CDK or Terraform manages the stacks, and sets "
+        "HomeRegion.",
+    ),
+]
+
 
 @shared
 def promote(
     options: Options,
     name: Annotated[str, typer.Argument(metavar="REGION", help="The region.")],
     *,
-    lost: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REGION",
-            help="The home region was lost, and is no replica of the ledger any more.",
-        ),
-    ] = None,
-    leave_strict: Annotated[
-        bool,
-        typer.Option(
-            "--leave-strict",
-            help="Although strict counters, sequences, claims or quotas stay in the table of the "
-            "home before: they are not moved.",
-        ),
-    ] = False,
-    keep_stacks: Annotated[
-        bool,
-        typer.Option(
-            "--keep-stacks",
-            help="Change no stack and no schedule: CDK or Terraform manages the stacks, and sets "
-            "HomeRegion.",
-        ),
-    ] = False,
+    lost: Lost = None,
+    leave_strict: LeaveStrict = False,
+    keep_stacks: KeepStacks = False,
     role_arn: RoleArn = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show who is home and what would follow, and stop.")
