@@ -215,6 +215,20 @@ NAME_MAX_BYTES: Final = 255
 # last batch under the old rule may take (as long as its function may run).
 RANK_RULE_LIFE_MS: Final = MINUTE_MS
 RANK_SETTLES_MS: Final = RANK_RULE_LIFE_MS + 2 * MINUTE_MS
+# For how long a materializer may not know that windows were switched on, changed or switched off. A
+# change is effective later than that, by the clock skew, and this much for its way to the service.
+WINDOWS_LIFE_MS: Final = MINUTE_MS
+WINDOWS_SEND_MS: Final = MINUTE_MS
+# How long minutes and hours may be kept. Day after day there is one more item for each counter.
+WINDOWS_KEPT_MIN_MS: Final = HOUR_MS
+WINDOWS_KEPT_MAX_MS: Final = 3_660 * DAY_MS
+WINDOWS_KEPT_DEFAULT_MS: Final = 90 * DAY_MS
+WINDOWS_LATENESS_MAX_MS: Final = 3_660 * DAY_MS
+# Settings of a namespace, past ones included: each is up to 3 KB of one item.
+WINDOW_SETTINGS_MAX: Final = 50
+# Of one call: more than a year of hours, or a week of minutes less an hour.
+WINDOWS_MAX: Final = 10_000
+
 # Of a ranking, at once. Each partition of its board is read as far.
 TOP_MAX: Final = 1_000
 
