@@ -2,11 +2,11 @@
 
 A call that a lower bound has refused looks for expired holds of its counter, releases 25 of them
 and is tried again, until there is enough or no expired hold is left (`Releases`): so an expired
-hold makes no sale fail. It looks only where the refusal says that something is held. A look that finds
-nothing is repeated a second later, or as soon as a hold expires that it has seen: what is placed
-after the look lasts a second at least, and expires later. A short lease keeps other processes from
-the same work; they wait and try again. Each release is conditional anyway. A call that has no time
-left while expired holds are left is not refused: it is contended.
+hold makes no sale fail. It looks only where the refusal says that something is held. A look that
+finds nothing is repeated a second later, or as soon as a hold expires that it has seen: what is
+placed after the look lasts a second at least, and expires later. A short lease keeps other
+processes from the same work; they wait and try again. Each release is conditional anyway. A call
+that has no time left while expired holds are left is not refused: it is contended.
 """
 
 from __future__ import annotations
