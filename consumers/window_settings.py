@@ -7,6 +7,7 @@ Settings never change: the one before ends when the next one begins, each with i
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -229,7 +230,7 @@ class WindowSettings:
             )
             put = Put(self.table, encode_settings(namespace, wanted, sent), unchanged)
             try:
-                with guarded(lambda at_ms=at_ms: self._refuse_late(namespace, at_ms)):
+                with guarded(partial(self._refuse_late, namespace, at_ms)):
                     self.dynamo.put(put)
             except (ConditionFailed, Throttled):
                 continue  # another change came first, or this one did, and its answer was lost
