@@ -68,6 +68,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "consumers/alerts/chain.py": "_finish",
         "consumers/rankings.py": "_write_rule",
         "consumers/total_writer.py": "_apply",
+        "consumers/window_writer.py": "_apply",
         "producers/strict/methods.py": "_split_over_bins",
         "producers/strict/release.py": "apply",
     },
