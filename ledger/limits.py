@@ -190,12 +190,14 @@ SEQUENCE_LAST: Final = 2**63 - 1
 BLOCK_MAX: Final = 1_000_000
 BLOCK_DEFAULT: Final = 100
 
-# How long an amount may be held, and how many expired holds one refused call releases. The lease of
-# the process that does it saves others the same work; each release is conditional anyway.
+# How long an amount may be held, and how many expired holds a refused call releases before it is
+# tried again. The lease of the process that does it saves others the same work; each release is
+# conditional anyway. And for how long a call goes on, until it is contended.
 HOLD_MIN_MS: Final = SECOND_MS
 HOLD_MAX_MS: Final = 366 * DAY_MS
 RELEASED_AT_ONCE: Final = 25
 RELEASE_LEASE_MS: Final = 2 * SECOND_MS
+RELEASE_TIME_MS: Final = 5 * SECOND_MS
 
 # Keys at the service.
 PARTITION_KEY_MAX_BYTES: Final = 2_048
