@@ -74,8 +74,6 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "consumers/rankings.py": "_write_rule",
         "consumers/total_writer.py": "_apply",
         "consumers/window_writer.py": "_apply",
-        "producers/strict/methods.py": "_split_over_bins",
-        "producers/strict/release.py": "apply",
         "producers/strict/readmission.py": "_with_headroom",
     },
 }
