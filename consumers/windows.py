@@ -23,6 +23,7 @@ from countledger.ledger.errors import NoWindows
 from countledger.ledger.expressions import AllOf, Between, Compare
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, SECOND_MS, WINDOWS_LIFE_MS
 from countledger.ledger.operations import Query
+from countledger.ledger.total import windows_id_of
 from countledger.ledger.window_items import decode_settings, slots_of
 from countledger.ledger.windows import item_name
 
@@ -98,8 +99,12 @@ class WindowsReader:
         if kind in {Per.MINUTE, Per.HOUR}:
             check_kept(kind, windows[0], with_kind, now_ms)
         sums = WindowSums(windows, kind)
+        total = self.totals.dynamo.get(self.totals.table, keys.total_key(counter)) or {}
         for setting in with_kind:
-            for item in self._items(counter, setting, kind, windows):
+            windows_id = windows_id_of(total, setting.id)
+            if windows_id is None:
+                continue
+            for item in self._items(counter, windows_id, setting, kind, windows):
                 sums.add(slots_of(setting, item))
         ended = [window.end_ms for window in windows if window.end_ms <= now_ms]
         through_ms = self._handled_through_ms(now_ms, max(ended), prove=prove) if ended else 0
@@ -111,11 +116,16 @@ class WindowsReader:
         )
 
     def _items(
-        self, counter: str, setting: WindowSetting, per: Per, windows: Sequence[Window]
+        self,
+        counter: str,
+        windows_id: str,
+        setting: WindowSetting,
+        per: Per,
+        windows: Sequence[Window],
     ) -> Iterator[Item]:
         kind = _ITEM_OF[per]
         first, last = (
-            keys.window_part(setting.id, kind, item_name(setting, kind, at_ms))
+            keys.window_part(windows_id, f"{kind}#{item_name(setting, kind, at_ms)}")
             for at_ms in (windows[0].start_ms, windows[-1].end_ms - 1)
         )
         where = AllOf(Compare("counter", "=", counter), Between("part", first, last))
