@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,7 +15,11 @@ from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
-from tests.engines.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.engines.store import Store
 
 
 @dataclass

@@ -53,7 +53,6 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "infra/demo/run.py": "_coalesced",
     },
     "polling: waits until another process has come so far": {
-        "consumers/catching_up.py": "read",
         "infra/cli/watch.py": "follow",
         "infra/deploy/deployment.py": "_await_proposal",
         "infra/deploy/destruction.py": "_awaited",
