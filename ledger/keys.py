@@ -26,6 +26,9 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`quarantine#<source>`, `<time>-<digest>`), a record in
                              quarantine; (`deletion#<ns>`, counter), a counter being deleted;
                              (`region#`, `state`), whether this region's totals are complete;
+                             (`namespace#<ns>`, `windows`), the windows of a namespace; of each
+                             counter there (counter, `w#<setting>#month#<month>`), days of a month;
+                             `w#<setting>#day#<day>`, hours; `w#<setting>#hour#<time>`, minutes;
                              (`quota#`, prefix), a quota; (`quota#<incarnation>`, counter), the
                              limit of one of its counters; and of such a counter
                              (`quota#<incarnation>#<counter>`, `w#<window>`), what one window has
@@ -73,6 +76,7 @@ MARKER: Final = "marker"
 GROUP_PREFIX: Final = "group#"
 MEMBER_PREFIX: Final = "member#"
 RANKING: Final = "ranking"
+WINDOWS: Final = "windows"
 BOOKMARK: Final = "bookmark"
 IMPORT_PREFIX: Final = "import#"
 DELETION_PREFIX: Final = "deletion#"
@@ -423,3 +427,19 @@ def quota_window_key(incarnation: str, counter: str, window: str) -> dict[str, s
 def quota_marker_key(incarnation: str, counter: str, key_id: str) -> dict[str, str]:
     """The key of the marker of a key of a quota's counter, in `counters`: of no window."""
     return {"counter": f"{QUOTA_PREFIX}{incarnation}#{counter}", "part": MARKER_PREFIX + key_id}
+
+
+def windows_key(namespace: str) -> dict[str, str]:
+    """The key of the window settings of a namespace, in `counters`."""
+    return {"counter": NAMESPACE_PREFIX + namespace, "part": WINDOWS}
+
+
+def window_part(setting_id: str, kind: str, name: str = "") -> str:
+    """The sort key of an item of windows beside its counter's total, in `counters`.
+
+    Args:
+        setting_id: of the setting by which it was written.
+        kind: `month` (holds its days), `day` (its hours) or `hour` (minutes of half an hour).
+        name: of the month, day or half hour; "" = the beginning of all of that kind.
+    """
+    return f"{WINDOW_PREFIX}{setting_id}#{kind}#{name}"

@@ -190,12 +190,14 @@ SEQUENCE_LAST: Final = 2**63 - 1
 BLOCK_MAX: Final = 1_000_000
 BLOCK_DEFAULT: Final = 100
 
-# How long an amount may be held, and how many expired holds one refused call releases. The lease of
-# the process that does it saves others the same work; each release is conditional anyway.
+# How long an amount may be held, and how many expired holds a refused call releases before it is
+# tried again. The lease of the process that does it saves others the same work; each release is
+# conditional anyway. And for how long a call goes on, until it is contended.
 HOLD_MIN_MS: Final = SECOND_MS
 HOLD_MAX_MS: Final = 366 * DAY_MS
 RELEASED_AT_ONCE: Final = 25
 RELEASE_LEASE_MS: Final = 2 * SECOND_MS
+RELEASE_TIME_MS: Final = 5 * SECOND_MS
 
 # Keys at the service.
 PARTITION_KEY_MAX_BYTES: Final = 2_048
@@ -213,6 +215,20 @@ NAME_MAX_BYTES: Final = 255
 # last batch under the old rule may take (as long as its function may run).
 RANK_RULE_LIFE_MS: Final = MINUTE_MS
 RANK_SETTLES_MS: Final = RANK_RULE_LIFE_MS + 2 * MINUTE_MS
+# For how long a materializer may not know that windows were switched on, changed or switched off. A
+# change is effective later than that, by the clock skew, and this much for its way to the service.
+WINDOWS_LIFE_MS: Final = MINUTE_MS
+WINDOWS_SEND_MS: Final = MINUTE_MS
+# How long minutes and hours may be kept. Day after day there is one more item for each counter.
+WINDOWS_KEPT_MIN_MS: Final = HOUR_MS
+WINDOWS_KEPT_MAX_MS: Final = 3_660 * DAY_MS
+WINDOWS_KEPT_DEFAULT_MS: Final = 90 * DAY_MS
+WINDOWS_LATENESS_MAX_MS: Final = 3_660 * DAY_MS
+# Settings of a namespace, past ones included: each is up to 3 KB of one item.
+WINDOW_SETTINGS_MAX: Final = 50
+# Of one call: more than a year of hours, or a week of minutes less an hour.
+WINDOWS_MAX: Final = 10_000
+
 # Of a ranking, at once. Each partition of its board is read as far.
 TOP_MAX: Final = 1_000
 

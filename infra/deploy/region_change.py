@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.region_state import Phase, RegionStateStore
-from countledger.infra.deploy.change_set import Effect
+from countledger.infra.deploy.change_set import Effect, parameters_in
 from countledger.infra.deploy.region_checks import (
     make_totals,
     prove_totals,
@@ -92,7 +92,7 @@ class RegionChange:
         stack = self.deploy_owner.stack.describe()
         if stack is None:
             raise DeployFailed(f"there is no stack in {self.owner.region}: `countledger deploy` it")
-        given = _parameters(stack)
+        given = parameters_in(stack)
         if given.get("LedgerStreamArn"):
             raise WrongRegion(
                 f"the stack in {self.owner.region} does not own the ledger: give the region of the "
@@ -187,7 +187,7 @@ class RegionChange:
     # ---- the owner's stack ----
 
     def _add_replica(self) -> None:
-        given = _parameters(self.deploy_owner.stack.describe() or {})
+        given = parameters_in(self.deploy_owner.stack.describe() or {})
         regions, keys = listed(given, "ReplicaRegions"), listed(given, "RegionKmsKeyArns")
         if bool(given.get("KmsKeyArn")) != bool(self.key_arn):
             raise DeployFailed(
@@ -204,7 +204,7 @@ class RegionChange:
         )
 
     def _drop(self) -> None:
-        given = _parameters(self.deploy_owner.stack.describe() or {})
+        given = parameters_in(self.deploy_owner.stack.describe() or {})
         regions, keys = listed(given, "ReplicaRegions"), listed(given, "RegionKmsKeyArns")
         self._change_owner(without(regions, keys, self.region))
 
@@ -242,7 +242,7 @@ class RegionChange:
 
     def _deploy(self, template: str | None) -> None:
         owner = self.deploy_owner.stack.describe() or {}
-        given = _parameters(owner)
+        given = parameters_in(owner)
         table = self._table_there() or {}
         code = self.code()
         parameters = parameters_of(given, self.key_arn) | {
@@ -284,11 +284,6 @@ class RegionChange:
             client.update_table(
                 TableName=self.owner.setting("ledger_table"), DeletionProtectionEnabled=False
             )
-
-
-def _parameters(stack: Mapping[str, Any]) -> dict[str, str]:
-    found = stack.get("Parameters", [])
-    return {one["ParameterKey"]: one.get("ParameterValue", "") for one in found}
 
 
 def _summary(proposal: Proposal) -> str:

@@ -37,6 +37,7 @@ from countledger.ledger.attempts import (
     attempt,
     otherwise,
 )
+from countledger.ledger.calendar import window_of, zone_of
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
@@ -49,7 +50,6 @@ from countledger.ledger.operations import Get, Transact
 from countledger.producers.quotas import writing
 from countledger.producers.quotas.decision import ADVICE, Decision, LimitChanged
 from countledger.producers.quotas.outcome import Denied, left_of
-from countledger.producers.quotas.window import window_of
 from countledger.producers.strict.change import check_key_age
 from countledger.producers.strict.context import raise_exhausted
 from countledger.producers.strict.definition import Method
@@ -81,7 +81,7 @@ def acquiring(
     """
     for _ in range(_REVISIONS):
         limit = yield from limits.of(wanted.counter, attempts)
-        window = window_of(wanted.at_ms, limit.quota.per, limit.quota.time_zone)
+        window = window_of(wanted.at_ms, limit.quota.per, zone_of(limit.quota.time_zone))
         decision = Decision(wanted, limit, window)
         admission = _Admission(context, limits, attempts, decision)
         try:

@@ -16,9 +16,9 @@ from countledger.producers.quotas.quota import (
     check_method,
     check_per,
     check_prefix,
+    check_zone,
     decode_quota,
 )
-from countledger.producers.quotas.window import zone_of
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
@@ -77,7 +77,7 @@ class QuotaAdmin:
         fixed = (
             check_amount("limit", limit, zero=True),
             check_per(per),
-            zone_of(time_zone).key,
+            check_zone(time_zone),
             check_method(method),
         )
         return self.context.run(

@@ -22,8 +22,8 @@ from countledger.producers.quotas.quota import tickets_until_ms
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
+    from countledger.ledger.calendar import Window
     from countledger.producers.quotas.quota import CounterLimit
-    from countledger.producers.quotas.window import Window
 
 ADVICE: Final = (
     "the amount may be counted or not. With a key: call again with the same key. Without one: take "

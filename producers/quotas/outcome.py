@@ -13,8 +13,8 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
+    from countledger.ledger.calendar import Window
     from countledger.producers.quotas.quota import CounterLimit
-    from countledger.producers.quotas.window import Window
 
 
 @dataclass(frozen=True, slots=True)

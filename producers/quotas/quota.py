@@ -10,15 +10,15 @@ from countledger.ledger import amount as amounts
 from countledger.ledger import keys
 from countledger.ledger.amount import may_be_added
 from countledger.ledger.attributes import check_format, optional, require, require_amount
+from countledger.ledger.calendar import Per, zone_of
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import BadQuota, CorruptItem, NoSuchQuota, shown
+from countledger.ledger.errors import BadQuota, BadSetting, CorruptItem, NoSuchQuota, shown
 from countledger.ledger.limits import (
     CLOCK_SKEW_DEFAULT_MS,
     SECOND_MS,
     SIGNED_REQUEST_LIFE_MS,
     TICKET_LIFE_MS,
 )
-from countledger.producers.quotas.window import Per, zone_of
 from countledger.producers.strict.definition import Method
 
 if TYPE_CHECKING:
@@ -127,6 +127,18 @@ def check_per(per: str) -> Per:
     return Per(per)
 
 
+def check_zone(name: str) -> str:
+    """The name of a time zone of the IANA database.
+
+    Raises:
+        BadQuota: no zone has that name.
+    """
+    try:
+        return zone_of(name).key
+    except BadSetting as error:
+        raise BadQuota(str(error)) from None
+
+
 def check_method(method: str) -> Method:
     """The method of that name.
 
@@ -155,7 +167,6 @@ def of_counter(quotas: Iterable[Quota], counter: str) -> Quota:
 
 def encode_quota(quota: Quota, created_ms: int) -> Item:
     """The item of a new quota."""
-    zone_of(quota.time_zone)
     return {
         **keys.quota_key(quota.prefix),
         "incarnation": quota.incarnation,
@@ -180,7 +191,7 @@ def decode_quota(item: Item) -> Quota:
             prefix=require(item, "part", str),
             limit=require_amount(item, "limit"),
             per=check_per(require(item, "per", str)),
-            time_zone=zone_of(require(item, "time_zone", str)).key,
+            time_zone=check_zone(require(item, "time_zone", str)),
             method=check_method(require(item, "method", str)),
             revision=require(item, "revision", int),
             incarnation=require(item, "incarnation", str),

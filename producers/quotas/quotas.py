@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from countledger.ledger import keys
 from countledger.ledger.attempts import ask
 from countledger.ledger.attributes import require_amount
+from countledger.ledger.calendar import window_of, zone_of
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadQuota, shown
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
@@ -22,7 +23,6 @@ from countledger.producers.quotas.quota import (
     check_amount,
 )
 from countledger.producers.quotas.resolving import committing, releasing
-from countledger.producers.quotas.window import window_of
 from countledger.producers.strict.change import check_key_age
 from countledger.producers.strict.context import raise_exhausted
 
@@ -233,7 +233,7 @@ class Quotas(QuotaAdmin):
         self.limits.forget(counter)
         limit = yield from self.limits.of(counter, attempts)
         quota = limit.quota
-        window = window_of(self.context.clock.now_ms(), quota.per, quota.time_zone)
+        window = window_of(self.context.clock.now_ms(), quota.per, zone_of(quota.time_zone))
         key = keys.quota_window_key(quota.incarnation, counter, window.name)
 
         def give_up(exhausted: Exhausted[None]) -> Any:  # noqa: ANN401 - it only raises

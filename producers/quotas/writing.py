@@ -23,9 +23,9 @@ from countledger.producers.quotas.quota import marker_expires_at, window_expires
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
+    from countledger.ledger.calendar import Window
     from countledger.producers.quotas.outcome import Ticket
     from countledger.producers.quotas.quota import CounterLimit
-    from countledger.producers.quotas.window import Window
 
 ACQUIRED: Final = "acquired"
 RESERVED: Final = "reserved"

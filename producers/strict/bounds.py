@@ -13,7 +13,7 @@ refused until changes the other way have brought the value back inside.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from countledger.ledger import amount
 from countledger.ledger.attempts import Again, Done, Recheck, Reply, Send, attempt, otherwise
@@ -29,6 +29,7 @@ from countledger.ledger.operations import Transact, Update
 from countledger.producers.strict.bins import bounds_of_bins, whole_of
 from countledger.producers.strict.context import raise_exhausted
 from countledger.producers.strict.reader import read_of, states_of
+from countledger.producers.strict.release import Releases
 from countledger.producers.strict.state import KEEP, Bounds, of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Steps, Verdict
-    from countledger.ledger.attributes import Key
+    from countledger.ledger.attributes import Item, Key
     from countledger.ledger.expressions import Clause, Condition
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
@@ -66,13 +67,33 @@ def set_bounds(
 ) -> Steps[None]:
     """Move bounds: two write units for each item; over regions one, in each region.
 
+    Expired holds are released first where they keep the lower bound from moving.
+
     Raises:
         BadBounds: they cross; or the value is outside of them and force is not given, or the
             counter has bins.
         StaleDefinition: the counter was deleted or recreated.
-        Throttled: changes were faster in every attempt.
+        Throttled: changes were faster in every attempt, or expired holds could not be released.
         Unclear: no attempt got a clear answer.
     """
+    releases = Releases(context)
+    while True:
+        held = yield from _move(context, definition, (lower, upper), force=force)
+        if held is None:
+            return
+        whole, wanted = held
+        if not (yield from releases.release(definition)):
+            _check(definition, whole, wanted)
+
+
+def _move(
+    context: MethodContext,
+    definition: Definition,
+    bounds: tuple[Amount | Keep | None, Amount | Keep | None],
+    *,
+    force: bool,
+) -> Steps[tuple[StrictState, Bounds] | None]:
+    """Move bounds; or the state and the bounds between which only the held amounts are missing."""
     what = f"to move the bounds of strict counter {definition.counter!r}"
     busy = Throttled("its value or a bound changed each time since it was read")
 
@@ -82,7 +103,7 @@ def set_bounds(
 
     def interpret(
         reply: Reply[Transact | Update | None],
-    ) -> Verdict[Transact | Update | None, None]:
+    ) -> Verdict[Transact | Update | None, tuple[StrictState, Bounds] | None]:
         match reply:
             case Reply(ConditionFailed()):
                 return Again(None, busy)
@@ -91,46 +112,57 @@ def set_bounds(
             case Reply(CountledgerError()):
                 return otherwise(reply)
             case Reply(answer, None):
-                states = states_of(definition, answer)
-                writes = _planned_bounds(context, definition, states, (lower, upper), force=force)
-                token = context.new_id(context.clock.now_ms())
-                if context.over_regions:
-                    return Recheck(_once(writes[0], optional(answer, "bounds_id", str), token))
-                return Recheck(Transact(writes, token))
+                return _planned(context, definition, answer, bounds, force=force)
         return Done(None)
 
     until_ms = context.clock.now_ms() + context.token_life_ms
-    yield from attempt(
-        None,
-        request,
-        interpret,
-        lambda exhausted: raise_exhausted(exhausted, what, _ADVICE),
-        context.attempts(until_ms),
+    return (
+        yield from attempt(
+            None,
+            request,
+            interpret,
+            lambda exhausted: raise_exhausted(exhausted, what, _ADVICE),
+            context.attempts(until_ms),
+        )
     )
 
 
-def _planned_bounds(
+def _planned(
     context: MethodContext,
     definition: Definition,
-    states: Sequence[StrictState],
+    answer: Item | Sequence[Item | None] | None,
     bounds: tuple[Amount | Keep | None, Amount | Keep | None],
     *,
     force: bool,
-) -> list[Update]:
+) -> Verdict[Transact | Update | None, tuple[StrictState, Bounds] | None]:
+    """The write that moves the bounds from what was read."""
+    states = states_of(definition, answer)
     whole = whole_of(states)
     lower, upper = bounds
     wanted = Bounds(
         whole.lower if lower is KEEP else lower, whole.upper if upper is KEEP else upper
     )
-    alone = definition.bins == 1
-    if not (force and alone):
-        wanted.check_inside(whole.total, _FORCE if alone else _NOT_SPREAD, whole.held)
-    return [
-        plan_bounds(context.table, place, state, target, force=force and alone)
+    force = force and definition.bins == 1
+    if not force and wanted.lower is not None and whole.available < wanted.lower <= whole.total:
+        return Done((whole, wanted))
+    if not force:
+        _check(definition, whole, wanted)
+    writes = [
+        plan_bounds(context.table, place, state, target, force=force)
         for place, state, target in zip(
             definition.places, states, bounds_of_bins(states, wanted), strict=True
         )
     ]
+    token = context.new_id(context.clock.now_ms())
+    if context.over_regions:
+        before = optional(cast("Item", answer), "bounds_id", str)
+        return Recheck(_once(writes[0], before, token))
+    return Recheck(Transact(writes, token))
+
+
+def _check(definition: Definition, whole: StrictState, wanted: Bounds) -> None:
+    advice = _FORCE if definition.bins == 1 else _NOT_SPREAD
+    wanted.check_inside(whole.total, advice, whole.held)
 
 
 def _once(write: Update, before: str | None, move: str) -> Update:

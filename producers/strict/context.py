@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from enum import Enum
 from random import Random
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -33,6 +34,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import (
     CLOCK_SKEW_DEFAULT_MS,
+    RELEASE_LEASE_MS,
     SECOND_MS,
     SIGNED_REQUEST_LIFE_MS,
     TOKEN_LIFE_MS,
@@ -56,28 +58,64 @@ if TYPE_CHECKING:
 
 # How often a call is tried; a method that conflicts with others more often has its own policy.
 POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
-
-
-_LOOK_EVERY_MS: Final = 1_000
 _LOOKS_KEPT: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class RecentLooks:
-    """When this process last looked for expired holds of each counter."""
+class Look(Enum):
+    """Whether to look for expired holds of a counter."""
 
-    _at_ms: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    NOW = "now"
+    UNDER_WAY = "another thread looks"
+    SINCE = "another thread has looked since the call was refused"
+    NOTHING_EXPIRED = "nothing has expired since the last look"
+
+
+@dataclass(slots=True)
+class RecentLooks:
+    """When this process looked for expired holds of each counter, and until when none expires.
+
+    Attributes:
+        begun: how many looks this process has begun.
+    """
+
+    begun: int = 0
+    # Of each counter: when its last look began, as which one, and until when nothing expires (None:
+    # it is under way).
+    _last: OrderedDict[str, tuple[int, int, int | None]] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
-    def allow(self, counter: str, now_ms: int) -> bool:
-        """Whether it may look again; at most once a second for each counter."""
+    def begin(self, counter: str, now_ms: int, tried: int) -> Look:
+        """Whether to look now. If so, `end` has to follow.
+
+        Args:
+            counter: its name.
+            now_ms: the time.
+            tried: how many looks had begun when the refused request was sent.
+        """
         with self._lock:
-            last_ms = self._at_ms.pop(counter, None)
-            allowed = last_ms is None or not 0 <= now_ms - last_ms < _LOOK_EVERY_MS
-            self._at_ms[counter] = now_ms if allowed or last_ms is None else last_ms
-            if len(self._at_ms) > _LOOKS_KEPT:
-                self._at_ms.popitem(last=False)
-            return allowed
+            began_ms, number, quiet_until_ms = self._last.get(counter, (0, 0, 0))
+            if quiet_until_ms is None and 0 <= now_ms - began_ms < RELEASE_LEASE_MS:
+                return Look.UNDER_WAY
+            if quiet_until_ms is not None and began_ms <= now_ms < quiet_until_ms:
+                return Look.SINCE if number > tried else Look.NOTHING_EXPIRED
+            self.begun += 1
+            self._last[counter] = now_ms, self.begun, None
+            self._last.move_to_end(counter)
+            if len(self._last) > _LOOKS_KEPT:
+                self._last.popitem(last=False)
+            return Look.NOW
+
+    def end(self, counter: str, quiet_until_ms: int | None) -> None:
+        """A look is over.
+
+        Args:
+            counter: its name.
+            quiet_until_ms: until when nothing more expires; None: not known, so look again.
+        """
+        with self._lock:
+            began_ms, number, _ = self._last.pop(counter, (0, 0, None))
+            if quiet_until_ms is not None:
+                self._last[counter] = began_ms, number, quiet_until_ms
 
 
 @dataclass(frozen=True, slots=True)

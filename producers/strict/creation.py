@@ -49,6 +49,7 @@ from countledger.producers.strict import token_set
 from countledger.producers.strict.bins import deal_state
 from countledger.producers.strict.context import raise_exhausted
 from countledger.producers.strict.definition import Definition, Method, define, encode_definition
+from countledger.producers.strict.release import Releases
 from countledger.producers.strict.state import (
     Bounds,
     StrictState,
@@ -161,23 +162,24 @@ def delete(context: MethodContext, definition: Definition) -> Steps[None]:
     """Delete a counter, unless it is gone or of another incarnation.
 
     Raises:
-        OpenHolds: some of it is held.
+        OpenHolds: some of it is held, also after the expired holds are released.
         Unclear: no attempt got a clear answer.
-        Throttled: every attempt was refused.
+        Throttled: every attempt was refused, or expired holds could not be released.
     """
-    what = f"to delete strict counter {definition.counter!r}"
+    what, releases = f"to delete strict counter {definition.counter!r}", Releases(context)
     stepwise = context.over_regions
     main, listed, *bins = plan_deletion(context.table, definition, stepwise=stepwise)
-    if not stepwise:
+    while not stepwise:
         token = context.new_id(context.clock.now_ms())
         refused, _ = yield from _write(context, what, Transact([main, listed, *bins], token))
-        for reason in refused.reasons if refused else ():
-            if reason.condition_failed and definition.is_of(reason.item):
-                raise OpenHolds(
-                    f"strict counter {definition.counter!r} has open holds: cancel them, or wait "
-                    "until they have expired (`countledger strict holds` lists them)"
-                )
-        return
+        failed = [one.item for one in (refused.reasons if refused else ()) if one.condition_failed]
+        if not any(map(definition.is_of, failed)):
+            return
+        if not (yield from releases.release(definition)):
+            raise OpenHolds(
+                f"strict counter {definition.counter!r} has open holds: cancel them, or wait "
+                "until they have expired (`countledger strict holds` lists them)"
+            )
     refused, maybe_applied = yield from _write(context, what, main)
     if refused is None or maybe_applied:
         yield from _write(context, what, listed)

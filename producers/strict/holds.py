@@ -36,7 +36,7 @@ from countledger.producers.strict.hold import (
 )
 from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.outcome import Applied, Duplicate, Held, SetFull
-from countledger.producers.strict.release import Readmission
+from countledger.producers.strict.readmission import Readmission
 from countledger.producers.strict.resolution import Purpose, Resolution
 
 if TYPE_CHECKING:

@@ -31,8 +31,7 @@ from countledger.producers.strict.definition import Method
 from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.optimistic import OptimisticChange
 from countledger.producers.strict.outcome import BoundReached, Contended, Unknown
-from countledger.producers.strict.reader import split_over_bins
-from countledger.producers.strict.release import make_room
+from countledger.producers.strict.release import Releases
 from countledger.producers.strict.state import decode_state
 from countledger.producers.strict.token import CrtChange
 from countledger.producers.strict.token_set import SetChange
@@ -180,7 +179,7 @@ def apply_at_places(
         StaleDefinition: the counter was deleted or recreated.
     """
     refused: Refusal | None = None
-    elsewhere = False
+    releases, elsewhere = Releases(context), False
     for place in first_places(definition, change, context.random):
         try:
             outcome = yield from pending.at([Part(place, change.delta)])
@@ -196,11 +195,16 @@ def apply_at_places(
         return (yield from _split_over_bins(context, definition, change, pending))
     if refused is None:
         raise AssertionError("a counter has at least one place")
-    if isinstance(refused, BoundReached) and (yield from make_room(context, definition, refused)):
-        outcome = yield from pending.at([Part(definition.main, change.delta)])
-        if not isinstance(outcome, BoundReached):
-            return outcome
-        refused = outcome
+    try:
+        while isinstance(refused, BoundReached) and (
+            yield from releases.for_refused(definition, refused)
+        ):
+            outcome = yield from pending.at([Part(definition.main, change.delta)])
+            if not isinstance(outcome, BoundReached):
+                return outcome
+            refused = outcome
+    except Throttled as error:
+        refused = Contended(change.counter, releases.waits, str(error))
     return (yield from pending.confirm_refusal(refused))
 
 
@@ -216,16 +220,16 @@ def _split_over_bins(
     context: MethodContext, definition: Definition, change: StrictChange, pending: PendingChange
 ) -> Steps[StrictOutcome]:
     """Each round is another plan from another reading, with the attempts of the same call."""
+    releases = Releases(context)
     for _ in range(_SPLITS):
         try:
-            parts = yield from split_over_bins(context, definition, change.delta)
+            parts = yield from releases.split(definition, change.delta)
         except Throttled as error:
+            tries = max(releases.waits, _PLACES)
             return (
-                yield from pending.confirm_refusal(Contended(change.counter, _PLACES, str(error)))
+                yield from pending.confirm_refusal(Contended(change.counter, tries, str(error)))
             )
         if isinstance(parts, BoundReached):
-            if (yield from make_room(context, definition, parts)):
-                continue
             return (yield from pending.confirm_refusal(parts))
         try:
             outcome = yield from pending.at(parts)

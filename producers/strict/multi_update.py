@@ -19,7 +19,7 @@ all of them in the same transaction.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import amount
 from countledger.ledger.attempts import Again, Done, Recheck, Reply, Send, attempt, otherwise
@@ -32,10 +32,11 @@ from countledger.producers.strict.change import refusal, refused_by, update_of
 from countledger.producers.strict.definition import Method, StaleDefinition
 from countledger.producers.strict.outcome import BoundReached, Contended
 from countledger.producers.strict.reader import read_of, split_over_bins, states_of
+from countledger.producers.strict.release import Releases
 from countledger.producers.strict.state import Bounds, encode_state, of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from random import Random
 
     from countledger.ledger.amount import Amount
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from countledger.producers.strict.outcome import StrictOutcome
     from countledger.producers.strict.state import StrictState
 
-MakeRoom: TypeAlias = "Callable[[MethodContext, Definition, BoundReached], Steps[bool]]"
 # One action of the transaction is the marker.
 COUNTERS_MAX: Final = TRANSACTION_ACTIONS - 1
 _SPLITS: Final = 10
@@ -115,18 +115,18 @@ def transfer_of(source: str, target: str, moved: Amount) -> dict[str, Amount]:
 
 
 def apply_legs(
-    context: MethodContext, legs: Sequence[Leg], write: KeyedWrite, make_room: MakeRoom
+    context: MethodContext, legs: Sequence[Leg], write: KeyedWrite
 ) -> Steps[StrictOutcome]:
     """Apply all legs, or none: two write units each, and for the marker for each KB.
 
-    Each round is another plan from another reading, with the attempts of the same call.
-    `make_room` releases expired holds of a counter that refused.
+    Each round is another plan from another reading, with the attempts of the same call. Expired
+    holds of a counter that refuses are released first.
 
     Raises:
         StaleDefinition: a counter was deleted or recreated, and no request may be applied.
     """
-    what = write.request.what
-    for _ in range(_SPLITS):
+    what, releases, splits = write.request.what, Releases(context), 0
+    while splits < _SPLITS:
         if sum(len(leg.parts) for leg in legs) > COUNTERS_MAX:
             reason = "the split over its bins needs more items than a transaction takes"
             return (yield from write.confirm_refusal(Contended(what, _SPLITS, reason)))
@@ -135,15 +135,21 @@ def apply_legs(
             return answer
         try:
             following = yield from _split_again(context, legs, answer)
+            if isinstance(following, BoundReached):
+                refused = following.counter
+                refusing = next(leg for leg in legs if leg.definition.counter == refused)
+                if (yield from releases.for_refused(refusing.definition, following)):
+                    continue
+                return (yield from write.confirm_refusal(following))
         except StaleDefinition:
             return write.stale()
         except Throttled as error:
-            return (yield from write.confirm_refusal(Contended(what, 1, str(error))))
-        if isinstance(following, BoundReached):
-            refusing = next(d.definition for d in legs if d.definition.counter == following.counter)
-            if (yield from make_room(context, refusing, following)):
-                continue
-            return (yield from write.confirm_refusal(following))
+            return (
+                yield from write.confirm_refusal(
+                    Contended(what, max(releases.waits, 1), str(error))
+                )
+            )
+        splits += 1
         legs = following
     busy = "other changes took the headroom each time before this one could"
     return (yield from write.confirm_refusal(Contended(what, _SPLITS, busy)))
@@ -214,7 +220,6 @@ class ExactWrite:
     definition: Definition
     value: Amount
     write: KeyedWrite
-    make_room: MakeRoom
 
     def apply(self) -> Steps[StrictOutcome]:
         """Set it.
@@ -223,11 +228,15 @@ class ExactWrite:
             BadBounds: value and bounds are further apart than a number can hold.
             StaleDefinition: the counter was deleted or recreated, and no request may be applied.
         """
+        releases = Releases(self.write.context)
         ended = yield from self._attempt()
-        if isinstance(ended, BoundReached):
-            context = self.write.context
-            if (yield from self.make_room(context, self.definition, ended)):
+        try:
+            while isinstance(ended, BoundReached) and (
+                yield from releases.for_refused(self.definition, ended)
+            ):
                 ended = yield from self._attempt()
+        except Throttled as error:
+            ended = Contended(self.definition.counter, max(releases.waits, 1), str(error))
         if isinstance(ended, dict):
             return (yield from self.write.meaning_of(ended))
         if isinstance(ended, BoundReached | Contended):

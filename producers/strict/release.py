@@ -1,104 +1,210 @@
-"""Releases expired holds, and takes the headroom of one that expired again.
+"""Releases expired holds where they keep a call from having its way.
 
-A call that a lower bound has refused looks for expired holds of its counter, releases them and is
-tried again (`make_room`): so an expired hold makes no sale fail. It looks only where the refusal
-says that something is held, at most once a second for each process and counter, and releases at
-most 25 holds. A short lease keeps other processes from the same work; each release is conditional
-anyway. An expired hold that no call needs stays as it is: `show` counts it as held.
+A call that a lower bound has refused looks for expired holds of its counter, releases 25 of them
+and is tried again, until there is enough or no expired hold is left (`Releases`): so an expired
+hold makes no sale fail. It looks only where the refusal says that something is held. A look that
+finds nothing is repeated a second later, or as soon as a hold expires that it has seen: what is
+placed after the look lasts a second at least, and expires later. A short lease keeps other
+processes from the same work; they wait and try again. Each release is conditional anyway. A call
+that has no time left while expired holds are left is not refused: it is contended.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger import amount, keys
-from countledger.ledger.attempts import PASSING, Done, Pause, Reply, Send, attempt, otherwise
+from countledger.ledger import keys
+from countledger.ledger.attempts import PASSING, Pause, Send
 from countledger.ledger.errors import (
     ConditionFailed,
-    CountledgerError,
     NoSuchHold,
-    TransactionCancelled,
+    Throttled,
 )
 from countledger.ledger.expressions import Absent, AnyOf, Compare
-from countledger.ledger.limits import MINUTE_MS, RELEASE_LEASE_MS, RELEASED_AT_ONCE, SECOND_MS
-from countledger.ledger.operations import Put
-from countledger.producers.strict.bins import Part
-from countledger.producers.strict.change import refused_among, update_of
-from countledger.producers.strict.definition import StaleDefinition
+from countledger.ledger.limits import (
+    HOLD_MIN_MS,
+    MINUTE_MS,
+    RELEASE_LEASE_MS,
+    RELEASE_TIME_MS,
+    RELEASED_AT_ONCE,
+    SECOND_MS,
+)
+from countledger.ledger.operations import Delete, Put
+from countledger.producers.strict.context import POLICY, Look
 from countledger.producers.strict.hold import End, bucket_query, buckets_of
-from countledger.producers.strict.outcome import BoundReached, HoldExpired
+from countledger.producers.strict.outcome import BoundReached, Contended, Unknown
 from countledger.producers.strict.reader import split_over_bins
 from countledger.producers.strict.resolution import Purpose, Resolution
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.ledger.attempts import Steps, Verdict
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Key
-    from countledger.ledger.errors import Reason
     from countledger.ledger.operations import Page
+    from countledger.producers.strict.bins import Part
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.outcome import EndOutcome
 
-_SPLITS: Final = 5
-# Of each bucket; a bucket also lists holds of other counters.
-_PAGES: Final = 4
-# How long a call waits for another process that releases holds of its counter.
-_WAIT_MS: Final = 250
+# Between two attempts while another thread or process releases holds of the counter.
+_WAIT_MS: Final = 100
+# Of a page of the index: about three read units.
+_PAGE_SIZE: Final = 100
 
 
-def make_room(context: MethodContext, definition: Definition, refused: BoundReached) -> Steps[bool]:
-    """Release expired holds of a counter that refused a change; whether to try again.
+@dataclass(slots=True)
+class Releases:
+    """What one call releases so that it is not refused. Made before its first request.
 
-    One write unit for the lease; half a read unit for each page of each bucket (one bucket without
-    bins, 16 at most); a read unit and the units of a cancellation for each released hold.
+    Attributes:
+        context: what to work with.
+        until_ms: until when it waits, at least; begins with the first release.
+        waits: how often it has waited: for others, or after an error.
+        handled: the counters and ids of the keys of holds that it has released or found ended.
+        tried: how many looks this process had begun when the last request of the call was sent.
     """
-    if refused.side != "lower" or not refused.held:
+
+    context: MethodContext
+    until_ms: int | None = None
+    waits: int = 0
+    handled: set[tuple[str, str]] = field(default_factory=set)
+    tried: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """The first request of the call follows."""
+        self.tried = self.context.looks.begun
+
+    def for_refused(self, definition: Definition, refused: BoundReached) -> Steps[bool]:
+        """Release expired holds of a counter that refused; whether to try again.
+
+        Raises:
+            Throttled: as `release`.
+        """
+        if refused.side != "lower" or not refused.held:
+            return False
+        return (yield from self.release(definition))
+
+    def split(self, definition: Definition, delta: Amount) -> Steps[list[Part] | BoundReached]:
+        """A change split over bins, once there is headroom for it or no expired hold is left.
+
+        Raises:
+            Throttled: as `release`; or the bins changed in every attempt to read them.
+        """
+        while True:
+            parts = yield from split_over_bins(self.context, definition, delta)
+            if not isinstance(parts, BoundReached) or not (
+                yield from self.for_refused(definition, parts)
+            ):
+                return parts
+
+    def release(self, definition: Definition) -> Steps[bool]:
+        """Release up to 25 expired holds of a counter; whether to try again.
+
+        Half a read unit for each page of each bucket (one bucket without bins, 16 at most); two
+        write units for the lease if there is an expired hold, and a read unit and the units of a
+        cancellation for each.
+
+        Raises:
+            Throttled: the time of the call is over, and expired holds may be left.
+        """
+        if (yield from self._look(definition)):
+            self.tried = self.context.looks.begun
+            return True
         return False
-    if not context.looks.allow(definition.counter, context.clock.now_ms()):
-        return False
-    try:
-        yield Send(_lease(context, definition))
-    except ConditionFailed:
-        yield Pause(_WAIT_MS)
+
+    def _look(self, definition: Definition) -> Steps[bool]:
+        context, counter = self.context, definition.counter
+        now_ms = context.clock.now_ms()
+        self.until_ms = self.until_ms or now_ms + RELEASE_TIME_MS
+        look = context.looks.begin(counter, now_ms, self.tried)
+        if look is Look.UNDER_WAY:
+            yield from self._wait(counter)
+        if look is not Look.NOW:
+            return look is not Look.NOTHING_EXPIRED
+        quiet_until_ms = None
+        try:
+            lapsed, quiet_until_ms = yield from _lapsed(context, definition, self.handled)
+            done = not lapsed or (yield from self._release(definition, lapsed))
+        except PASSING:
+            done = False
+        finally:
+            context.looks.end(counter, quiet_until_ms)
+        if not done:
+            yield from self._wait(counter)
+        # Another process may have released what was in the way before this one looked.
         return True
-    except PASSING:
-        return False
-    released = 0
-    try:
-        for change_id in (yield from _lapsed(context, definition)):
-            released += yield from _release(context, definition, change_id)
-    except PASSING:
-        pass  # what was released is
-    return released > 0
+
+    def _wait(self, counter: str) -> Steps[None]:
+        self.waits += 1
+        late = self.until_ms is not None and self.context.clock.now_ms() >= self.until_ms
+        if late and self.waits >= POLICY.attempts:
+            raise Throttled(
+                f"strict counter {counter!r} has expired holds that could not be released yet"
+            )
+        yield Pause(_WAIT_MS)
+
+    def _release(self, definition: Definition, lapsed: Sequence[str]) -> Steps[bool]:
+        """Release these holds; whether one of them ended, by this call or another one."""
+        context, owner = self.context, self.context.new_id(self.context.clock.now_ms())
+        try:
+            yield Send(_lease(context, definition, owner))
+        except ConditionFailed:
+            return False  # another process is at it
+        done = False
+        for change_id in lapsed:
+            if (yield from release_hold(context, definition, change_id)):
+                done = True
+                self.handled.add((definition.counter, change_id))
+        with suppress(ConditionFailed, *PASSING):
+            key = keys.release_key(definition.counter)
+            yield Send(Delete(context.table, key, Compare("owner", "=", owner)))
+        return done
 
 
-def _lease(context: MethodContext, definition: Definition) -> Put:
+def _lease(context: MethodContext, definition: Definition, owner: str) -> Put:
     now_ms = context.clock.now_ms()
     item = {
         **keys.release_key(definition.counter),
+        "owner": owner,
         "until": now_ms + RELEASE_LEASE_MS,
         "expires_at": (now_ms + MINUTE_MS) // SECOND_MS,
     }
     return Put(context.table, item, AnyOf(Absent("part"), Compare("until", "<", now_ms)))
 
 
-def _lapsed(context: MethodContext, definition: Definition) -> Steps[list[str]]:
-    """The ids of the keys of holds of the counter that can be released, as the index lists them."""
+def _lapsed(
+    context: MethodContext, definition: Definition, handled: set[tuple[str, str]]
+) -> Steps[tuple[list[str], int | None]]:
+    """The holds of a counter that can be released, and until when no more can be.
+
+    Returns:
+        The ids of their keys, 25 at most, as the index lists them, without those that are handled;
+        and None if there is one: there may be more.
+    """
     places = keys.marker_places(definition.counter, definition.bins)
-    before_ms = context.clock.now_ms() - context.clock_skew_ms
+    now_ms, skew_ms = context.clock.now_ms(), context.clock_skew_ms
+    quiet_until_ms = now_ms + HOLD_MIN_MS
     found: list[str] = []
     for bucket in buckets_of(places):
-        query = bucket_query(context.table, bucket, before_ms, RELEASED_AT_ONCE)
-        for _ in range(_PAGES):
+        # Together with those that expire soon: until then another look finds nothing.
+        query = bucket_query(context.table, bucket, quiet_until_ms - skew_ms, _PAGE_SIZE)
+        while True:
             page: Page = yield Send(query)
-            found += [change_id_of(item) for item in page.items if item["counter"] in places]
+            for item in page.items:
+                one = definition.counter, change_id_of(item)
+                if item["counter"] not in places or one in handled:
+                    continue
+                if item["due_at"] + skew_ms < now_ms:
+                    found.append(one[1])
+                else:
+                    quiet_until_ms = min(quiet_until_ms, item["due_at"] + skew_ms + 1)
             if page.after is None or len(found) >= RELEASED_AT_ONCE:
                 break
             query = replace(query, after=page.after)
-    return found[:RELEASED_AT_ONCE]
+    return found[:RELEASED_AT_ONCE], None if found else quiet_until_ms
 
 
 def change_id_of(key: Key) -> str:
@@ -106,85 +212,12 @@ def change_id_of(key: Key) -> str:
     return key["part"].removeprefix(keys.MARKER_PREFIX)
 
 
-def _release(context: MethodContext, definition: Definition, change_id: str) -> Steps[bool]:
-    """Release one hold; whether something became available, by this call or another one."""
+def release_hold(context: MethodContext, definition: Definition, change_id: str) -> Steps[bool]:
+    """Release a hold whose time is over; whether it has ended, by this call or another one."""
     now_ms = context.clock.now_ms()
     call, attempts = context.new_id(now_ms), context.attempts()
     one = Resolution(context, definition, change_id, Purpose.RELEASE, attempts, call)
     try:
-        return isinstance((yield from one.apply()), HoldExpired)
+        return not isinstance((yield from one.apply()), Unknown | Contended | End)
     except NoSuchHold:
-        return False  # the index is a moment late
-
-
-@dataclass(frozen=True, slots=True)
-class Readmission:
-    """Confirms an expired hold if there is headroom: as a change, split over bins if needed."""
-
-    resolution: Resolution
-    planned: End
-
-    def apply(self) -> Steps[EndOutcome]:
-        """Take the headroom: four write units; with bins two read units for each.
-
-        Returns:
-            `Confirmed`; `BoundReached`: there is not enough headroom. `Duplicate`, `HoldConfirmed`:
-            another call was faster. `Unknown`.
-
-        Raises:
-            StaleDefinition: the counter was deleted or recreated.
-        """
-        resolution = self.resolution
-        context, definition = resolution.context, resolution.definition
-        for _ in range(_SPLITS):
-            refused: EndOutcome | End | None
-            parts = yield from self._parts()
-            refused = parts if isinstance(parts, BoundReached) else (yield from self._at(parts))
-            if refused is None:
-                found = yield from replace(resolution, readmit=False).apply()
-                return resolution.unknown if isinstance(found, End) else found
-            if not isinstance(refused, BoundReached):
-                return refused
-            again = yield from make_room(context, definition, refused)
-            if not again and (definition.bins == 1 or isinstance(parts, BoundReached)):
-                return resolution.unknown if resolution.attempts.maybe_applied else refused
-        return resolution.unknown
-
-    def _parts(self) -> Steps[list[Part] | BoundReached]:
-        definition = self.resolution.definition
-        delta = amount.negated(self.planned.taken)
-        if definition.bins == 1:
-            return [Part(definition.main, delta)]
-        return (yield from split_over_bins(self.resolution.context, definition, delta))
-
-    def _at(self, parts: Sequence[Part]) -> Steps[EndOutcome | None]:
-        """One transaction; None: the hold is not expired any more."""
-        context, definition = self.resolution.context, self.resolution.definition
-
-        def request(_: None) -> Send:
-            now_ms = context.clock.now_ms()
-            updates = [update_of(context.table, definition, part, now_ms) for part in parts]
-            return self.resolution.send(self.planned, updates, now_ms)
-
-        def interpret(reply: Reply[None]) -> Verdict[None, EndOutcome | None]:
-            match reply.answer:
-                case TransactionCancelled(reasons=(own, *_)) if own.condition_failed:
-                    return Done(None)
-                case TransactionCancelled(reasons=(_, *others)):
-                    return self._refused(parts, others, reply)
-                case CountledgerError():
-                    return otherwise(reply)
-            return Done(self.resolution.done(self.planned))
-
-        return attempt(None, request, interpret, self.resolution.give_up, self.resolution.attempts)
-
-    def _refused(
-        self, parts: Sequence[Part], reasons: Sequence[Reason], reply: Reply[None]
-    ) -> Verdict[None, EndOutcome | None]:
-        try:
-            refused = refused_among(self.resolution.definition, parts, reasons)
-        except StaleDefinition:
-            if not reply.maybe_applied:
-                raise
-            return Done(self.resolution.unknown)
-        return otherwise(reply) if refused is None else Done(refused)
+        return True  # the index is a moment late

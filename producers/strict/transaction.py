@@ -17,7 +17,6 @@ from countledger.producers.strict.definition import StaleDefinition
 from countledger.producers.strict.keyed_write import KeyedWrite
 from countledger.producers.strict.multi_update import ExactWrite
 from countledger.producers.strict.outcome import Duplicate, Unknown
-from countledger.producers.strict.release import make_room
 from countledger.producers.strict.state import check_amount
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class StrictTransactions:
         def changed(definitions: Sequence[Definition]) -> Steps[StrictOutcome]:
             legs = multi_update.legs_of(definitions, exact, self.context.random)
             write = KeyedWrite.begin(self.context, request, definitions)
-            return multi_update.apply_legs(self.context, legs, write, make_room)
+            return multi_update.apply_legs(self.context, legs, write)
 
         return self._with_definitions(request.counters, changed)
 
@@ -155,7 +154,7 @@ class StrictTransactions:
 
         def assigned(definitions: Sequence[Definition]) -> Steps[StrictOutcome]:
             write = KeyedWrite.begin(self.context, request, definitions)
-            return ExactWrite(definitions[0], exact, write, make_room).apply()
+            return ExactWrite(definitions[0], exact, write).apply()
 
         return self._with_definitions((counter,), assigned)
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Final
 from countledger.producers.strict import resolution
 from countledger.producers.strict.hold import lapsed_before
 from countledger.producers.strict.holds import HoldChange
+from countledger.producers.strict.release import Releases
 from tests.simulation.canary import Canary, all_of, bare, replaced, unconditional, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from countledger.ledger.attempts import Steps
     from countledger.ledger.operations import Write
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.hold import Hold
@@ -24,6 +26,11 @@ def _bare_hold(writes: Callable[..., list[Write]], *given: object) -> list[Write
 
 def _lapsed_here(hold: Hold, context: MethodContext) -> bool:
     return hold.lapses_at_ms < context.clock.now_ms()
+
+
+def _never(*_: object) -> Steps[bool]:
+    yield from ()
+    return False
 
 
 CANARIES: Final = (
@@ -43,8 +50,9 @@ CANARIES: Final = (
             replaced(resolution, "lapsed_before", lambda now_ms, _skew: lapsed_before(now_ms, 0)),
         ),
         "holds",
-        seed=5,
+        seed=27,
     ),
+    Canary("hold: released for a sale", replaced(Releases, "for_refused", _never), "holds", seed=2),
     Canary("hold: its marker", wrapped(HoldChange, "writes", _bare_hold), "holds", seed=2),
     Canary("hold: ends once", unconditional(resolution, "plan_end"), "holds", seed=4),
 )

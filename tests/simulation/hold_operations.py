@@ -223,6 +223,8 @@ def check_holds(world: World, memory: Memory) -> None:
             outcome = product.strict.change(counter, -int(shown.value), key=f"the rest {attempt}")
             if isinstance(outcome, Applied):
                 break
+            if isinstance(outcome, BoundReached):
+                raise Wrong(f"expired holds made a sale fail: {outcome}")
             process.sleep_ms(5 * SECOND_MS)
         after = product.strict.show(counter)
         if (after.value, after.held) != (0, 0):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from countledger.ledger.calendar import Per, window_of, zone_of
 from countledger.ledger.expressions import Absent, Add, AllOf, AnyOf, Assign, Compare
 from countledger.producers.quotas import resolving, writing
-from countledger.producers.quotas.window import Per, window_of
 from tests.simulation.canary import Canary, all_of, unconditional, wrapped
 
 
@@ -33,7 +33,7 @@ def _of_one_window(marker: Any, *given: Any) -> Any:  # noqa: ANN401
 
 def _in_the_present_window(resolve: Any, context: Any, ticket: Any, *more: Any) -> Any:  # noqa: ANN401
     """A commit is counted when it comes."""
-    window = window_of(context.clock.now_ms(), Per.MINUTE, "UTC")
+    window = window_of(context.clock.now_ms(), Per.MINUTE, zone_of("UTC"))
     return resolve(context, replace(ticket, window=window.name), *more)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger.calendar import Per, window_of, zone_of
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import (
     KeyExpired,
@@ -15,7 +16,6 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import IdempotencyKey
 from countledger.producers.quotas.outcome import Admitted
-from countledger.producers.quotas.window import Per, window_of
 from tests.simulation.quota_account import QuotaCall
 from tests.simulation.sums import Wrong
 
@@ -35,7 +35,7 @@ def acquire(client: Client) -> None:
     """Without a key: counted once, or perhaps, if nobody was told."""
     counter, amount = client.random.choice(_COUNTERS), client.random.randint(1, 3)
     accounts = client.auditor.quotas
-    place = counter, window_of(client.process.now_ms(), _PER, "UTC").name
+    place = counter, window_of(client.process.now_ms(), _PER, zone_of("UTC")).name
     accounts.open[place] += amount
     try:
         outcome = client.product.quotas.acquire(counter, amount)

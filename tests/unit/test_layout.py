@@ -27,7 +27,7 @@ _LONG_MODULES = {
     # One table each, to be read in one place.
     "ledger/errors.py": 490,
     "ledger/expressions.py": 340,
-    "ledger/keys.py": 425,
+    "ledger/keys.py": 460,
 }
 _FUNCTION_MAX_LINES = 70
 _LEVELS_MAX = 7

@@ -63,13 +63,17 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "consumers/snapshot.py": "read",
         "ledger/exact.py": "read",
     },
+    "expired holds: releases more of them, or waits for who does, before each next request": {
+        "producers/strict/bounds.py": "set_bounds",
+        "producers/strict/creation.py": "delete",
+        "producers/strict/multi_update.py": "apply",
+    },
     "optimism: reads, decides again and writes another request; an error of a request ends it": {
         "compaction/schedules.py": "_trigger",
         "consumers/alerts/chain.py": "_finish",
         "consumers/rankings.py": "_write_rule",
         "consumers/total_writer.py": "_apply",
-        "producers/strict/methods.py": "_split_over_bins",
-        "producers/strict/release.py": "apply",
+        "producers/strict/readmission.py": "_with_headroom",
     },
 }
 

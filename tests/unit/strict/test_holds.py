@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from countledger.ledger import keys
 from countledger.ledger.errors import (
     BadBounds,
     BadDelta,
@@ -16,10 +17,12 @@ from countledger.ledger.errors import (
     IdempotencyKeyReused,
     NoSuchHold,
     OpenHolds,
+    Throttled,
     Unclear,
 )
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Namespaces
+from countledger.ledger.operations import Put
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.hold import HoldState
 from countledger.producers.strict.outcome import (
@@ -27,6 +30,7 @@ from countledger.producers.strict.outcome import (
     BoundReached,
     Cancelled,
     Confirmed,
+    Contended,
     Duplicate,
     ExceedsHold,
     Held,
@@ -36,7 +40,7 @@ from countledger.producers.strict.outcome import (
     Unknown,
 )
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient
+from tests.unit.ledger.memory import Fault, MemoryClient, at, meanwhile, refuses
 from tests.unit.strict.contexts import context_on
 
 if TYPE_CHECKING:
@@ -223,23 +227,130 @@ def test_a_refused_call_looks_once_a_second_and_only_where_something_is_held(sho
         shop.strict.change(HALL, -9, key=f"o-{number}")
     queries = shop.dynamo.calls.count("query")
     assert 1 <= queries <= 3
-    shop.clock.at_ms += SECOND_MS
+    shop.clock.at_ms += SECOND_MS - 1
     shop.strict.change(HALL, -9, key="o-9")
-    assert shop.dynamo.calls.count("query") == queries  # the lease of the first look
-    shop.clock.at_ms += 3 * SECOND_MS
+    assert shop.dynamo.calls.count("query") == queries
+    shop.clock.at_ms += 1
     shop.strict.change(HALL, -9, key="o-10")
     assert shop.dynamo.calls.count("query") == 2 * queries
+    assert "put" not in shop.dynamo.calls  # a lease is for what can be released
 
 
-def test_25_holds_are_released_at_once(shop: Shop) -> None:
+def test_what_expires_within_the_second_after_a_look_makes_no_sale_fail(shop: Shop) -> None:
+    """The look has seen when; and what is placed later expires later, by any clock."""
+    shop.hold(8)
+    slow = shop.process(ManualClock(shop.clock.at_ms - MINUTE_MS))
+    shop.clock.at_ms += 11 * MINUTE_MS - 400
+    assert isinstance(shop.strict.change(HALL, -3, key="o-1"), BoundReached)
+    placed = slow.hold(HALL, 1, key="b", expires_in=timedelta(seconds=1))
+    assert isinstance(placed, Held)
+
+    shop.clock.at_ms += 400
+    assert isinstance(shop.strict.change(HALL, -3, key="o-2"), BoundReached)
+    shop.clock.at_ms += 1
+    assert isinstance(shop.strict.change(HALL, -3, key="o-3"), Applied)
+
+
+@pytest.mark.parametrize("way", ["change", "hold", "changes", "set", "bounds", "delete"])
+def test_a_call_goes_on_until_no_expired_hold_is_in_its_way(shop: Shop, way: str) -> None:
+    """25 at a time; two that are still valid stay."""
+    shop.strict.change(HALL, 60, key="more")
+    for number in range(60):
+        shop.hold(1, f"basket-{number}")
+    shop.clock.at_ms += 12 * MINUTE_MS
+    if way != "delete":
+        shop.hold(2, "valid")
+    strict, each = shop.strict, "transactions"
+
+    match way:
+        case "change":
+            assert isinstance(strict.change(HALL, -68, key="o"), Applied)
+        case "hold":
+            assert isinstance(strict.hold(HALL, 68, key="o", expires_in=TEN), Held)
+        case "changes":
+            assert isinstance(getattr(strict, each).change({HALL: -68}, key="o"), Applied)
+        case "set":
+            assert isinstance(getattr(strict, each).set_value(HALL, 2, key="o"), Applied)
+        case "bounds":
+            strict.set_bounds(HALL, lower=68)
+        case "delete":
+            strict.delete(HALL)
+            return
+    expected = {"hold": (70, 70, 0), "bounds": (70, 2, 68)}
+    assert shop.state() == expected.get(way, (2, 2, 0))
+
+
+def test_no_more_than_25_are_released_before_the_call_is_tried_again(shop: Shop) -> None:
     shop.strict.change(HALL, 30, key="more")
     for number in range(30):
         shop.hold(1, f"basket-{number}")
     shop.clock.at_ms += 12 * MINUTE_MS
 
-    shop.strict.change(HALL, -11, key="o-1")
+    assert isinstance(shop.strict.change(HALL, -11, key="o-1"), Applied)
     _, held, _ = shop.state()
     assert held == 5
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["it ends", "it died"])
+def test_a_call_waits_for_the_process_that_releases_holds(shop: Shop, *, ends: bool) -> None:
+    shop.hold(8)
+    shop.clock.at_ms += 12 * MINUTE_MS
+    other = shop.process()
+
+    def release(_now_ms: int) -> None:
+        shop.clock.on_sleep = None
+        if ends:
+            assert isinstance(other.change(HALL, -1, key="o-0"), Applied | BoundReached)
+
+    lease = {**keys.release_key(HALL), "owner": "x", "until": shop.clock.at_ms + 2 * SECOND_MS}
+    shop.dynamo.put(Put("counters", lease, None))
+    shop.clock.on_sleep = release
+    assert isinstance(shop.strict.change(HALL, -9, key="o-1"), Applied)
+    assert sum(shop.clock.slept_ms) <= 3 * SECOND_MS
+
+
+def test_a_call_waits_for_another_thread_that_looks(shop: Shop) -> None:
+    shop.hold(8)
+    shop.clock.at_ms += 12 * MINUTE_MS
+    found: list[object] = []
+
+    def meet() -> None:
+        found.append(shop.strict.change(HALL, -3, key="o-2"))
+
+    shop.dynamo.plans.append(meanwhile(meet, "query"))
+    found.append(shop.strict.change(HALL, -3, key="o-1"))
+    assert [type(one) for one in found] == [Applied, Applied]
+
+
+def test_a_call_that_cannot_look_is_contended_and_not_refused(shop: Shop) -> None:
+    held = shop.hold(8)
+    shop.dynamo.plans.append(refuses(Throttled("slow down"), "query", times=1_000))
+
+    assert isinstance(shop.strict.change(HALL, -3, key="o-1"), Contended)
+    assert isinstance(shop.strict.transactions.change({HALL: -3}, key="o-2"), Contended)
+    assert isinstance(shop.strict.transactions.set_value(HALL, 1, key="o-3"), Contended)
+    with pytest.raises(Throttled, match="could not be released yet"):
+        shop.strict.set_bounds(HALL, lower=7)
+    shop.strict.cancel(held.id)
+    assert isinstance(shop.strict.change(HALL, -3, key="o-1"), Applied)
+
+
+def test_an_index_that_is_late_costs_reads_and_nothing_else(shop: Shop) -> None:
+    """It still lists holds that have ended: each is read once, and the sale is refused."""
+    for number in range(3):
+        shop.hold(3, f"basket-{number}")
+    shop.clock.at_ms += 12 * MINUTE_MS
+    stale: dict[str, Any] = {}
+
+    def late(_kind: str, what: Any, request: Any) -> Any:  # noqa: ANN401 - of a plan
+        bucket = str(what.condition.conditions[0])
+        return stale[bucket] if bucket in stale else stale.setdefault(bucket, request())
+
+    shop.dynamo.plans.append(at(late, "query"))
+    assert isinstance(shop.strict.change(HALL, -9, key="o-1"), Applied)
+    shop.hold(1, "valid")
+    assert isinstance(shop.strict.change(HALL, -9, key="o-2"), BoundReached)
+    assert shop.state() == (1, 1, 0)
 
 
 def test_a_lost_answer_of_each_call_counts_once(shop: Shop) -> None:

@@ -1,4 +1,4 @@
-"""The windows of a quota: minutes, hours, days and months of a time zone. Pure.
+"""The calendar of windows and quotas: minutes, hours, days and months of a time zone. Pure.
 
 A window is an interval of real time with a name. Every moment belongs to exactly one window of each
 kind:
@@ -12,7 +12,8 @@ kind:
 - a month begins with its first day.
 
 The rules of the zones are those of the package `tzdata`, whose version is that of the installation,
-and never those of the operating system: all processes must agree on where a day ends.
+and never those of the operating system: all processes must agree on where a day ends. What must
+not change with an installation stores its rules (`rules_of`), and reads them from there.
 """
 
 from __future__ import annotations
@@ -22,15 +23,18 @@ from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from importlib.resources import files
+from io import BytesIO
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
+import tzdata
+
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import BadQuota, shown
+from countledger.ledger.errors import BadSetting, shown
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -63,19 +67,41 @@ class Window:
 
 @lru_cache(maxsize=256)
 def zone_of(name: str) -> ZoneInfo:
-    """The rules of a time zone.
+    """A time zone with the rules of the installed `tzdata`.
 
     Raises:
-        BadQuota: no zone has that name.
+        BadSetting: no zone has that name.
+    """
+    return zone_with(name, rules_of(name))
+
+
+@lru_cache(maxsize=256)
+def zone_with(name: str, rules: bytes) -> ZoneInfo:
+    """A time zone with these rules.
+
+    Raises:
+        ValueError: they are not in the format of `rules_of`.
+    """
+    return ZoneInfo.from_file(BytesIO(rules), key=name)
+
+
+def rules_of(name: str) -> bytes:
+    """The rules of a time zone in the installed `tzdata`, in the format TZif: up to 3 KB.
+
+    Raises:
+        BadSetting: no zone has that name.
     """
     if name not in _names():
-        raise BadQuota(
+        raise BadSetting(
             f"time zone {shown(name)} is not in the IANA database: give a name such as "
             "Europe/Berlin or UTC"
         )
-    place = files("tzdata").joinpath("zoneinfo", *name.split("/"))
-    with place.open("rb") as rules:
-        return ZoneInfo.from_file(rules, key=name)
+    return files("tzdata").joinpath("zoneinfo", *name.split("/")).read_bytes()
+
+
+def rules_version() -> str:
+    """The version of the installed rules, as `2026b`."""
+    return str(tzdata.IANA_VERSION)
 
 
 @lru_cache(maxsize=1)
@@ -84,18 +110,34 @@ def _names() -> frozenset[str]:
 
 
 @lru_cache(maxsize=1_024)
-def _known(name: str, per: Per, minute: int) -> Window:
+def _known(zone: ZoneInfo, per: Per, minute: int) -> Window:
     """As `window_of`; every window consists of whole minutes since zones do (since 1972)."""
-    return _OF[per](minute * MINUTE_MS, zone_of(name))
+    return _OF[per](minute * MINUTE_MS, zone)
 
 
-def window_of(at_ms: int, per: Per, time_zone: str) -> Window:
-    """The window that a moment belongs to.
+def window_of(at_ms: int, per: Per, zone: ZoneInfo) -> Window:
+    """The window that a moment of the years 2 to 9998 belongs to."""
+    return _known(zone, per, at_ms // MINUTE_MS)
+
+
+def window_on(day: date, per: Per, zone: ZoneInfo) -> Window:
+    """The day of that date, or the month that it is in.
 
     Raises:
-        BadQuota: no zone has that name.
+        ValueError: the zone left out the date.
     """
-    return _known(time_zone, per, at_ms // MINUTE_MS)
+    found = window_of(_begin_ms(day, zone), per, zone)
+    if not day.isoformat().startswith(found.name):
+        raise ValueError(f"{day.isoformat()} is no day in time zone {zone.key}")
+    return found
+
+
+def windows_in(start_ms: int, end_ms: int, per: Per, zone: ZoneInfo) -> Iterator[Window]:
+    """The windows that have a moment in common with an interval, in order."""
+    while start_ms < end_ms:
+        window = window_of(start_ms, per, zone)
+        yield window
+        start_ms = window.end_ms
 
 
 def _minute(at_ms: int, _zone: ZoneInfo) -> Window:

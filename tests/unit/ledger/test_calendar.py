@@ -1,4 +1,4 @@
-"""The windows of a quota: which one a moment belongs to, and when it begins and ends."""
+"""The calendar: which one a moment belongs to, and when it begins and ends."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from countledger.ledger.errors import BadQuota
+from countledger.ledger.calendar import (
+    Per,
+    Window,
+    window_of,
+    zone_of,
+)
+from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
-from countledger.producers.quotas.window import Per, Window, window_of, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +59,7 @@ def ms(text: str) -> int:
 def test_minutes_and_hours(  # noqa: PLR0917 - a table
     zone: str, per: str, at: str, name: str, start: str, end: str
 ) -> None:
-    found = window_of(ms(at), Per(per), zone)
+    found = window_of(ms(at), Per(per), zone_of(zone))
 
     day = at.partition("T")[0]
     assert found == Window(name, ms(f"{day}T{start}"), ms(f"{day}T{end}"))
@@ -80,20 +85,20 @@ def test_minutes_and_hours(  # noqa: PLR0917 - a table
 def test_days(zone: str, at: str, name: str, start: str, hours: float) -> None:
     end_ms = ms(start) + round(hours * HOUR_MS)
 
-    assert window_of(ms(at), Per.DAY, zone) == Window(name, ms(start), end_ms)
+    assert window_of(ms(at), Per.DAY, zone_of(zone)) == Window(name, ms(start), end_ms)
 
 
 def test_months_have_their_own_days() -> None:
-    february = window_of(ms("2028-02-29T23:30"), Per.MONTH, "UTC")
-    march = window_of(ms("2026-03-01T00:00+01:00"), Per.MONTH, "Europe/Berlin")
+    february = window_of(ms("2028-02-29T23:30"), Per.MONTH, zone_of("UTC"))
+    march = window_of(ms("2026-03-01T00:00+01:00"), Per.MONTH, zone_of("Europe/Berlin"))
 
     assert february == Window("2028-02", ms("2028-02-01"), ms("2028-03-01"))
     assert march == Window("2026-03", ms("2026-02-28T23:00"), ms("2026-03-31T22:00"))
 
 
 def test_the_hour_that_comes_twice_is_two_windows() -> None:
-    first = window_of(ms("2026-10-25T00:30"), Per.HOUR, "Europe/Berlin")
-    second = window_of(ms("2026-10-25T01:30"), Per.HOUR, "Europe/Berlin")
+    first = window_of(ms("2026-10-25T00:30"), Per.HOUR, zone_of("Europe/Berlin"))
+    second = window_of(ms("2026-10-25T01:30"), Per.HOUR, zone_of("Europe/Berlin"))
 
     assert (first.name, second.name) == ("2026-10-25T02+02:00", "2026-10-25T02+01:00")
     assert first.end_ms == second.start_ms == ms("2026-10-25T01:00")
@@ -101,8 +106,8 @@ def test_the_hour_that_comes_twice_is_two_windows() -> None:
 
 def test_half_an_hour_at_a_change_of_half_an_hour() -> None:
     """The clocks of Lord Howe go from 2:00 to 2:30, and from 2:00 back to 1:30."""
-    short = window_of(ms("2026-10-03T15:40"), Per.HOUR, "Australia/Lord_Howe")
-    again = window_of(ms("2026-04-04T15:10"), Per.HOUR, "Australia/Lord_Howe")
+    short = window_of(ms("2026-10-03T15:40"), Per.HOUR, zone_of("Australia/Lord_Howe"))
+    again = window_of(ms("2026-04-04T15:10"), Per.HOUR, zone_of("Australia/Lord_Howe"))
 
     assert (short.start_ms, short.end_ms) == (ms("2026-10-03T15:30"), ms("2026-10-03T16:00"))
     assert (again.start_ms, again.end_ms) == (ms("2026-04-04T15:00"), ms("2026-04-04T15:30"))
@@ -116,11 +121,12 @@ def test_half_an_hour_at_a_change_of_half_an_hour() -> None:
 @example(at_ms=ms("2026-10-25T01:00") - 1, zone="Europe/Berlin", per=Per.HOUR)
 def test_windows_follow_each_other(at_ms: int, zone: str, per: Per) -> None:
     """Each moment is in its window; the next one begins where it ends, under another name."""
-    found = window_of(at_ms, per, zone)
-    after = window_of(found.end_ms, per, zone)
+    found = window_of(at_ms, per, zone_of(zone))
+    after = window_of(found.end_ms, per, zone_of(zone))
 
     assert found.start_ms <= at_ms < found.end_ms == after.start_ms
-    assert window_of(found.start_ms, per, zone) == window_of(found.end_ms - 1, per, zone) == found
+    for edge_ms in (found.start_ms, found.end_ms - 1):
+        assert window_of(edge_ms, per, zone_of(zone)) == found
     assert after.name != found.name
     longest = {Per.MINUTE: MINUTE_MS, Per.HOUR: HOUR_MS, Per.DAY: 25 * HOUR_MS}
     assert found.end_ms - found.start_ms <= longest.get(per, 31 * 25 * HOUR_MS)
@@ -129,7 +135,7 @@ def test_windows_follow_each_other(at_ms: int, zone: str, per: Per) -> None:
 def test_no_name_comes_twice_within_a_year() -> None:
     at_ms, names = ms("2026-01-01"), []
     while at_ms < ms("2027-01-01"):
-        window = window_of(at_ms, Per.HOUR, "Australia/Lord_Howe")
+        window = window_of(at_ms, Per.HOUR, zone_of("Australia/Lord_Howe"))
         names.append(window.name)
         at_ms = window.end_ms
     assert len(names) == len(set(names)) > 8_759
@@ -161,5 +167,5 @@ def test_rules_are_those_of_the_pinned_package() -> None:
 
 @pytest.mark.parametrize("name", ["", "Mars/Olympus", "../etc/passwd", "europe/berlin", "CET-1"])
 def test_unknown_zones_are_refused(name: str) -> None:
-    with pytest.raises(BadQuota, match="IANA"):
+    with pytest.raises(BadSetting, match="IANA"):
         zone_of(name)

@@ -1,0 +1,231 @@
+"""Windows: the sums of a counter for each minute, hour, day and month of business time. Pure.
+
+Business time is an entry's `occurred_at`, or `at` where it has none. The setting of a namespace
+says which windows its counters have. A setting never changes: switching on, each change and
+switching off write a new one, or its end, at a time a little ahead. An entry belongs to the setting
+that holds at the entry's own `at`, and in no window if there is none. The calendar is part of the
+setting, so no two processes disagree about it, whatever `tzdata` each has.
+
+    item      sort key                        a cell for each      kept
+    month     w#<setting>#month#2026-11       day (01 to 31)       for ever
+    day       w#<setting>#day#2026-11-22      hour (00, 01, ...)   `keep_ms` after the day
+    hour      w#<setting>#hour#...T13:30      minute (30 to 59)    the same
+
+Hours are numbered within their day, which has 23 to 26 of them. Minutes are those of UTC, half an
+hour in each item, so that an item stays below 1 KB. Two numbers of each cell are attributes of the
+item, `s<cell>` (sum) and `n<cell>` (events), because a nested attribute cannot be created and added
+to in one update.
+
+**The window of an entry is a function of the entry and its setting alone**, never of a clock:
+deliveries, repairs and regions agree. Business time that the setting does not accept counts at
+`at`: before 1970, further ahead of `at` than clocks may differ, or longer ago than `max_lateness`.
+What was created later than `keep_ms` after the end of its day counts in day and month alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from countledger.ledger import keys
+from countledger.ledger.calendar import Per, Window, window_of, windows_in, zone_with
+from countledger.ledger.clock import show_duration, to_datetime
+from countledger.ledger.errors import BadSetting, shown
+from countledger.ledger.limits import (
+    DATE_LIMIT_MS,
+    DAY_MS,
+    HORIZON_MAX_MS,
+    HORIZON_MIN_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    SECOND_MS,
+    SIGNED_REQUEST_LIFE_MS,
+    STREAM_RECORD_MAX_AGE_MS,
+    WINDOWS_KEPT_MAX_MS,
+    WINDOWS_KEPT_MIN_MS,
+    WINDOWS_LATENESS_MAX_MS,
+    late_write_ms,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from zoneinfo import ZoneInfo
+
+
+FINEST: Final = (Per.MINUTE, Per.HOUR, Per.DAY)
+SUM: Final = "s"
+EVENTS: Final = "n"
+
+_CELL: Final = re.compile(f"[{SUM}{EVENTS}][0-9]{{2}}")
+HALF_HOUR_MS: Final = HOUR_MS // 2
+_PLACES_KEPT: Final = 4_096
+# The calendar needs some days before and after.
+_LATEST_MS: Final = DATE_LIMIT_MS - 366 * DAY_MS
+
+
+class Cell(NamedTuple):
+    """One place where an entry adds its delta and its events.
+
+    Attributes:
+        part: the sort key of the item, beside the counter's total.
+        name: of the cell in the item: two digits.
+        expires_at: when TTL may remove the item, in seconds; None: it is kept for ever.
+    """
+
+    part: str
+    name: str
+    expires_at: int | None
+
+
+class _Place(NamedTuple):
+    """The cells of a minute of business time."""
+
+    month: tuple[Cell]
+    all: tuple[Cell, ...]
+    kept_until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSetting:
+    """Which windows the counters of a namespace have, for the entries of a period.
+
+    Attributes:
+        id: its identity, part of the keys of its items; no other setting has it.
+        finest: minute, hour or day; a finer setting has the windows of the coarser ones, too.
+        zone: the name of the time zone.
+        rules: of the zone, as `calendar.rules_of` returns them.
+        rules_version: the version of `tzdata` that they are from.
+        keep_ms: for how long after their day minutes and hours are kept.
+        max_lateness_ms: what happened longer before it was recorded counts when it was recorded;
+            None: it counts when it happened, however long ago, and so no window is ever final.
+        horizon_ms: of the namespace.
+        skew_ms: by how much clocks may differ.
+        replication_ms: the longest time in which an entry reaches every region.
+        from_ms: the first `at` of its entries.
+        ended_ms: the first `at` that is not in the period any more; None: it has no end.
+
+    Raises:
+        BadSetting: naming the value and the rule that it breaks.
+    """
+
+    id: str
+    finest: Per
+    zone: str
+    rules: bytes = field(repr=False)
+    rules_version: str
+    keep_ms: int
+    max_lateness_ms: int | None
+    horizon_ms: int
+    skew_ms: int
+    replication_ms: int
+    from_ms: int
+    ended_ms: int | None = None
+    _places: dict[int, _Place] = field(
+        default_factory=dict, init=False, repr=False, compare=False, hash=False
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse what breaks a rule."""
+        if self.finest not in FINEST:
+            raise BadSetting(
+                f"windows by {shown(str(self.finest))} do not exist: give {', '.join(FINEST)}"
+            )
+        _check("keep", self.keep_ms, WINDOWS_KEPT_MIN_MS, WINDOWS_KEPT_MAX_MS)
+        if self.max_lateness_ms is not None:
+            _check("max lateness", self.max_lateness_ms, MINUTE_MS, WINDOWS_LATENESS_MAX_MS)
+        _check("horizon", self.horizon_ms, HORIZON_MIN_MS, HORIZON_MAX_MS)
+        if self.ended_ms is not None and self.ended_ms < self.from_ms:
+            raise BadSetting(
+                f"windows that begin at {to_datetime(self.from_ms).isoformat()} cannot end at "
+                f"{to_datetime(self.ended_ms).isoformat()}"
+            )
+
+    @property
+    def calendar(self) -> ZoneInfo:
+        """The time zone with the setting's own rules."""
+        return zone_with(self.zone, self.rules)
+
+    @property
+    def late_entry_ms(self) -> int:
+        """For how long after its `at` an entry may still become visible, in milliseconds."""
+        return self.horizon_ms + self.replication_ms + self.skew_ms + SIGNED_REQUEST_LIFE_MS
+
+    @property
+    def late_write_ms(self) -> int:
+        """For how long after its `at` an entry may still be added to a window."""
+        return self.late_entry_ms + STREAM_RECORD_MAX_AGE_MS + late_write_ms(self.skew_ms)
+
+    def holds_at(self, at_ms: int) -> bool:
+        """Whether entries of that `at` belong to this setting."""
+        return self.from_ms <= at_ms and (self.ended_ms is None or at_ms < self.ended_ms)
+
+
+def _check(what: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadSetting(f"{what} {shown(value)} is no whole number of milliseconds")
+    if not least <= value <= most:
+        raise BadSetting(
+            f"{what} of windows {show_duration(value)} is out of range: give "
+            f"{show_duration(least)} to {show_duration(most)}"
+        )
+
+
+def setting_at(settings: Iterable[WindowSetting], at_ms: int) -> WindowSetting | None:
+    """The setting that entries of an `at` belong to; None: they are in no window."""
+    return next((one for one in settings if one.holds_at(at_ms)), None)
+
+
+def business_time_ms(setting: WindowSetting, at_ms: int, occurred_at_ms: int | None) -> int:
+    """The time that decides about the windows of an entry: its business time, if it is accepted."""
+    if occurred_at_ms is None or occurred_at_ms < 0 or occurred_at_ms > at_ms + setting.skew_ms:
+        return at_ms
+    latest = setting.max_lateness_ms
+    return at_ms if latest is not None and occurred_at_ms < at_ms - latest else occurred_at_ms
+
+
+def cells_of(
+    setting: WindowSetting, at_ms: int, occurred_at_ms: int | None = None
+) -> tuple[Cell, ...]:
+    """The cells of an entry, the coarsest first: of its month, then day, then hour.
+
+    Args:
+        setting: that holds at the entry's `at`.
+        at_ms: when the entry was created.
+        occurred_at_ms: its own business time, if it has one.
+    """
+    minute = business_time_ms(setting, at_ms, occurred_at_ms) // MINUTE_MS
+    place = setting._places.get(minute)  # noqa: SLF001 - the setting's own cache
+    if place is None:
+        place = _place_of(setting, minute)
+    return place.all if at_ms <= place.kept_until_ms else place.month
+
+
+def _place_of(setting: WindowSetting, minute: int) -> _Place:
+    at_ms, zone = min(minute * MINUTE_MS, _LATEST_MS), setting.calendar
+    day = window_of(at_ms, Per.DAY, zone)
+    month = Cell(keys.window_part(setting.id, Per.MONTH, day.name[:7]), day.name[8:], None)
+    fine: list[Cell] = []
+    if setting.finest is not Per.DAY:
+        hour = sum(1 for _ in windows_in(day.start_ms, at_ms + 1, Per.HOUR, zone)) - 1
+        part = keys.window_part(setting.id, Per.DAY, day.name)
+        fine.append(Cell(part, f"{hour:02d}", _expires_at(setting, day)))
+    if setting.finest is Per.MINUTE:
+        start_ms = at_ms // HALF_HOUR_MS * HALF_HOUR_MS
+        part = keys.window_part(setting.id, Per.HOUR, f"{to_datetime(start_ms):%Y-%m-%dT%H:%M}")
+        # In zones with a quarter of an hour, an item may belong to two days: it is kept as long as
+        # the later one.
+        last = window_of(start_ms + HALF_HOUR_MS - 1, Per.DAY, zone)
+        name = f"{at_ms // MINUTE_MS % 60:02d}"
+        fine.append(Cell(part, name, _expires_at(setting, last)))
+    places = setting._places  # noqa: SLF001 - the setting's own cache
+    if len(places) >= _PLACES_KEPT:
+        places.clear()
+    found = _Place((month,), (month, *fine), day.end_ms + setting.keep_ms)
+    places[minute] = found
+    return found
+
+
+def _expires_at(setting: WindowSetting, day: Window) -> int:
+    """In seconds: later than any write of an entry that counts in an hour or minute of the day."""
+    return -(-(day.end_ms + setting.keep_ms + setting.late_write_ms) // SECOND_MS)
