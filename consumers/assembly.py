@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from countledger.ledger.quarantine_service import QuarantineService, Redrive, RedriveAnswer
 
 __all__ = [
+    "CatchingUp",
     "Groups",
     "LedgerStream",
     "QuarantineService",

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, overload
 
 from countledger.ledger.connection import Connection
-from countledger.ledger.errors import BadInput
 from countledger.ledger.forks import made_once
 
 if TYPE_CHECKING:
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from countledger.compaction.assembly import Deletions, Regions, Schedules, Worker
     from countledger.consumers.alerts.service import Alerts
     from countledger.consumers.assembly import (
+        CatchingUp,
         Groups,
         LedgerStream,
         QuarantineService,
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
         TotalsReader,
     )
     from countledger.consumers.auditor import Auditor
-    from countledger.consumers.catching_up import CatchingUp
     from countledger.ledger.assembly import ExactReader, Namespaces, OnCorrupt
     from countledger.producers.assembly import Claims, Quotas, Recorder, Sequences, StrictCounters
     from countledger.producers.asynchronous.producer import AsyncBufferedProducer
@@ -265,10 +264,12 @@ class CountLedger:
         return self._totals.read(counter)
 
     def _after(self, receipt: Receipt, counter: str, timeout_s: float, *, regions: bool) -> Total:
+        from countledger import errors
+
         if regions:
-            raise BadInput("`after` waits for the total of one region: leave out `regions`")
+            raise errors.BadInput("`after` waits for the total of one region: leave out `regions`")
         if receipt.counter != counter:
-            raise BadInput(
+            raise errors.BadInput(
                 f"the receipt is of counter {receipt.counter!r}, and the total is of {counter!r}: "
                 "give a receipt of the same counter"
             )

@@ -99,6 +99,11 @@ def emit(
         occurred_at=None if occurred_at is None else parse_time(occurred_at),
         note=parse_notes(note),
     )
+    return _emit_one(options, event, wait=wait)
+
+
+def _emit_one(options: Options, event: Event, *, wait: bool) -> int:
+    """Emit an event and show its receipt; with `wait` also the total that includes it."""
     client = options.client()
     receipt = client.record(
         event.counter, event.delta, key=event.key, occurred_at=event.occurred_at, note=event.note
@@ -111,9 +116,10 @@ def emit(
         except TotalBehind as error:
             late = error
     show_facts(options, answer)
-    if late is not None:
-        notice(str(late))
-    return None if late is None else FINDINGS
+    if late is None:
+        return 0
+    notice(str(late))
+    return FINDINGS
 
 
 def parse_notes(notes: Sequence[str] | None) -> dict[str, str] | None:
