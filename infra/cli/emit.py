@@ -77,28 +77,23 @@ def emit(
     With --coalesce, lines of one counter become one entry with their sum and their number; those
     with a key, a note, a time or "events" of their own stay what they are.
 
-    With --wait the total is shown once it includes the event, within 10 seconds. It costs an exact
-    read of the counter. If the total is later than that, the event is recorded nevertheless, and
-    the exit code is 1.
+    With --wait the total is shown once it includes the event (an exact read of the counter). If
+    that takes longer than 10 seconds, the event is recorded nevertheless, and the exit code is 1.
 
     TIME is ISO 8601 with an offset, or milliseconds since 1970. That of a key may lie no further
     back than the horizon of its namespace, 24 hours unless it was made with another.
     """
     if file is not None:
-        if any(value for value in (counter, delta, key, at, occurred_at, note, wait)):
+        if any((counter, delta, key, at, occurred_at, note, wait)):
             raise BadUsage("with --file, counter, delta and the rest are in the lines")
         return emit_lines(options, file, coalesce=coalesce)
     if coalesce:
         raise BadUsage("--coalesce sums up the lines of a file: give --file FILE")
     if counter is None or delta is None:
         raise BadUsage("give COUNTER and DELTA, or --file FILE")
-    event = Event(
-        counter,
-        parse_delta_text(delta),
-        key=keyed(key, None if at is None else parse_time(at)),
-        occurred_at=None if occurred_at is None else parse_time(occurred_at),
-        note=parse_notes(note),
-    )
+    known = keyed(key, None if at is None else parse_time(at))
+    occurred = None if occurred_at is None else parse_time(occurred_at)
+    event = Event(counter, parse_delta_text(delta), known, occurred, parse_notes(note))
     return _emit_one(options, event, wait=wait)
 
 
