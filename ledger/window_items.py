@@ -69,9 +69,8 @@ def slots_of(setting: WindowSetting, item: Item) -> list[Slot]:
 def _windows_of(setting: WindowSetting, item: Item) -> dict[str, Window]:
     """The windows that an item can hold, by the names of their cells."""
     zone = setting.calendar
-    kind, _, name = (
-        require(item, "part", str).removeprefix(f"{keys.WINDOW_PREFIX}{setting.id}#").partition("#")
-    )
+    _, _, name_of_item = require(item, "part", str).removeprefix(keys.WINDOW_PREFIX).partition("#")
+    kind, _, name = name_of_item.partition("#")
     try:
         match kind:
             case Per.MONTH:
@@ -91,7 +90,7 @@ def _windows_of(setting: WindowSetting, item: Item) -> dict[str, Window]:
                 pass
     except ValueError:
         pass
-    raise CorruptItem(f"{describe(item)} is no item of windows of setting {setting.id!r}", item)
+    raise CorruptItem(f"{describe(item)} is no item of windows", item)
 
 
 def encode_settings(namespace: str, settings: Sequence[WindowSetting]) -> Item:
