@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from countledger.consumers.auditor import Auditor
+    from countledger.consumers.catching_up import CatchingUp
     from countledger.consumers.groups import Groups
     from countledger.consumers.leftovers import Leftovers
     from countledger.consumers.over_regions import RegionsReader
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from countledger.ledger.quarantine_service import QuarantineService, Redrive, RedriveAnswer
 
 __all__ = [
+    "CatchingUp",
     "Groups",
     "LedgerStream",
     "QuarantineService",
@@ -35,6 +37,7 @@ __all__ = [
     "RegionsReader",
     "TotalsReader",
     "auditor_of",
+    "catching_up_of",
     "groups_of",
     "leftovers_of",
     "listing_of",
@@ -65,6 +68,13 @@ def totals_of(connection: Connection, namespaces: Namespaces | None = None) -> T
 
 def _counters_of(connection: Connection) -> tuple[DynamoClient, str]:
     return connection.dynamo("standard"), connection.setting("counters_table")
+
+
+def catching_up_of(totals: TotalsReader, exact: ExactReader, namespaces: Namespaces) -> CatchingUp:
+    """What waits until a stack's totals include what was recorded."""
+    from countledger.consumers.catching_up import CatchingUp
+
+    return CatchingUp(totals, exact, namespaces)
 
 
 def over_regions_of(connection: Connection) -> RegionsReader:

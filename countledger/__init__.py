@@ -2,8 +2,8 @@
 
     import countledger
 
-    countledger.record("likes:post-1", +1)
-    countledger.total("likes:post-1").total
+    receipt = countledger.record("likes:post-1", +1)
+    countledger.total("likes:post-1", after=receipt).total
 
 An app emits changes; each becomes an idempotent entry in the counter's ledger. A stream consumer
 keeps the totals. `record` and `total` use the stack that the environment names (AWS_*,
@@ -203,9 +203,9 @@ def record(
     return _default().record(counter, delta, key=key, occurred_at=occurred_at, note=note)
 
 
-def total(counter: str) -> Total:
+def total(counter: str, *, after: Receipt | None = None, timeout_s: float = 10) -> Total:
     """A counter's materialized total, in the stack that the environment names.
 
     See `CountLedger.total`.
     """
-    return _default().total(counter)
+    return _default().total(counter, after=after, timeout_s=timeout_s)

@@ -39,6 +39,7 @@ CountledgerError
 │   ├── RequestRejected       the service calls the request invalid
 │   │   └── SumOverflow       a sum needs more digits than a number holds exit 5
 │   ├── LeaseEnded            the right to merge has ended (inner use: the next run continues)
+│   ├── TotalBehind           a total does not include an entry yet
 │   ├── OutOfTime             the time of a function was over (inner use: its records come again)
 │   ├── Unacknowledged        an entry that no attempt could confirm
 │   └── Unnumbered            an item that may have been put or not
@@ -362,6 +363,10 @@ class SumOverflow(RequestRejected):
     """
 
     exit_code = 5
+
+
+class TotalBehind(ServiceFailed):
+    """A total did not include the recorded entries in time; they are recorded and will count."""
 
 
 class OutOfTime(ServiceFailed):

@@ -83,6 +83,7 @@ DELETION_PREFIX: Final = "deletion#"
 IMPORT: Final = "import"
 REGION: Final = "region#"
 STATE: Final = "state"
+SALVAGE_PREFIX: Final = "salvage#"
 ALERT_RULES: Final = "alerts#rules"
 RULE_PREFIX: Final = "rule#"
 PAST_RULE_PREFIX: Final = "past#"
@@ -288,6 +289,11 @@ def region_home_key(what: str) -> dict[str, str]:
 def region_state_key() -> dict[str, str]:
     """The key of the state of this region, in `counters`."""
     return {"counter": REGION, "part": STATE}
+
+
+def salvage_key(lost: str) -> dict[str, str]:
+    """The key of the place of the salvage of a lost region, in `counters`."""
+    return {"counter": REGION, "part": SALVAGE_PREFIX + lost}
 
 
 def progress_key(shard: str) -> dict[str, str]:

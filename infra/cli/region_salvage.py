@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 from uuid import uuid4
 
 import typer
 
 from countledger.compaction.plan import limits_by
-from countledger.compaction.salvage import SalvageReport
+from countledger.compaction.salvage_place import SalvagePlaces
 from countledger.compaction.salvager import LedgerCopy, Salvage
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import FINDINGS, notice, show_facts
@@ -20,6 +21,9 @@ from countledger.ledger.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from countledger.compaction.salvage import SalvageReport
+    from countledger.compaction.salvage_place import SalvagePlace
+    from countledger.ledger.attributes import Key
     from countledger.ledger.connection import Connection
 
 
@@ -38,13 +42,16 @@ def salvage(
         bool,
         typer.Option("--give-up", help="Its table is gone: merge on without what it had."),
     ] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Compare all again, also after an interruption.")
+    ] = False,
 ) -> int:
     """Bring in the entries that a lost region had not replicated, under their own ids.
 
     Run it with the home region as `--region`. The other regions are compared with the home first,
     since an entry may have reached one of them only. An entry that was merged is never written
     again; what cannot be decided is listed and not written. It can be repeated at any time: what is
-    in is not written twice.
+    in is not written twice. After an interruption run it again: it continues.
 
     Costs half a read unit for each 4 KB of the lost table, a read unit for each entry of it, and
     two write units for each entry that is brought in.
@@ -69,22 +76,64 @@ def salvage(
     def still() -> bool:
         return held and promotion.regions.shown(home).epoch == epoch
 
-    report = SalvageReport()
-    with open_progress() as progress:
-        bar = progress.add("entries")
-        pairs = [pair for one in others for pair in ((one, home), (home, one))]
-        for source, target in pairs:
-            _salvage(connection, source, target, None, held=still, in_service=True).run(
-                report, on_page=lambda found, _: bar.set(found.fates.total())
-            )
-        if not give_up:
-            _salvage(connection, name, home, table, held=still).run(
-                report, on_page=lambda found, _: bar.set(found.fates.total())
-            )
+    pairs = [pair for one in others for pair in ((one, home), (home, one))]
+    copies = [_Copies(source, target, None, in_service=True) for source, target in pairs]
+    if not give_up:
+        copies.append(_Copies(name, home, table, in_service=False))
+    places = SalvagePlaces(
+        connection.dynamo("standard"), connection.setting("counters_table"), name, _new_id
+    )
+    work = (epoch.id if epoch else "", *map(str, copies))
+    report = _compare(connection, copies, places, places.begin(work, again=restart), still)
     if held:
         promotion.settle(name)
+    places.end()
     _show_salvage(options, report)
     return FINDINGS if report.undecided else 0
+
+
+class _Copies(NamedTuple):
+    """Two copies of the ledger that are compared."""
+
+    source: str
+    target: str
+    table: str | None
+    in_service: bool
+
+    def __str__(self) -> str:
+        return f"{self.source} {self.target} {self.table or ''}"
+
+
+def _compare(
+    connection: Connection,
+    copies: list[_Copies],
+    places: SalvagePlaces,
+    place: SalvagePlace,
+    still: Callable[[], bool],
+) -> SalvageReport:
+    """Compare the copies from a place on; after each page the place is stored."""
+    report = place.report
+    if place.after or place.number:
+        notice(
+            f"continues after {report.fates.total()} entries that were compared before; entries "
+            "that were listed then are not listed again: --restart compares all again"
+        )
+    listed = len(report.listed)
+    with open_progress() as bars:
+        bar = bars.add("entries")
+
+        def store(found: SalvageReport, after: Key | None) -> None:
+            nonlocal place, listed
+            bar.set(found.fates.total())
+            for entry in found.listed[listed:]:
+                bars.say(f"{entry.counter}: {entry.entry} ({entry.delta}): {entry.fate}")
+            listed = len(found.listed)
+            number = place.number + (after is None)
+            place = places.write(replace(place, number=number, after=after, report=found))
+
+        for one in copies[place.number :]:
+            _salvage(connection, one, held=still).run(report, after=place.after, on_page=store)
+    return report
 
 
 def _show_salvage(options: Options, report: SalvageReport) -> None:
@@ -95,30 +144,26 @@ def _show_salvage(options: Options, report: SalvageReport) -> None:
         {"counters": report.counters, **row, "heads": report.heads}
         | ({"listed": listed} if options.json else {}),
     )
-    for one in report.listed[:20]:
-        notice(f"{one.counter}: {one.entry} ({one.delta}): {one.fate}, not written")
+    if report.undecided:
+        notice("the listed entries were not written: a person decides about them")
 
 
-def _salvage(
-    connection: Connection,
-    source: str,
-    target: str,
-    table: str | None,
-    *,
-    held: Callable[[], bool],
-    in_service: bool = False,
-) -> Salvage:
+def _salvage(connection: Connection, copies: _Copies, *, held: Callable[[], bool]) -> Salvage:
     def copy(region: str, name: str | None) -> LedgerCopy:
         dynamo = connection.dynamo("standard", region=region)
         return LedgerCopy(dynamo=dynamo, table=name or connection.setting("ledger_table"))
 
     return Salvage(
-        source=copy(source, table),
-        target=copy(target, None),
+        source=copy(copies.source, copies.table),
+        target=copy(copies.target, None),
         held=held,
-        in_service=in_service,
+        in_service=copies.in_service,
         limit=limits_by(connection.settings),
         namespace_of=namespaces_of(connection).get,
         clock=SystemClock(),
-        new_id=lambda: uuid4().hex,
+        new_id=_new_id,
     )
+
+
+def _new_id() -> str:
+    return uuid4().hex

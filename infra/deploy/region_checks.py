@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from countledger.compaction.lease import decode_shown
 from countledger.consumers.stream import LedgerStream, counts, made_at_ms
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement
@@ -11,10 +12,10 @@ from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.ledger import keys
 from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.errors import Refused
-from countledger.ledger.expressions import AnyOf, BeginsWith
+from countledger.ledger.expressions import AnyOf, BeginsWith, Compare
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Scan
+from countledger.ledger.operations import Query, Scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,6 +52,14 @@ def replicas_of(connection: Connection) -> dict[str, str]:
     for one in sorted(listed, key=lambda one: one["RegionName"]):
         found.setdefault(one["RegionName"], one.get("ReplicaStatus", "ACTIVE"))
     return found
+
+
+def home_by_epoch(connection: Connection, table: str) -> str:
+    """The home region that a region's copy of the ledger names; empty: none was promoted."""
+    query = Query(table, Compare("counter", "=", keys.REGION_HOME), consistent=True)
+    pages = connection.dynamo("standard").pages(query)
+    epoch = decode_shown(item for page in pages for item in page).epoch
+    return "" if epoch is None else epoch.home
 
 
 def make_totals(auditor: Auditor, say: Callable[[str], None]) -> None:

@@ -187,9 +187,9 @@ class Gathering:
     def _foreign(self) -> int:
         """What the audits of the stack stored at the end of their walks: half a read unit each."""
         dynamo = self._connection.dynamo("standard")
-        wanted = [keys.bookmark_key(mode) for mode in AUDIT_MODES]
-        found = dynamo.get_many(self._connection.setting("counters_table"), wanted)
-        return max((int(item.get("foreign", 0)) for item in found), default=0)
+        table = self._connection.setting("counters_table")
+        found = [dynamo.get(table, keys.bookmark_key(mode)) for mode in AUDIT_MODES]
+        return max(int((item or {}).get("foreign", 0)) for item in found)
 
     def _schedules(self) -> Iterator[ScheduleFact]:
         if self._connection.setting("home_region") != self._connection.region:
