@@ -135,7 +135,7 @@ class Leftovers:
             main = totals.dynamo.get(totals.table, keys.total_key(counter), consistent=True)
             named = windows_ids_in(main or {})
             for item in page:
-                if keys.windows_id_in(item["part"]) not in named:
+                if item["part"].split("#")[1] not in named:
                     self._delete_item(_key_of(item))
 
     def _find(self, counter: str) -> FoundLeftovers:

@@ -451,11 +451,6 @@ def window_part(windows_id: str, item: str = "") -> str:
     return f"{WINDOW_PREFIX}{windows_id}#{item}"
 
 
-def windows_id_in(part: str) -> str:
-    """The id of the windows whose sort key this is."""
-    return part.removeprefix(WINDOW_PREFIX).partition("#")[0]
-
-
 def window_key(counter: str, windows_id: str, item: str) -> dict[str, str]:
     """The key of an item of windows, in `counters`; as `window_part`."""
     return {"counter": counter, "part": window_part(windows_id, item)}
