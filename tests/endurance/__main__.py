@@ -1,4 +1,4 @@
-"""`make endurance`: long runs on the embedded engine and in virtual time, each checked to its end."""
+"""`make endurance`: long runs on the local engine and in virtual time, each checked to its end."""
 
 from __future__ import annotations
 
