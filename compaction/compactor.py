@@ -177,7 +177,8 @@ class Compactor:
             CorruptItem: the head or an entry cannot be read.
         """
         namespace = self.namespaces.expect(keys.check_counter(counter), Kind.LEDGER)
-        cutoff_ms = self.limit(namespace).cutoff_ms(self.clock.now_ms())
+        limit = self.limit(namespace)
+        cutoff_ms = limit.cutoff_ms(self.clock.now_ms())
         views = self.regions.metered()
         head = views.head(counter)
         estimate = _Estimate(self.retire, self.covers_max, head, archive=self.archive is not None)
@@ -185,7 +186,7 @@ class Compactor:
             query = plan.page_of(self.regions.table, counter, range_, None, None)
             for items in views.home.pages(query):
                 estimate.add(plan.mergeable(items, head, cutoff_ms))
-        return estimate.plan(counter)
+        return replace(estimate.plan(counter), age_ms=limit.age_ms)
 
 
 @dataclass(slots=True)

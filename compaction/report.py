@@ -109,6 +109,7 @@ class CompactionPlan:
         oldest_at_ms: when the oldest of them was made; None if there are none.
         newest_at_ms: when the newest of them was made; None if there are none.
         write_units: what it would consume in the home region.
+        age_ms: the age that an entry must have to be merged; None: it was not determined.
     """
 
     counter: str
@@ -116,6 +117,7 @@ class CompactionPlan:
     oldest_at_ms: int | None
     newest_at_ms: int | None
     write_units: float
+    age_ms: int | None = None
 
 
 @dataclass(slots=True)

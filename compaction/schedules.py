@@ -7,12 +7,12 @@ between leaves a schedule that does not run yet, or no longer: repeating the cal
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Unpack
 
 from countledger.compaction.schedule import (
     Schedule,
+    ScheduleChange,
     ScheduleSpec,
     changed_schedule,
     decode_schedule,
@@ -46,14 +46,6 @@ if TYPE_CHECKING:
 
 # Only another process that changes the same schedule at the same time defeats an attempt.
 _ATTEMPTS: Final = 10
-
-
-class ScheduleChange(StrEnum):
-    """What `apply` did to a schedule."""
-
-    CREATED = "created"
-    CHANGED = "changed"
-    UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +135,25 @@ class Schedules:
             self._write(schedule, found)
             yield schedule, ScheduleChange.CREATED if found is None else ScheduleChange.CHANGED
 
+    def take_over(self, item: Item, epoch: str) -> Schedule:
+        """Make a schedule of the home before one of this home, and sweep its counters.
+
+        This region's due index lacks them. What was taken over in this epoch stays as it is here.
+
+        Args:
+            item: the schedule, as the home before stores it.
+            epoch: the id of the promotion.
+
+        Raises: as `create`, and CorruptItem.
+        """
+        wanted = self._checked(replace(decode_schedule(item), region=self.home_region))
+        found = self._find(wanted.namespace)
+        if found is None or found.get("epoch") != epoch:
+            self._write(wanted, found, epoch)
+            return wanted
+        self._trigger(taken := decode_schedule(found))
+        return taken
+
     def get(self, namespace: str) -> Schedule:
         """The schedule of a namespace. One read unit.
 
@@ -223,14 +234,15 @@ class Schedules:
             )
         return self.limit(namespace).with_min_age(schedule.min_age_ms).age_ms
 
-    def _write(self, wanted: Schedule, found: Item | None) -> None:
-        """Write the item, then its trigger."""
+    def _write(self, wanted: Schedule, found: Item | None, epoch: str | None = None) -> None:
+        """Write the item, then its trigger; `epoch`: as `take_over`."""
         revision = 0 if found is None else require(found, "revision", int)
         unmoved = Absent("part") if found is None else Compare("revision", "=", revision)
         since_ms = None if found is None else unswept_since_ms(found)
-        if found is None or decode_schedule(found).min_entries > wanted.min_entries:
+        if found is None or epoch or decode_schedule(found).min_entries > wanted.min_entries:
             since_ms = self.clock.now_ms()
         item = encode_schedule(wanted, self._age_ms(wanted), revision + 1, since_ms)
+        item["epoch"] = epoch or (found or {}).get("epoch")
         try:
             self.dynamo.put(Put(self.table, item, unmoved))
         except ConditionFailed as failed:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from countledger.consumers.auditor import Auditor
+    from countledger.consumers.catching_up import CatchingUp
     from countledger.consumers.groups import Groups
     from countledger.consumers.leftovers import Leftovers
     from countledger.consumers.over_regions import RegionsReader
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from countledger.consumers.snapshot import SnapshotReader
     from countledger.consumers.stream import LedgerStream
     from countledger.consumers.totals import Listing, TotalsReader
+    from countledger.consumers.window_settings import WindowSettings
+    from countledger.consumers.windows import WindowsReader
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.exact import ExactReader
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from countledger.ledger.quarantine_service import QuarantineService, Redrive, RedriveAnswer
 
 __all__ = [
+    "CatchingUp",
     "Groups",
     "LedgerStream",
     "QuarantineService",
@@ -34,7 +38,10 @@ __all__ = [
     "Redrive",
     "RegionsReader",
     "TotalsReader",
+    "WindowSettings",
+    "WindowsReader",
     "auditor_of",
+    "catching_up_of",
     "groups_of",
     "leftovers_of",
     "listing_of",
@@ -45,6 +52,8 @@ __all__ = [
     "snapshots_of",
     "stream_of",
     "totals_of",
+    "window_settings_of",
+    "windows_of",
 ]
 
 
@@ -65,6 +74,13 @@ def totals_of(connection: Connection, namespaces: Namespaces | None = None) -> T
 
 def _counters_of(connection: Connection) -> tuple[DynamoClient, str]:
     return connection.dynamo("standard"), connection.setting("counters_table")
+
+
+def catching_up_of(totals: TotalsReader, exact: ExactReader, namespaces: Namespaces) -> CatchingUp:
+    """What waits until a stack's totals include what was recorded."""
+    from countledger.consumers.catching_up import CatchingUp
+
+    return CatchingUp(totals, exact, namespaces)
 
 
 def over_regions_of(connection: Connection) -> RegionsReader:
@@ -129,6 +145,27 @@ def rankings_of(connection: Connection, namespaces: Namespaces) -> Rankings:
 
     dynamo, table = _counters_of(connection)
     return Rankings(dynamo, table, namespaces, region=RegionStateStore.of(connection))
+
+
+def window_settings_of(connection: Connection, namespaces: Namespaces) -> WindowSettings:
+    """The windows of a stack's namespaces."""
+    from countledger.consumers.window_settings import WindowSettings
+
+    given = connection.settings
+    return WindowSettings(
+        *_counters_of(connection), namespaces, given.clock_skew_ms, given.replication_bound_ms
+    )
+
+
+def windows_of(connection: Connection) -> WindowsReader:
+    """The reader of a stack's windows."""
+    from countledger.consumers.windows import WindowsReader
+
+    return WindowsReader(
+        totals_of(connection),
+        stream_of(connection),
+        clock_skew_ms=connection.settings.clock_skew_ms,
+    )
 
 
 def auditor_of(connection: Connection, exact: ExactReader, namespaces: Namespaces) -> Auditor:

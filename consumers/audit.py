@@ -7,8 +7,7 @@
 After a crash between two steps a round is done again. That does no harm: a verdict is given twice,
 and a repaired total is exact.
 
-The position is stored in a file, or in an item of `counters`: the purpose of the walk, how far it
-came, and how often each result was found.
+The position is stored in a file, or in an item of `counters`: its place, and its counts.
 """
 
 from __future__ import annotations
@@ -36,11 +35,14 @@ from countledger.ledger.errors import BadSetting, CorruptItem
 from countledger.ledger.operations import Put
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from countledger.ledger.attributes import Key
     from countledger.ledger.dynamo import DynamoClient
 
+# Of the scheduled audit; each has a bookmark of its own.
+AUDIT_MODES: Final = ("verify", "repair")
 _FORMAT: Final = 1
 
 
@@ -51,23 +53,25 @@ class WalkPosition:
     Attributes:
         bookmark: how far the walk has come.
         counts: how often each outcome was found so far.
+        foreign: how many foreign items of `ledger` were found so far.
     """
 
     bookmark: Bookmark
     counts: Mapping[str, int] = field(default_factory=dict)
+    foreign: int = 0
 
 
 class Bookmarks(Protocol):
     """Stores the position of one walk."""
 
     def load(self) -> WalkPosition | None:
-        """The stored position, or None."""
+        """The stored position."""
 
     def save(self, place: WalkPosition) -> None:
         """Store a position; it replaces the previous one."""
 
-    def clear(self) -> None:
-        """Delete the position, at the end of the walk."""
+    def clear(self, foreign: int) -> None:
+        """Delete the position, at the end of a walk that found so many foreign items."""
 
 
 class NoBookmarks:
@@ -79,7 +83,7 @@ class NoBookmarks:
     def save(self, place: WalkPosition) -> None:
         """Do nothing."""
 
-    def clear(self) -> None:
+    def clear(self, foreign: int) -> None:
         """Do nothing."""
 
 
@@ -122,7 +126,7 @@ class FileBookmarks:
         except OSError as error:
             raise BadSetting(f"bookmark {self.path} cannot be written: {error}") from error
 
-    def clear(self) -> None:
+    def clear(self, foreign: int) -> None:  # noqa: ARG002 - of the protocol
         """Delete the file."""
         self.path.unlink(missing_ok=True)
 
@@ -156,9 +160,9 @@ class ItemBookmarks:
         text = _encode(place, self.purpose)
         self.dynamo.put(Put(self.table, {**keys.bookmark_key(self.purpose), "place": text}))
 
-    def clear(self) -> None:
-        """Write the item without a position."""
-        self.dynamo.put(Put(self.table, dict(keys.bookmark_key(self.purpose))))
+    def clear(self, foreign: int) -> None:
+        """Write the item without a position; `status` reads the number of foreign items."""
+        self.dynamo.put(Put(self.table, {**keys.bookmark_key(self.purpose), "foreign": foreign}))
 
 
 class _SavedLane(BaseModel):
@@ -177,6 +181,7 @@ class _Saved(BaseModel):
     purpose: str
     lanes: list[_SavedLane]
     counts: dict[str, int]
+    foreign: int = Field(default=0, ge=0)
 
 
 def _encode(place: WalkPosition, purpose: str) -> str:
@@ -184,13 +189,13 @@ def _encode(place: WalkPosition, purpose: str) -> str:
         {
             "source": str(lane.source),
             "segment": lane.segment,
-            "after": None if lane.after is None else dict(lane.after),
+            "after": lane.after and dict(lane.after),
             "done": lane.done,
         }
         for lane in place.bookmark.lanes
     ]
-    saved = {"format": _FORMAT, "purpose": purpose, "lanes": lanes, "counts": dict(place.counts)}
-    return json.dumps(saved, ensure_ascii=False)
+    saved = {"format": _FORMAT, "purpose": purpose, "lanes": lanes, "foreign": place.foreign}
+    return json.dumps(saved | {"counts": dict(place.counts)}, ensure_ascii=False)
 
 
 def _decode(text: str, purpose: str, what: str) -> WalkPosition:
@@ -211,7 +216,7 @@ def _decode(text: str, purpose: str, what: str) -> WalkPosition:
         (source, segment) for source in WalkedTable for segment in range(segments)
     ]:
         raise BadSetting(f"{what} is not valid: segments are missing; delete it to start again")
-    return WalkPosition(Bookmark(lanes), saved.counts)
+    return WalkPosition(Bookmark(lanes), saved.counts, saved.foreign)
 
 
 Audited = TypeVar("Audited")
@@ -231,10 +236,10 @@ class Audit(Generic[Audited]):
         is_wanted: whether a counter has a ledger; others are skipped.
         segments: the number of parts of each table; a resumed walk keeps its own number.
         bookmarks: store its position.
-        unread: makes the outcome of a counter whose namespace is corrupt, so that it is unknown
-            whether the counter has a ledger; None: such a counter ends the walk.
+        unread: makes the outcome of a counter whose namespace is corrupt; None: it ends the walk.
         has_time: called after each round; false ends this part of the walk.
-        counts: how often each outcome was found, earlier parts of the walk included.
+        on_foreign: called with the keys of foreign items of `ledger`.
+        counts, foreign: how often each outcome, and how many foreign items were found so far.
         done: whether the walk has reached its end.
     """
 
@@ -246,7 +251,9 @@ class Audit(Generic[Audited]):
     bookmarks: Bookmarks = field(default_factory=NoBookmarks)
     has_time: Callable[[], bool] = lambda: True
     unread: Callable[[str, CorruptItem], Audited] | None = None
+    on_foreign: Callable[[Sequence[Key]], None] = lambda _: None
     counts: Counter[str] = field(default_factory=Counter)
+    foreign: int = 0
     done: bool = False
 
     def __iter__(self) -> Iterator[Audited]:
@@ -262,16 +269,20 @@ class Audit(Generic[Audited]):
         """
         place = self.bookmarks.load() or WalkPosition(start(self.segments))
         self.counts.update(place.counts)
+        self.foreign = place.foreign
         self.bookmarks.save(place)  # a bookmark that cannot be written fails here, before any work
         for one in self.walker.rounds(place.bookmark):
             wanted, outcomes = self._wanted(one.counters)
             outcomes += self.process(wanted)
             self.counts.update(map(self.name_of, outcomes))
+            if one.foreign:
+                self.foreign += len(one.foreign)
+                self.on_foreign(one.foreign)
             yield outcomes
-            self.bookmarks.save(WalkPosition(one.bookmark, dict(self.counts)))
+            self.bookmarks.save(WalkPosition(one.bookmark, dict(self.counts), self.foreign))
             if not self.has_time():
                 return
-        self.bookmarks.clear()
+        self.bookmarks.clear(self.foreign)
         self.done = True
 
     def _wanted(self, counters: Iterable[str]) -> tuple[list[str], list[Audited]]:

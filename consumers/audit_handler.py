@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from countledger.consumers.audit import CHUNK, Audit, ItemBookmarks
+from countledger.consumers.audit import AUDIT_MODES, CHUNK, Audit, ItemBookmarks
 from countledger.consumers.repair import Remedy, Repair, Repairer, unrepaired
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
@@ -81,7 +81,7 @@ def audit(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         BadPayload: the mode is neither of them.
     """
     mode = event.get("mode")
-    if mode not in ("verify", "repair"):
+    if mode not in AUDIT_MODES:
         raise BadPayload(f"the event's mode is {mode!r}; give verify or repair")
     parts = _parts()
     walk = _walk(parts, mode, lambda: context.get_remaining_time_in_millis() >= _ROUND_MS)
@@ -93,7 +93,12 @@ def audit(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         if outcome.remedy is not Remedy.NONE and compared.total() - compared["exact"] <= _LOGGED:
             _log(parts.logger, outcome)
     _measure(parts.metrics, compared, remedied, done=walk.done)
-    answer = {"mode": mode, "compared": dict(compared), "done": walk.done}
+    answer = {
+        "mode": mode,
+        "compared": dict(compared),
+        "foreign_items": walk.foreign,
+        "done": walk.done,
+    }
     parts.logger.info("audit", **answer)
     return answer
 

@@ -215,6 +215,11 @@ class RepairCounter:
             )
         repair = self.auditor.repair(record.counter)
         detail = f"{record.counter}: {repair.remedy} ({repair.reason})"
+        if repair.verdict.verdict is Judgement.UNREADABLE:
+            detail += (
+                "; correct or delete that item by hand, then resend this record: the counter is "
+                "repaired then"
+            )
         return RedriveAnswer(repair.healthy, detail)
 
 

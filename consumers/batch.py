@@ -145,6 +145,7 @@ class BatchOutcome:
         records: how many were delivered.
         counters: how many counters they change.
         updates: how many totals were updated.
+        windows: how many items of windows were written.
         duplicates: how many changes had been applied before.
         quarantined: how many records were quarantined.
         failed: for each counter that could not be written, the error.
@@ -155,6 +156,7 @@ class BatchOutcome:
     records: int
     counters: int = 0
     updates: int = 0
+    windows: int = 0
     duplicates: int = 0
     quarantined: int = 0
     failed: dict[str, CountledgerError] = field(default_factory=dict)
@@ -180,6 +182,7 @@ def complete_outcome(
     """
     outcome.counters = len(folded.changes)
     outcome.updates = sum(1 for one in written.values() if one.applied)
+    outcome.windows = sum(one.windows for one in written.values())
     outcome.duplicates += sum(one.duplicates for one in written.values())
     outcome.quarantined = len(folded.rejected) + sum(one.rejected for one in written.values())
     outcome.failed = {counter: one.error for counter, one in written.items() if one.error}

@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
 
-# Sequence number (also as the stream's text), delta, events, entries. A row becomes an
-# `EntryChange` only where it is read one by one, which is seldom.
-Row: TypeAlias = "tuple[str | int, Amount, int, int]"
+# Sequence number (also as the stream's text), delta, events, entries, and the record's `dynamodb`
+# part, in which windows find the times. A row becomes an `EntryChange` only where it is read one by
+# one, which is seldom.
+Row: TypeAlias = "tuple[str | int, Amount, int, int, Mapping[str, Any]]"
 
 
 class CounterChanges(Sequence[EntryChange]):
@@ -63,7 +64,7 @@ class CounterChanges(Sequence[EntryChange]):
         """One change, or a slice."""
         if isinstance(index, slice):
             return CounterChanges(self.counter, self.rows[index])
-        sequence, delta, events, entries = self.rows[index]
+        sequence, delta, events, entries, _ = self.rows[index]
         return EntryChange(int(sequence), self.counter, delta, events, entries)
 
     def above(self, sequence: int) -> CounterChanges:
@@ -75,9 +76,10 @@ class CounterChanges(Sequence[EntryChange]):
         return len(self.rows)
 
 
-def row_of(change: EntryChange) -> Row:
+def row_of(change: EntryChange, record: Mapping[str, Any]) -> Row:
     """The row of a change."""
-    return change.sequence, change.delta, change.events, change.entries
+    stream = record["dynamodb"]
+    return change.sequence, change.delta, change.events, change.entries, stream
 
 
 # In the stream's seconds. Later times, such as infinity, are left to `change_of`.
@@ -110,7 +112,7 @@ def _sweep(records: Sequence[Mapping[str, Any]], now_ms: int) -> Mapping[str, li
         ):
             change = change_of(record, sequence_of(record), now_ms)
             if change is not None:
-                rows[change.counter].append(row_of(change))
+                rows[change.counter].append(row_of(change, record))
             continue
         key = stream["Keys"]
         counter = key["counter"]["S"]
@@ -123,7 +125,7 @@ def _sweep(records: Sequence[Mapping[str, Any]], now_ms: int) -> Mapping[str, li
                 counts[image["events"]["N"]] = events
         entries.append(key["entry"]["S"])
         sequences.append(sequence)
-        rows[counter].append((sequence, delta, events, 1))
+        rows[counter].append((sequence, delta, events, 1, stream))
     if sequences and not (set(map(type, rows)) == {str} and are_sequences(sequences)):
         return None
     return rows if keys.are_entries(entries) else None
@@ -220,7 +222,7 @@ def fold_one_by_one(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
             result.rejected.append(RejectedRecord(record, str(malformed), sequence))
             continue
         if change is not None:
-            rows.setdefault(change.counter, []).append(row_of(change))
+            rows.setdefault(change.counter, []).append(row_of(change, record))
     result.changes = _changes(rows)
     result.last_created_at_ms = _last_created_at_ms(records)
     return result
@@ -260,7 +262,7 @@ def folded_change(changes: CounterChanges) -> FoldedChange:
     if len(changes.rows) == 1:
         only = changes[0]
         return FoldedChange(only.sequence, only.sequence, only.delta, only.events, only.entries)
-    sequences, deltas, events, entries = zip(*changes.rows, strict=False)
+    sequences, deltas, events, entries, _ = zip(*changes.rows, strict=False)
     first, last = int(sequences[0]), int(sequences[-1])
     return FoldedChange(first, last, amount.total_of(deltas), sum(events), sum(entries))
 

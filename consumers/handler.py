@@ -10,7 +10,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.namespace_rules import DueRules, RankRules
+from countledger.consumers.namespace_rules import DueRules, RankRules, WindowRules
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import failures_from, index_of
 from countledger.consumers.stream import ShardName, label_of
@@ -57,6 +57,7 @@ def _parts() -> _MaterializerParts:
             quarantine,
             rules=DueRules(dynamo, table),
             ranks=RankRules(dynamo, table),
+            windows=WindowRules(dynamo, table).of,
             passed=PassedShards(late_write_ms(connection.settings.clock_skew_ms)),
         ),
         Logger(),
@@ -184,6 +185,7 @@ def _report(
     metrics = parts.metrics
     metrics.add_metric("Records", MetricUnit.Count, outcome.records)
     metrics.add_metric("Counters", MetricUnit.Count, outcome.counters)
+    metrics.add_metric("WindowItems", MetricUnit.Count, outcome.windows)
     metrics.add_metric("DuplicatesDropped", MetricUnit.Count, outcome.duplicates)
     metrics.add_metric("Quarantined", MetricUnit.Count, outcome.quarantined)
     metrics.add_metric("FailedCounters", MetricUnit.Count, len(outcome.failed) - outcome.late)

@@ -3,8 +3,8 @@
     1  read the shard's progress, and drop the records at or below it
     2  fold the batch (pure), and quarantine the malformed records
     3  update each counter's total, several at a time: one write has the effect, the watermark, and
-       in a ranked namespace the position on the board
-    4  if the condition of the update fails, drop the changes at or below the watermark and retry
+       in a ranked namespace the position on the board; then each item of its windows
+    4  if the condition of an update fails, drop the changes at or below the watermark and retry
        in any case: put a counter with enough entries to compact into the due index
     5  if a counter cannot be written, or not in time, report its first record: the shard is
        delivered again from there
@@ -60,7 +60,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.forks import this_process
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from countledger.consumers.fold import CounterChanges
     from countledger.consumers.namespace_rules import DueRules, RankRules
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from countledger.consumers.stream import ShardName
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.windows import WindowSetting
 
 _WRITERS: Final = 16
 
@@ -86,6 +87,7 @@ class Materializer:
         ranks: which namespaces are ranked; None: none.
         shards: the directory of stream shards.
         passed: finds watermarks that can be removed.
+        windows: which windows a counter has; None: none has any.
     """
 
     dynamo: DynamoClient
@@ -96,6 +98,7 @@ class Materializer:
     ranks: RankRules | None = None
     shards: ShardDirectory = field(default_factory=ShardDirectory)
     passed: PassedShards = field(default_factory=PassedShards)
+    windows: Callable[[str], Sequence[WindowSetting]] | None = None
 
     def apply(
         self,
@@ -105,8 +108,9 @@ class Materializer:
     ) -> BatchOutcome:
         """Apply a batch of one shard to the totals.
 
-        One write unit for each counter, one for the progress, and one read unit. A batch whose
-        first record is minutes old costs one write unit more.
+        One write unit for each counter, one for each item of windows that its changes touch, one
+        for the progress, and one read unit. A batch whose first record is minutes old costs one
+        write unit more.
 
         A counter that cannot be written, or not before the deadline, is reported in the outcome.
         Counters are written in the order of their first records, so each invocation extends the
@@ -186,7 +190,15 @@ class Materializer:
         index = DueMarker(dynamo, self.table, self.rules, now_ms).mark if self.rules else None
         also = self.ranks.clauses if self.ranks else None
         return TotalWriter(
-            dynamo, self.table, str(shard), quarantine, now_ms, index, also, removable
+            dynamo,
+            self.table,
+            str(shard),
+            quarantine,
+            now_ms,
+            index,
+            also,
+            removable,
+            self.windows,
         )
 
     def _advance(

@@ -1,7 +1,10 @@
-"""What a namespace's schedule and ranking add to the writes of a total; read at most once a minute.
+"""What a namespace's schedule, ranking and windows add to the writes of a counter's total.
+
+Each is read at most once a minute.
 
 A counter with enough entries is put into the due index, from which the dispatcher compacts it. A
-total of a ranked namespace gets its position on the board in the update that creates the total.
+total of a ranked namespace gets its position on the board in the update that creates the total. The
+windows of a counter are written after its total.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.due import due_state_of, mark_of, rule_in
 from countledger.ledger.errors import ConditionFailed, CorruptItem, RequestRejected
-from countledger.ledger.limits import DUE_RULE_LIFE_MS, RANK_RULE_LIFE_MS
+from countledger.ledger.limits import DUE_RULE_LIFE_MS, RANK_RULE_LIFE_MS, WINDOWS_LIFE_MS
 from countledger.ledger.ranking import clauses_for, partitions_of
+from countledger.ledger.window_items import decode_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from countledger.ledger.due import DueRule
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Clause
+    from countledger.ledger.windows import WindowSetting
 
 Value = TypeVar("Value")
 
@@ -154,3 +159,38 @@ class RankRules:
         except CorruptItem:
             # `top` of that namespace reports it; totals do not wait for a repair of the rule.
             return None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRules:
+    """Which windows the counters of a namespace have.
+
+    Attributes:
+        dynamo: a DynamoDB client.
+        table: the table `counters`.
+        clock: the time.
+        known: the cache; several readers may share it.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    clock: Clock = field(default_factory=SystemClock)
+    known: TtlCache[tuple[WindowSetting, ...]] = field(
+        default_factory=lambda: TtlCache(WINDOWS_LIFE_MS), repr=False
+    )
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def of(self, counter: str) -> tuple[WindowSetting, ...]:
+        """The settings of a counter's namespace. A read unit a minute per namespace.
+
+        Raises:
+            ServiceFailed: they could not be read; the changes must be delivered again.
+            CorruptItem, NewerFormat: the same. Nothing is written until it is corrected: windows
+                that lack entries might never be right again.
+        """
+        with self._lock:
+            return self.known.of(keys.namespace_of(counter), self.clock.now_ms(), self._read)
+
+    def _read(self, namespace: str) -> tuple[WindowSetting, ...]:
+        item = self.dynamo.get(self.table, keys.windows_key(namespace), consistent=True)
+        return decode_settings(item)

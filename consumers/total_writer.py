@@ -1,4 +1,7 @@
-"""Writes one counter's changes into its total: effect and watermark are one write."""
+"""Writes one counter's changes into its total, then into its windows.
+
+Effect and watermark are one write, in the total as in each item of windows.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.consumers import watermark
 from countledger.consumers.fold import FoldedChange, after, folded_change
+from countledger.consumers.record import EntryChange
+from countledger.consumers.window_changes import window_changes
+from countledger.consumers.window_writer import WindowWriter, windowed_clauses
 from countledger.ledger import amount, keys
 from countledger.ledger.attributes import check_format
 from countledger.ledger.errors import (
@@ -22,13 +28,14 @@ from countledger.ledger.limits import FORMAT
 from countledger.ledger.operations import Update
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from countledger.consumers.fold import CounterChanges
-    from countledger.consumers.record import EntryChange
-    from countledger.ledger.attributes import Item
+    from countledger.consumers.window_changes import WindowChanges
+    from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Clause
+    from countledger.ledger.windows import WindowSetting
 
 # Another write moves the watermark only if a late write of an earlier invocation lands at the same
 # time; each attempt leaves fewer changes.
@@ -46,15 +53,17 @@ class Written:
     """What became of one counter's changes.
 
     Attributes:
-        applied: how many this call applied.
+        applied: how many this call applied to the total.
         duplicates: how many had been applied before.
         rejected: how many can never be applied and were quarantined.
+        windows: how many items of windows this call wrote.
         error: why the others could not be written now; None: all were written.
     """
 
     applied: int = 0
     duplicates: int = 0
     rejected: int = 0
+    windows: int = 0
     error: CountledgerError | None = None
 
 
@@ -85,15 +94,15 @@ def update_of(table: str, counter: str, step: FoldedChange, shard: str, now_ms: 
 
 
 def and_also(update: Update, also: tuple[Clause, ...]) -> Update:
-    """The same write with the clauses of a ranking."""
+    """The same write with the clauses of a ranking and of windows."""
     return replace(update, clauses=(*update.clauses, *also)) if also else update
 
 
-def clean_up_of(table: str, counter: str, stale: Mapping[str, bytes]) -> Update:
+def clean_up_of(table: str, key: Key, stale: Mapping[str, bytes]) -> Update:
     """Remove watermarks that refuse nothing any more, unless one of them has moved."""
     return Update(
         table,
-        keys.total_key(counter),
+        key,
         tuple(Drop(name) for name in stale),
         AllOf(*(Compare(name, "=", value) for name, value in stale.items())),
     )
@@ -112,6 +121,7 @@ class TotalWriter:
         index: puts a counter into the due index, if its total has enough entries.
         also: the clauses that a ranking adds to the update of a counter's total.
         removable: the watermarks of a total that can be removed; None: by their age alone.
+        windows: which windows a counter has; None: none has any.
     """
 
     dynamo: DynamoClient
@@ -122,16 +132,21 @@ class TotalWriter:
     index: Callable[[Item], None] | None = None
     also: Callable[[str], tuple[Clause, ...]] | None = None
     removable: Callable[[Item], dict[str, bytes]] | None = None
+    windows: Callable[[str], Sequence[WindowSetting]] | None = None
 
     def write(self, counter: str, changes: CounterChanges) -> Written:
-        """Apply changes of one counter, in order, to its total. One write unit.
+        """Apply changes of one counter, in order, to its total and then to its windows.
+
+        One write unit, and one for each item of windows that they touch.
 
         If the service calls the update invalid, the changes are halved until the invalid one is
         alone. It is quarantined *before* a later change moves the watermark past it, so it is not
         lost.
         """
         try:
-            applied, item = self._apply(counter, changes)
+            windowed = self._window_changes(counter, changes)
+            applied, item = self._apply(counter, changes, windowed)
+            windows = self._write_windows(counter, item, windowed)
         except RequestRejected as rejection:
             if len(changes) > 1:
                 half = len(changes) // 2
@@ -144,7 +159,25 @@ class TotalWriter:
             return Written(rejected=1)
         except CountledgerError as error:
             return Written(error=error)
-        return Written(applied, len(changes) - applied, error=self._indexed(item))
+        duplicates = len(changes) - applied
+        return Written(applied, duplicates, windows=windows, error=self._indexed(item))
+
+    def _window_changes(self, counter: str, changes: CounterChanges) -> list[WindowChanges]:
+        settings = self.windows(counter) if self.windows is not None else ()
+        return window_changes(changes, settings) if settings else []
+
+    def _write_windows(self, counter: str, total: Item, windowed: Sequence[WindowChanges]) -> int:
+        """Write windows, whether the total contained their changes before or not."""
+        if not windowed:
+            return 0
+
+        def quarantine(sequence: int, reason: str) -> None:
+            self.quarantine(EntryChange(sequence, counter, 0, 0, 0), reason)
+
+        writer = WindowWriter(
+            self.dynamo, self.table, self.shard, quarantine, self.now_ms, self._clean_up
+        )
+        return writer.write(counter, total, windowed)
 
     def _indexed(self, item: Item) -> CountledgerError | None:
         """Put the counter into the due index; an error makes the changes come again, so it too."""
@@ -155,7 +188,9 @@ class TotalWriter:
             return error
         return None
 
-    def _apply(self, counter: str, changes: CounterChanges) -> tuple[int, Item]:
+    def _apply(
+        self, counter: str, changes: CounterChanges, windowed: Sequence[WindowChanges]
+    ) -> tuple[int, Item]:
         """Write the changes that are not applied yet; their number, and the total's item now."""
         if not keys.is_counter(counter):
             raise RequestRejected(f"{counter[:_SHOWN]!r} is not the name of a counter")
@@ -167,6 +202,9 @@ class TotalWriter:
                 raise SumOverflow(f"counter {counter!r}: the sum needs more than 38 digits")
             try:
                 update = update_of(self.table, counter, step, self.shard, self.now_ms)
+                if windowed:
+                    also_windows = windowed_clauses(windowed, self.shard, step.first)
+                    update = and_also(update, also_windows)
                 item = self.dynamo.update(and_also(update, also))
             except ConditionFailed as failed:
                 check_format(failed.item or {})
@@ -177,21 +215,21 @@ class TotalWriter:
                 left = after(pending, watermark.sequence_in(failed.item, self.shard))
                 if not left:
                     return 0, failed.item or {}
-                pending = left
+                pending, windowed = left, self._window_changes(counter, left)
             else:
-                self._clean_up(counter, item or {})
+                self._clean_up(keys.total_key(counter), item or {})
                 return len(pending), item or {}
         raise ServiceFailed(
             f"counter {counter!r}: other writes moved its watermark during {_ATTEMPTS} updates"
         )
 
-    def _clean_up(self, counter: str, item: Item) -> None:
+    def _clean_up(self, key: Key, item: Item) -> None:
         """Remove watermarks if several can be removed: a write of its own, one write unit."""
         try:
             # The watermarks of a repair become stale together; one expression is limited in size.
             gone = dict(islice(self._removable(item).items(), _CLEANED_AT_ONCE))
             if gone:
-                self.dynamo.update(clean_up_of(self.table, counter, gone))
+                self.dynamo.update(clean_up_of(self.table, key, gone))
         except (ConditionFailed, ServiceFailed):
             # The changes are applied; the next update of this counter tries again.
             return
@@ -209,4 +247,5 @@ def _both(first: Written, second: Written) -> Written:
         applied=first.applied + second.applied,
         duplicates=first.duplicates + second.duplicates,
         rejected=first.rejected + second.rejected,
+        windows=first.windows + second.windows,
     )

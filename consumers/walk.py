@@ -9,8 +9,10 @@ ledger is not named again from the totals, unless the walk was interrupted in be
 
 A round reads one page of each segment that is not at its end. The bookmark after a round says how
 far each segment has come, so another process can continue there. After an interruption a counter
-may be named twice; a second verdict does no harm. Names that break the grammar are skipped: another
-program wrote them, and no such counter can be recorded, read or repaired.
+may be named twice; a second verdict does no harm.
+
+Items of `ledger` that countledger does not write are foreign. No number contains them, and their
+counters are not named because of them; a round returns their keys.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting
-from countledger.ledger.expressions import AnyOf, BeginsWith, Compare
+from countledger.ledger.expressions import Compare
 from countledger.ledger.operations import Scan
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ _TOTALS_PER_PAGE: Final = 200
 _ENTRIES_PER_PAGE: Final = 1_000
 
 _HAS_TOTAL: Final = Compare("part", "=", keys.TOTAL)
-_HAS_LEDGER: Final = AnyOf(BeginsWith("entry", keys.ENTRY_PREFIX), Compare("entry", "=", keys.HEAD))
 
 
 class WalkedTable(StrEnum):
@@ -109,10 +110,12 @@ class WalkRound:
     Attributes:
         counters: their names, each once.
         bookmark: to store once these counters have been handled.
+        foreign: the keys of the foreign items of `ledger` in this round.
     """
 
     counters: tuple[str, ...]
     bookmark: Bookmark
+    foreign: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +156,13 @@ class Walker:
                     named = [one for one in self._named(source, read) if one not in early]
                     if source is WalkedTable.LEDGER:
                         early.update(named)
-                    yield WalkRound(tuple(named), bookmark)
+                    yield WalkRound(tuple(named), bookmark, _foreign(source, read))
 
     def _scan(self, lane: WalkSegment, segments: int) -> Scan:
         at_totals = lane.source is WalkedTable.TOTALS
         return Scan(
             self.totals if at_totals else self.ledger,
-            _HAS_TOTAL if at_totals else _HAS_LEDGER,
+            _HAS_TOTAL if at_totals else None,
             ("counter", "part" if at_totals else "entry"),
             segment=lane.segment,
             segments=segments,
@@ -168,13 +171,38 @@ class Walker:
         )
 
     def _named(self, source: WalkedTable, read: dict[int, list[Item] | None]) -> tuple[str, ...]:
-        found = (item["counter"] for page in read.values() for item in page or ())
-        names = tuple(name for name in dict.fromkeys(found) if keys.is_counter(name))
+        found = (item for page in read.values() for item in page or ())
+        if source is WalkedTable.LEDGER:
+            found = (item for item in found if _names_a_counter(item["entry"]))
+        unique = dict.fromkeys(item["counter"] for item in found)
+        names = tuple(name for name in unique if keys.is_counter(name))
         if source is WalkedTable.TOTALS:
             return names
         wanted = [keys.total_key(name) for name in names]
         there = {item["counter"] for item in self.dynamo.get_many(self.totals, wanted)}
         return tuple(name for name in names if name not in there)
+
+
+def _is_foreign(key: Key) -> bool:
+    """Whether an item of `ledger` has a key that countledger does not write."""
+    counter, entry = key["counter"], key["entry"]
+    if counter.startswith(keys.NAMESPACE_PREFIX):
+        return entry != keys.SETTINGS
+    if counter == keys.REGION_HOME:
+        return entry not in (keys.EPOCH, keys.LEASE)
+    known = entry in (keys.HEAD, keys.ARCHIVED) or keys.id_of(entry) is not None
+    return not (known and keys.is_counter(counter))
+
+
+def _names_a_counter(entry: str) -> bool:
+    return entry.startswith(keys.ENTRY_PREFIX) or entry == keys.HEAD
+
+
+def _foreign(source: WalkedTable, read: dict[int, list[Item] | None]) -> tuple[Key, ...]:
+    if source is not WalkedTable.LEDGER:
+        return ()
+    found = (item for page in read.values() for item in page or ())
+    return tuple(item for item in found if _is_foreign(item))
 
 
 def _next(pages: Iterator[list[Item]]) -> list[Item] | None:

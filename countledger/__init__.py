@@ -2,8 +2,8 @@
 
     import countledger
 
-    countledger.record("likes:post-1", +1)
-    countledger.total("likes:post-1").total
+    receipt = countledger.record("likes:post-1", +1)
+    countledger.total("likes:post-1", after=receipt).total
 
 An app emits changes; each becomes an idempotent entry in the counter's ledger. A stream consumer
 keeps the totals. `record` and `total` use the stack that the environment names (AWS_*,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from countledger.consumers.snapshot import Snapshot
     from countledger.consumers.totals import Freshness
     from countledger.consumers.verify import Judgement, Verdict
+    from countledger.consumers.window_sums import WindowSum
     from countledger.ledger import errors
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
@@ -102,6 +103,7 @@ __all__ = [
     "Total",
     "TotalOverRegions",
     "Verdict",
+    "WindowSum",
     "errors",
     "outcomes",
     "record",
@@ -127,6 +129,7 @@ _MODULES: Final = {
     "Freshness": "countledger.consumers.totals",
     "Judgement": "countledger.consumers.verify",
     "Verdict": "countledger.consumers.verify",
+    "WindowSum": "countledger.consumers.window_sums",
     "Amount": "countledger.ledger.amount",
     "Entry": "countledger.ledger.entry",
     "CountledgerError": "countledger.ledger.errors",
@@ -203,9 +206,9 @@ def record(
     return _default().record(counter, delta, key=key, occurred_at=occurred_at, note=note)
 
 
-def total(counter: str) -> Total:
+def total(counter: str, *, after: Receipt | None = None, timeout_s: float = 10) -> Total:
     """A counter's materialized total, in the stack that the environment names.
 
     See `CountLedger.total`.
     """
-    return _default().total(counter)
+    return _default().total(counter, after=after, timeout_s=timeout_s)

@@ -37,10 +37,12 @@ if TYPE_CHECKING:
         Snapshot,
         Total,
         TotalOverRegions,
+        WindowSum,
     )
     from countledger.compaction.assembly import Deletions, Regions, Schedules, Worker
     from countledger.consumers.alerts.service import Alerts
     from countledger.consumers.assembly import (
+        CatchingUp,
         Groups,
         LedgerStream,
         QuarantineService,
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
         Redrive,
         RegionsReader,
         TotalsReader,
+        WindowSettings,
+        WindowsReader,
     )
     from countledger.consumers.auditor import Auditor
     from countledger.ledger.assembly import ExactReader, Namespaces, OnCorrupt
@@ -214,25 +218,65 @@ class CountLedger:
         return Compensator(self._recorder, self._exact).set_value(counter, value, key, note)
 
     @overload
-    def total(self, counter: str, *, regions: Literal[False] = False) -> Total: ...
+    def total(
+        self,
+        counter: str,
+        *,
+        after: Receipt | None = None,
+        timeout_s: float = 10,
+        regions: Literal[False] = False,
+    ) -> Total: ...
     @overload
     def total(self, counter: str, *, regions: Literal[True]) -> TotalOverRegions: ...
-    def total(self, counter: str, *, regions: bool = False) -> Total | TotalOverRegions:
+    def total(
+        self,
+        counter: str,
+        *,
+        after: Receipt | None = None,
+        timeout_s: float = 10,
+        regions: bool = False,
+    ) -> Total | TotalOverRegions:
         """A counter's total, exact up to the stream's lag; for a strict counter its value.
 
         Half a read unit, and as much for each bin.
+
+        With `after` it waits until the total includes the entry of a receipt, and every other one
+        that was acknowledged before the call. That costs an exact read as well, and half a read
+        unit for each read of the total: some 10 in the first second, then 2 a second.
 
         With `regions` each region's total, and of them the one that counted the most entries
         (never a sum of regions). In each region it costs half a read unit more for each stream
         shard. A region that does not answer within five seconds is named and not waited for.
 
+        Args:
+            counter: its name.
+            after: the receipt of an entry of this counter.
+            timeout_s: how long to wait for that entry, in seconds.
+            regions: whether to read it in every region; not together with `after`.
+
         Raises:
+            TotalBehind: with `after`, the total did not include the entry in time.
+            BadInput: `after` is of another counter, or given with `regions`.
             RegionRebuilding: the totals of this region are incomplete.
             Unreachable: with `regions`, no region answered.
         """
+        if after is not None:
+            return self._after(after, counter, timeout_s, regions=regions)
         if regions:
             return self._over_regions.read([counter])[counter]
         return self._totals.read(counter)
+
+    def _after(self, receipt: Receipt, counter: str, timeout_s: float, *, regions: bool) -> Total:
+        from countledger import errors
+
+        if regions:
+            raise errors.BadInput("`after` waits for the total of one region: leave out `regions`")
+        if receipt.counter != counter:
+            raise errors.BadInput(
+                f"the receipt is of counter {receipt.counter!r}, and the total is of {counter!r}: "
+                "give a receipt of the same counter"
+            )
+        return self._catching_up.read(counter, timeout_s)
 
     @overload
     def totals(
@@ -270,6 +314,40 @@ class CountLedger:
         from countledger.consumers.assembly import names_of
 
         return names_of(self.connection, prefix)
+
+    def windows(
+        self,
+        counter: str,
+        per: str,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        prove: bool = False,
+    ) -> list[WindowSum]:
+        """The sums of a counter for each window of business time, those without events included.
+
+        Each window is as exact as the total: what was recorded counts once, in the window of its
+        `occurred_at`, else of its recording. Half a read unit for each 4 KB: an item of up to 1 KB
+        for each month (days), day (hours) or half hour (minutes), and half a unit for the setting.
+        At most every ten seconds also half a unit for each stream shard.
+
+        Args:
+            counter: of a namespace for which windows are switched on.
+            per: `minute`, `hour`, `day` or `month`.
+            since: an aware time in the first window.
+            until: the first time after the last window; None: now.
+            prove: look into the stream if the progress of its shards does not show that the windows
+                are complete: on a quiet stack, progress moves late. A few requests for each shard,
+                and the permission to read the stream.
+
+        Raises:
+            NoWindows: windows were never switched on for the namespace.
+            BadSetting: there is no such kind of window, or not in this namespace.
+            BadTime: a time is naive, `until` is not after `since`, there are more than 10,000
+                windows, or minutes and hours of then are no longer kept.
+            RegionRebuilding: the totals of this region are incomplete.
+        """
+        return self._windows.read(counter, per, since, until, prove=prove)
 
     def snapshot(self, counters: Iterable[str]) -> Snapshot:
         """The totals of up to 100 counters, all read at one moment. Two read units each.
@@ -492,6 +570,13 @@ class CountLedger:
         return rankings_of(self.connection, self.namespaces)
 
     @made_once
+    def window_settings(self) -> WindowSettings:
+        """The windows of namespaces: switch them on, change them, switch them off, list them."""
+        from countledger.consumers.assembly import window_settings_of
+
+        return window_settings_of(self.connection, self.namespaces)
+
+    @made_once
     def audit(self) -> Auditor:
         """Verify totals against their ledgers, and repair those that drifted."""
         from countledger.consumers.assembly import auditor_of
@@ -554,6 +639,18 @@ class CountLedger:
         from countledger.consumers.assembly import totals_of
 
         return totals_of(self.connection)
+
+    @made_once
+    def _windows(self) -> WindowsReader:
+        from countledger.consumers.assembly import windows_of
+
+        return windows_of(self.connection)
+
+    @made_once
+    def _catching_up(self) -> CatchingUp:
+        from countledger.consumers.assembly import catching_up_of
+
+        return catching_up_of(self._totals, self._exact, self.namespaces)
 
     @made_once
     def _over_regions(self) -> RegionsReader:

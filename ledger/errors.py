@@ -13,7 +13,7 @@ CountledgerError
 │   ├── ClockSkew             the entry is dated further ahead than clocks may differ
 │   ├── BadSequence  SequenceExists    of sequences, and of numbers within a collection
 │   ├── BadClaim  BadItem     of unique claims; an app's own item, written for it
-│   ├── BadGroupName  NoSuchGroup  NotRanked    of groups and rankings
+│   ├── BadGroupName  NoSuchGroup  NotRanked  NoWindows    of groups, rankings, windows
 │   ├── BadQuota  NoSuchQuota  QuotaExists    of quotas
 │   ├── NotQuarantined        no record of that id is in quarantine
 │   ├── TooManyCounters       for one transaction
@@ -39,6 +39,7 @@ CountledgerError
 │   ├── RequestRejected       the service calls the request invalid
 │   │   └── SumOverflow       a sum needs more digits than a number holds exit 5
 │   ├── LeaseEnded            the right to merge has ended (inner use: the next run continues)
+│   ├── TotalBehind           a total does not include an entry yet
 │   ├── OutOfTime             the time of a function was over (inner use: its records come again)
 │   ├── Unacknowledged        an entry that no attempt could confirm
 │   └── Unnumbered            an item that may have been put or not
@@ -213,6 +214,10 @@ class NotRanked(BadInput):
     """Ranking is not switched on for that namespace or group, or is not possible for it."""
 
 
+class NoWindows(BadInput):
+    """Windows are not switched on for that namespace, or are not possible for it."""
+
+
 class BadQuota(BadInput):
     """The definition of a quota, or an amount for it, is not valid."""
 
@@ -362,6 +367,10 @@ class SumOverflow(RequestRejected):
     """
 
     exit_code = 5
+
+
+class TotalBehind(ServiceFailed):
+    """A total did not include the recorded entries in time; they are recorded and will count."""
 
 
 class OutOfTime(ServiceFailed):

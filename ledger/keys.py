@@ -27,8 +27,8 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              quarantine; (`deletion#<ns>`, counter), a counter being deleted;
                              (`region#`, `state`), whether this region's totals are complete;
                              (`namespace#<ns>`, `windows`), the windows of a namespace; of each
-                             counter there (counter, `w#<setting>#month#<month>`), days of a month;
-                             `w#<setting>#day#<day>`, hours; `w#<setting>#hour#<time>`, minutes;
+                             counter there (counter, `w#<id>#month#<month>`), days of a month;
+                             `w#<id>#day#<day>`, hours; `w#<id>#hour#<time>`, minutes;
                              (`quota#`, prefix), a quota; (`quota#<incarnation>`, counter), the
                              limit of one of its counters; and of such a counter
                              (`quota#<incarnation>#<counter>`, `w#<window>`), what one window has
@@ -83,6 +83,7 @@ DELETION_PREFIX: Final = "deletion#"
 IMPORT: Final = "import"
 REGION: Final = "region#"
 STATE: Final = "state"
+SALVAGE_PREFIX: Final = "salvage#"
 ALERT_RULES: Final = "alerts#rules"
 RULE_PREFIX: Final = "rule#"
 PAST_RULE_PREFIX: Final = "past#"
@@ -290,6 +291,11 @@ def region_state_key() -> dict[str, str]:
     return {"counter": REGION, "part": STATE}
 
 
+def salvage_key(lost: str) -> dict[str, str]:
+    """The key of the place of the salvage of a lost region, in `counters`."""
+    return {"counter": REGION, "part": SALVAGE_PREFIX + lost}
+
+
 def progress_key(shard: str) -> dict[str, str]:
     """The key of a stream shard's progress in `counters`."""
     return {"counter": STREAM_PREFIX + shard, "part": PROGRESS}
@@ -434,12 +440,17 @@ def windows_key(namespace: str) -> dict[str, str]:
     return {"counter": NAMESPACE_PREFIX + namespace, "part": WINDOWS}
 
 
-def window_part(setting_id: str, kind: str, name: str = "") -> str:
+def window_part(windows_id: str, item: str = "") -> str:
     """The sort key of an item of windows beside its counter's total, in `counters`.
 
     Args:
-        setting_id: of the setting by which it was written.
-        kind: `month` (holds its days), `day` (its hours) or `hour` (minutes of half an hour).
-        name: of the month, day or half hour; "" = the beginning of all of that kind.
+        windows_id: which windows, as the total names them (`total.windows_id_of`).
+        item: `month#2026-11` (holds its days), `day#2026-11-22` (its hours) or
+            `hour#2026-11-22T13:30` (minutes of half an hour), or the beginning of it.
     """
-    return f"{WINDOW_PREFIX}{setting_id}#{kind}#{name}"
+    return f"{WINDOW_PREFIX}{windows_id}#{item}"
+
+
+def window_key(counter: str, windows_id: str, item: str) -> dict[str, str]:
+    """The key of an item of windows, in `counters`; as `window_part`."""
+    return {"counter": counter, "part": window_part(windows_id, item)}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import amount
 from countledger.ledger.attributes import (
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from countledger.ledger.amount import Amount
+
+# Of one counter at a time: 72 bits.
+_WINDOWS_ID_BYTES: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,29 @@ class Total:
     def updated_at(self) -> datetime | None:
         """When it was last updated, in UTC; None for never."""
         return None if self.updated_at_ms is None else to_datetime(self.updated_at_ms)
+
+
+def windows_names(setting_id: str) -> tuple[str, str, str]:
+    """The attributes of a total about the windows of a setting: their id, their sum, its events.
+
+    Months add up to the sum, so what is left of the total was recorded outside of the setting.
+    """
+    return f"windows#{setting_id}", f"windowed#{setting_id}", f"windowed_events#{setting_id}"
+
+
+def windows_id_of(item: Item, setting_id: str) -> str | None:
+    """The id in the keys of a counter's windows; None: no entry of the setting was added yet.
+
+    Another total, made after the counter was deleted, has another id.
+    """
+    return optional(item, windows_names(setting_id)[0], str)
+
+
+def new_windows_id(setting_id: str, shard: str, sequence: int) -> str:
+    """An id of a counter's windows: of the setting and the record by which they begin."""
+    text = f"{setting_id}#{shard}#{sequence}"
+    digest = blake2b(text.encode(), digest_size=_WINDOWS_ID_BYTES).digest()
+    return urlsafe_b64encode(digest).decode()
 
 
 def decode_total(item: Item) -> Total:

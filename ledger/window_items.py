@@ -69,9 +69,8 @@ def slots_of(setting: WindowSetting, item: Item) -> list[Slot]:
 def _windows_of(setting: WindowSetting, item: Item) -> dict[str, Window]:
     """The windows that an item can hold, by the names of their cells."""
     zone = setting.calendar
-    kind, _, name = (
-        require(item, "part", str).removeprefix(f"{keys.WINDOW_PREFIX}{setting.id}#").partition("#")
-    )
+    _, _, name_of_item = require(item, "part", str).removeprefix(keys.WINDOW_PREFIX).partition("#")
+    kind, _, name = name_of_item.partition("#")
     try:
         match kind:
             case Per.MONTH:
@@ -91,13 +90,14 @@ def _windows_of(setting: WindowSetting, item: Item) -> dict[str, Window]:
                 pass
     except ValueError:
         pass
-    raise CorruptItem(f"{describe(item)} is no item of windows of setting {setting.id!r}", item)
+    raise CorruptItem(f"{describe(item)} is no item of windows", item)
 
 
-def encode_settings(namespace: str, settings: Sequence[WindowSetting]) -> Item:
-    """The item of all settings of a namespace, the oldest first."""
+def encode_settings(namespace: str, settings: Sequence[WindowSetting], revision: str = "0") -> Item:
+    """The item of all settings of a namespace, the oldest first; `revision` names this state."""
     return {
         **keys.windows_key(namespace),
+        "revision": revision,
         "settings": [
             {name: value for name in _STORED if (value := getattr(setting, name)) is not None}
             | {"finest": str(setting.finest)}

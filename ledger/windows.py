@@ -7,9 +7,12 @@ that holds at the entry's own `at`, and in no window if there is none. The calen
 setting, so no two processes disagree about it, whatever `tzdata` each has.
 
     item      sort key                        a cell for each      kept
-    month     w#<setting>#month#2026-11       day (01 to 31)       for ever
-    day       w#<setting>#day#2026-11-22      hour (00, 01, ...)   `keep_ms` after the day
-    hour      w#<setting>#hour#...T13:30      minute (30 to 59)    the same
+    month     w#<id>#month#2026-11            day (01 to 31)       for ever
+    day       w#<id>#day#2026-11-22           hour (00, 01, ...)   `keep_ms` after the day
+    hour      w#<id>#hour#...T13:30           minute (30 to 59)    the same
+
+The id is of this counter's windows under this setting; the total names it. A counter that is
+deleted and used again gets another total and another id, so it never meets the old windows.
 
 Hours are numbered within their day, which has 23 to 26 of them. Minutes are those of UTC, half an
 hour in each item, so that an item stays below 1 KB. Two numbers of each cell are attributes of the
@@ -24,11 +27,9 @@ What was created later than `keep_ms` after the end of its day counts in day and
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from countledger.ledger import keys
 from countledger.ledger.calendar import Per, Window, window_of, windows_in, zone_with
 from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import BadSetting, shown
@@ -57,7 +58,6 @@ FINEST: Final = (Per.MINUTE, Per.HOUR, Per.DAY)
 SUM: Final = "s"
 EVENTS: Final = "n"
 
-_CELL: Final = re.compile(f"[{SUM}{EVENTS}][0-9]{{2}}")
 HALF_HOUR_MS: Final = HOUR_MS // 2
 _PLACES_KEPT: Final = 4_096
 # The calendar needs some days before and after.
@@ -68,12 +68,12 @@ class Cell(NamedTuple):
     """One place where an entry adds its delta and its events.
 
     Attributes:
-        part: the sort key of the item, beside the counter's total.
+        item: which item beside the counter's total, as `keys.window_part` takes it.
         name: of the cell in the item: two digits.
         expires_at: when TTL may remove the item, in seconds; None: it is kept for ever.
     """
 
-    part: str
+    item: str
     name: str
     expires_at: int | None
 
@@ -91,7 +91,8 @@ class WindowSetting:
     """Which windows the counters of a namespace have, for the entries of a period.
 
     Attributes:
-        id: its identity, part of the keys of its items; no other setting has it.
+        id: its identity, which names the windows of a counter in its total; no other setting has
+            it.
         finest: minute, hour or day; a finer setting has the windows of the coarser ones, too.
         zone: the name of the time zone.
         rules: of the zone, as `calendar.rules_of` returns them.
@@ -156,6 +157,10 @@ class WindowSetting:
         """For how long after its `at` an entry may still be added to a window."""
         return self.late_entry_ms + STREAM_RECORD_MAX_AGE_MS + late_write_ms(self.skew_ms)
 
+    def has(self, per: Per) -> bool:
+        """Whether there are windows of a kind: the finest one, and all coarser ones."""
+        return per not in FINEST or FINEST.index(per) >= FINEST.index(self.finest)
+
     def holds_at(self, at_ms: int) -> bool:
         """Whether entries of that `at` belong to this setting."""
         return self.from_ms <= at_ms and (self.ended_ms is None or at_ms < self.ended_ms)
@@ -201,23 +206,29 @@ def cells_of(
     return place.all if at_ms <= place.kept_until_ms else place.month
 
 
+def item_name(setting: WindowSetting, kind: Per, at_ms: int) -> str:
+    """The name of the item of a kind (month, day or hour) that holds a moment."""
+    if kind is Per.HOUR:
+        return f"{to_datetime(at_ms // HALF_HOUR_MS * HALF_HOUR_MS):%Y-%m-%dT%H:%M}"
+    return window_of(at_ms, kind, setting.calendar).name
+
+
 def _place_of(setting: WindowSetting, minute: int) -> _Place:
     at_ms, zone = min(minute * MINUTE_MS, _LATEST_MS), setting.calendar
     day = window_of(at_ms, Per.DAY, zone)
-    month = Cell(keys.window_part(setting.id, Per.MONTH, day.name[:7]), day.name[8:], None)
+    month = Cell(f"{Per.MONTH}#{day.name[:7]}", day.name[8:], None)
     fine: list[Cell] = []
     if setting.finest is not Per.DAY:
         hour = sum(1 for _ in windows_in(day.start_ms, at_ms + 1, Per.HOUR, zone)) - 1
-        part = keys.window_part(setting.id, Per.DAY, day.name)
-        fine.append(Cell(part, f"{hour:02d}", _expires_at(setting, day)))
+        item = f"{Per.DAY}#{day.name}"
+        fine.append(Cell(item, f"{hour:02d}", _expires_at(setting, day)))
     if setting.finest is Per.MINUTE:
-        start_ms = at_ms // HALF_HOUR_MS * HALF_HOUR_MS
-        part = keys.window_part(setting.id, Per.HOUR, f"{to_datetime(start_ms):%Y-%m-%dT%H:%M}")
+        item = f"{Per.HOUR}#{item_name(setting, Per.HOUR, at_ms)}"
         # In zones with a quarter of an hour, an item may belong to two days: it is kept as long as
         # the later one.
-        last = window_of(start_ms + HALF_HOUR_MS - 1, Per.DAY, zone)
-        name = f"{at_ms // MINUTE_MS % 60:02d}"
-        fine.append(Cell(part, name, _expires_at(setting, last)))
+        end_ms = (at_ms // HALF_HOUR_MS + 1) * HALF_HOUR_MS
+        last = window_of(end_ms - 1, Per.DAY, zone)
+        fine.append(Cell(item, f"{at_ms // MINUTE_MS % 60:02d}", _expires_at(setting, last)))
     places = setting._places  # noqa: SLF001 - the setting's own cache
     if len(places) >= _PLACES_KEPT:
         places.clear()

@@ -14,15 +14,17 @@ from countledger.infra.cli.output import FINDINGS, facts, notice, show_json, sho
 from countledger.infra.cli.progress import open_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from countledger.infra.cli.output import Row
+    from countledger.ledger.attributes import Key
 
 Outcome = TypeVar("Outcome", Verdict, Repair)
 
 # Outcomes after which a total is exact, and those of them that need no line among all counters.
 _GOOD: Final = frozenset({Judgement.EXACT, Remedy.NONE, Remedy.REPAIRED, Remedy.MADE})
 _FACTS: Final = "counter verdict total exact drift events_drift"
+_FOREIGN_SHOWN: Final = 10
 _QUIET: Final = frozenset({Judgement.EXACT, Remedy.NONE})
 
 Everything = Annotated[bool, typer.Option("--all", help="Every counter there is.")]
@@ -59,6 +61,8 @@ def verify(
     code is 1 unless all are exact.
 
     With --all both tables are read completely, and only counters that are not exact are listed.
+    Items of the ledger's table that countledger did not write are reported, too, and the exit code
+    is then 1: no number contains them.
     With --resume an interrupted walk continues where it stopped; at its end the file is deleted.
 
     Examples:
@@ -145,6 +149,9 @@ def _named(counters: list[str] | None, *, everything: bool, resume: Path | None)
 def _show(options: Options, title: str, found: Iterator[Outcome] | Audit[Outcome]) -> int:
     """Print outcomes as they come, and in the end how many there were of each; the exit code."""
     counts: dict[str, int] = {}
+    foreign: list[Key] = []
+    if isinstance(found, Audit):
+        found.on_foreign = foreign.extend
 
     def rows() -> Iterator[Row]:
         with open_progress() as progress:
@@ -160,13 +167,31 @@ def _show(options: Options, title: str, found: Iterator[Outcome] | Audit[Outcome
             counts.update(found.counts)  # those before an interruption as well
         each = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
         text = f"{sum(counts.values())} compared: {each}" if counts else "there are no counters"
-        return {"counts": counts, "findings": findings()}, text
+        names = [f"{key['counter']} {key['entry']}" for key in foreign[:_FOREIGN_SHOWN]]
+        return {"counts": counts, "foreign": names, "findings": findings()}, text
 
     def findings() -> int:
-        return sum(count for name, count in counts.items() if name not in _GOOD)
+        return sum(count for name, count in counts.items() if name not in _GOOD) + _foreign_in(
+            found
+        )
 
     show_report(options, title, rows(), summary)
+    if _foreign_in(found):
+        notice(_foreign_text(_foreign_in(found), foreign))
     return FINDINGS if findings() else 0
+
+
+def _foreign_in(found: object) -> int:
+    return found.foreign if isinstance(found, Audit) else 0
+
+
+def _foreign_text(count: int, found: Sequence[Key]) -> str:
+    such = ", ".join(f"{key['counter']!r} {key['entry']!r}" for key in found[:_FOREIGN_SHOWN])
+    return (
+        f"{count} items of the table `ledger` were not written by countledger"
+        f"{f', such as {such}' if such else ''}: no number contains them; find out what writes "
+        "them, and delete them"
+    )
 
 
 def _name_of(outcome: Verdict | Repair) -> str:

@@ -13,7 +13,7 @@ from countledger.infra.cli.options import BadUsage, CounterNames, Options, share
 from countledger.infra.cli.output import FINDINGS, Unread, facts, show_report
 from countledger.infra.cli.progress import open_progress
 from countledger.ledger import keys
-from countledger.ledger.clock import to_datetime
+from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import BadInput, CorruptItem, WrongKind
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _show_plans(options: Options, worker: Worker, counters: Iterable[str]) -> in
             for counter in counters:
                 try:
                     plans.append(worker.plan(counter))
-                    yield {**_plan_row(plans[-1]), "detail": ""}
+                    yield {**_plan_row(plans[-1]), "detail": _why_none(plans[-1])}
                 except (CorruptItem, BadInput) as error:
                     # One counter's trouble is no other's.
                     unplanned.append(counter)
@@ -170,6 +170,12 @@ def _show_plans(options: Options, worker: Worker, counters: Iterable[str]) -> in
 
     show_report(options, "plans", rows(), summary)
     return FINDINGS if unplanned else 0
+
+
+def _why_none(plan: CompactionPlan) -> str:
+    if plan.entries or plan.age_ms is None:
+        return ""
+    return f"no entry is older than {show_duration(plan.age_ms)}: none can be merged yet"
 
 
 def _plan_row(plan: CompactionPlan) -> Row:

@@ -16,7 +16,7 @@ from countledger.infra.cli.options import At, BadUsage, Notes, Options, shared
 from countledger.infra.cli.output import FINDINGS, facts, notice, show_facts
 from countledger.infra.cli.progress import open_progress
 from countledger.ledger.amount import parse_delta_text
-from countledger.ledger.errors import BadInput, BadNote, SetupError
+from countledger.ledger.errors import BadInput, BadNote, SetupError, TotalBehind
 from countledger.producers.payload import MAX_BYTES, keyed, parse_event_line, parse_time
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ def emit(
         str | None, typer.Option(metavar="TIME", help="The event's own business time, any time.")
     ] = None,
     note: Notes = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the total includes it, and show the total.")
+    ] = False,
     file: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Emit the JSON lines of a file; - is standard input."),
@@ -61,6 +64,7 @@ def emit(
       countledger emit stock:bolts 12.50 --key delivery-4711
       countledger emit clicks 1 --key c-1 --at $(date -u +%FT%TZ)
       countledger emit clicks 1 --note source=web --note page=/
+      countledger emit likes:post-1 3 --wait                  [dim]and show the new total[/dim]
       countledger emit --file events.jsonl
       zcat old.jsonl.gz | countledger emit --file -
       countledger emit --file clicks.jsonl --coalesce         [dim]fewer write units[/dim]
@@ -73,30 +77,44 @@ def emit(
     With --coalesce, lines of one counter become one entry with their sum and their number; those
     with a key, a note, a time or "events" of their own stay what they are.
 
+    With --wait the total is shown once it includes the event (an exact read of the counter). If
+    that takes longer than 10 seconds, the event is recorded nevertheless, and the exit code is 1.
+
     TIME is ISO 8601 with an offset, or milliseconds since 1970. That of a key may lie no further
     back than the horizon of its namespace, 24 hours unless it was made with another.
     """
     if file is not None:
-        if any(value for value in (counter, delta, key, at, occurred_at, note)):
+        if any((counter, delta, key, at, occurred_at, note, wait)):
             raise BadUsage("with --file, counter, delta and the rest are in the lines")
         return emit_lines(options, file, coalesce=coalesce)
     if coalesce:
         raise BadUsage("--coalesce sums up the lines of a file: give --file FILE")
     if counter is None or delta is None:
         raise BadUsage("give COUNTER and DELTA, or --file FILE")
-    event = Event(
-        counter,
-        parse_delta_text(delta),
-        key=keyed(key, None if at is None else parse_time(at)),
-        occurred_at=None if occurred_at is None else parse_time(occurred_at),
-        note=parse_notes(note),
-    )
-    receipt = options.client().record(
+    known = keyed(key, None if at is None else parse_time(at))
+    occurred = None if occurred_at is None else parse_time(occurred_at)
+    event = Event(counter, parse_delta_text(delta), known, occurred, parse_notes(note))
+    return _emit_one(options, event, wait=wait)
+
+
+def _emit_one(options: Options, event: Event, *, wait: bool) -> int:
+    """Emit an event and show its receipt; with `wait` also the total that includes it."""
+    client = options.client()
+    receipt = client.record(
         event.counter, event.delta, key=event.key, occurred_at=event.occurred_at, note=event.note
     )
     answer = facts(receipt, "status counter", delta=event.delta, id=receipt.id)
+    late: TotalBehind | None = None
+    if wait:
+        try:
+            answer["total"] = client.total(receipt.counter, after=receipt).total
+        except TotalBehind as error:
+            late = error
     show_facts(options, answer)
-    return None
+    if late is None:
+        return 0
+    notice(str(late))
+    return FINDINGS
 
 
 def parse_notes(notes: Sequence[str] | None) -> dict[str, str] | None:

@@ -20,7 +20,9 @@ from countledger.infra.deploy.region_change import Code, RegionChange
 from countledger.infra.deploy.region_steps import (
     ADDING,
     REMOVING,
+    Step,
     next_of_adding,
+    next_of_dropping,
     next_of_removing,
 )
 from countledger.infra.template import load_template
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from countledger.consumers.auditor import Auditor
-    from countledger.infra.deploy.region_steps import Observed, Step
+    from countledger.infra.deploy.region_steps import Observed
     from countledger.ledger.connection import Connection
 
 OtherRegion = Annotated[str, typer.Argument(metavar="REGION", help="The region.")]
@@ -99,6 +101,14 @@ def remove(
     options: Options,
     name: OtherRegion,
     *,
+    lost: Annotated[
+        bool,
+        typer.Option(
+            "--lost",
+            help="It does not answer: take only its replica out of the table. Entries that it had "
+            "not replicated are then in its table or backup alone.",
+        ),
+    ] = False,
     role_arn: RoleArn = None,
     yes: Yes = False,
     plan: Plan = False,
@@ -109,6 +119,9 @@ def remove(
     (COUNTLEDGER_REPLICATION_BOUND_MS): if an entry is recorded there meanwhile, nothing is removed.
     Then every entry is in the other regions. The table of the region's totals stays, with alert
     rules and groups of that region. After a failure, or an interruption, run it again.
+
+    With --lost nothing is asked of the region. Then DynamoDB also deletes its table there, as soon
+    as it can: `countledger region salvage` brings in from a backup what had not been replicated.
 
     Examples:
       countledger region remove eu-west-1
@@ -121,6 +134,9 @@ def remove(
         raise BadUsage("no stack is deployed by a removal")
 
     change = change_of(options, name, no_code, role_arn=role_arn)
+    if lost:
+        change.lost = True
+        return _run(options, change, next_of_dropping, (Step.DROP,), yes=yes, plan=plan)
     return _run(options, change, next_of_removing, REMOVING, yes=yes, plan=plan)
 
 

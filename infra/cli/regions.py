@@ -10,7 +10,8 @@ from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import FINDINGS, facts, notice, show
 from countledger.infra.cli.region_changes import add, remove
 from countledger.infra.cli.region_cut import cut, cut_ways, heal
-from countledger.infra.cli.region_home import promote, salvage
+from countledger.infra.cli.region_home import promote
+from countledger.infra.cli.region_salvage import salvage
 from countledger.infra.status.regions import views_of
 from countledger.ledger.clock import SystemClock, show_duration, to_datetime
 from countledger.ledger.limits import SECOND_MS

@@ -135,6 +135,12 @@ def _causes(details: Iterable[Mapping[str, Any]]) -> Iterable[str]:
         yield target.get("Name") or target.get("Attribute", "?")
 
 
+def parameters_in(stack: Mapping[str, Any]) -> dict[str, str]:
+    """The parameters of a described stack, by name."""
+    found = stack.get("Parameters", [])
+    return {one["ParameterKey"]: one.get("ParameterValue", "") for one in found}
+
+
 def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
     """Refuse parameters that a template has not.
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.region_state import Phase, RegionStateStore
-from countledger.infra.deploy.change_set import Effect
+from countledger.infra.deploy.change_set import Effect, parameters_in
 from countledger.infra.deploy.region_checks import (
+    home_by_epoch,
     make_totals,
     prove_totals,
     replicas_of,
@@ -62,6 +63,7 @@ class RegionChange:
         code: makes the code of the region's stack; called when it is needed.
         parameters: of the region's stack, besides those that it takes from the owner's.
         key_arn: the KMS key of the region; None: the ledger has no key of the customer's.
+        lost: whether the region does not answer: nothing is asked of it.
         say: gets the progress of a step.
         poll_s: the pause between two looks.
         timeout_s: how long a replica may take.
@@ -77,6 +79,7 @@ class RegionChange:
     code: Callable[[], Code]
     parameters: Mapping[str, str] = field(default_factory=dict)
     key_arn: str | None = None
+    lost: bool = False
     say: Callable[[str], None] = lambda _: None
     poll_s: float = 3.0
     timeout_s: float = 6 * 3600.0
@@ -92,13 +95,13 @@ class RegionChange:
         stack = self.deploy_owner.stack.describe()
         if stack is None:
             raise DeployFailed(f"there is no stack in {self.owner.region}: `countledger deploy` it")
-        given = _parameters(stack)
+        given = parameters_in(stack)
         if given.get("LedgerStreamArn"):
             raise WrongRegion(
                 f"the stack in {self.owner.region} does not own the ledger: give the region of the "
                 "stack that does (--region or AWS_REGION); `countledger region list` names all"
             )
-        there = self.deploy_there.stack.describe()
+        there = None if self.lost else self.deploy_there.stack.describe()
         status = "" if there is None or there["StackStatus"] in _GONE else there["StackStatus"]
         resources = self.deploy_there.stack.resources() if status else {}
         counters = resources.get("Counters", ("", ""))[1] or None
@@ -109,11 +112,16 @@ class RegionChange:
             and one["StackStatus"].endswith("_IN_PROGRESS")
             and one["StackStatus"] != _REVIEWED
         ]
-        table = self._table_there()
+        table = None if self.lost else self._table_there()
+        ledger = self.owner.setting("ledger_table")
+        homes = [home_by_epoch(self.owner, ledger)]
+        homes += [home_by_epoch(self._there, ledger)] if table else []
         return Observed(
             region=self.region,
             owner=self.owner.region,
             home=self.owner.setting("home_region"),
+            # A promotion writes in the region that is to be home, and arrives elsewhere later.
+            epoch_home=self.region if self.region in homes else homes[0],
             listed=listed(given, "ReplicaRegions"),
             replicas={n: s for n, s in replicas_of(self.owner).items() if n != self.owner.region},
             table_there=table is not None,
@@ -187,7 +195,7 @@ class RegionChange:
     # ---- the owner's stack ----
 
     def _add_replica(self) -> None:
-        given = _parameters(self.deploy_owner.stack.describe() or {})
+        given = parameters_in(self.deploy_owner.stack.describe() or {})
         regions, keys = listed(given, "ReplicaRegions"), listed(given, "RegionKmsKeyArns")
         if bool(given.get("KmsKeyArn")) != bool(self.key_arn):
             raise DeployFailed(
@@ -204,9 +212,8 @@ class RegionChange:
         )
 
     def _drop(self) -> None:
-        given = _parameters(self.deploy_owner.stack.describe() or {})
-        regions, keys = listed(given, "ReplicaRegions"), listed(given, "RegionKmsKeyArns")
-        self._change_owner(without(regions, keys, self.region))
+        given = parameters_in(self.deploy_owner.stack.describe() or {})
+        self._change_owner(without(given, self.region, self.owner.region))
 
     def _change_owner(self, parameters: Mapping[str, str]) -> None:
         """Change parameters of the owner's stack, and nothing that loses data."""
@@ -242,7 +249,7 @@ class RegionChange:
 
     def _deploy(self, template: str | None) -> None:
         owner = self.deploy_owner.stack.describe() or {}
-        given = _parameters(owner)
+        given = parameters_in(owner)
         table = self._table_there() or {}
         code = self.code()
         parameters = parameters_of(given, self.key_arn) | {
@@ -284,11 +291,6 @@ class RegionChange:
             client.update_table(
                 TableName=self.owner.setting("ledger_table"), DeletionProtectionEnabled=False
             )
-
-
-def _parameters(stack: Mapping[str, Any]) -> dict[str, str]:
-    found = stack.get("Parameters", [])
-    return {one["ParameterKey"]: one.get("ParameterValue", "") for one in found}
 
 
 def _summary(proposal: Proposal) -> str:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from countledger.compaction.lease import decode_shown
 from countledger.consumers.stream import LedgerStream, counts, made_at_ms
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement
 from countledger.infra.deploy.stack_operation import DeployFailed
+from countledger.ledger import keys
+from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.errors import Refused
+from countledger.ledger.expressions import AnyOf, BeginsWith, Compare
 from countledger.ledger.limits import SECOND_MS
+from countledger.ledger.namespace import Kind
+from countledger.ledger.operations import Query, Scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,6 +28,12 @@ if TYPE_CHECKING:
 # So often totals that were busy are repaired and verified.
 _ROUNDS: Final = 5
 _NAMED: Final = 3
+_STAYING_KINDS: Final = (Kind.STRICT, Kind.SEQUENCE)
+_STAYING_ITEMS: Final = {
+    keys.CLAIM_PREFIX: "unique claims",
+    keys.QUOTA_PREFIX: "quotas",
+    keys.DELETION_PREFIX: "deletions of counters that are not finished",
+}
 
 
 class StillRecorded(Refused):
@@ -40,6 +52,14 @@ def replicas_of(connection: Connection) -> dict[str, str]:
     for one in sorted(listed, key=lambda one: one["RegionName"]):
         found.setdefault(one["RegionName"], one.get("ReplicaStatus", "ACTIVE"))
     return found
+
+
+def home_by_epoch(connection: Connection, table: str) -> str:
+    """The home region that a region's copy of the ledger names; empty: none was promoted."""
+    query = Query(table, Compare("counter", "=", keys.REGION_HOME), consistent=True)
+    pages = connection.dynamo("standard").pages(query)
+    epoch = decode_shown(item for page in pages for item in page).epoch
+    return "" if epoch is None else epoch.home
 
 
 def make_totals(auditor: Auditor, say: Callable[[str], None]) -> None:
@@ -71,6 +91,35 @@ def prove_totals(auditor: Auditor, say: Callable[[str], None]) -> None:
         f"{', '.join(found[:_NAMED])}: the region stays rebuilding; `countledger verify` there "
         "shows the reasons; then run this again"
     )
+
+
+def staying_in(connection: Connection) -> list[str]:
+    """What a region has that does not move when another one becomes home, for people.
+
+    Reads the whole table `counters`, half a read unit for each 4 KB: claims and deletions have no
+    index.
+    """
+    kinds: dict[str, list[str]] = {str(one): [] for one in _STAYING_KINDS}
+    for namespace in namespaces_of(connection).list():
+        if namespace.kind in _STAYING_KINDS:
+            kinds[str(namespace.kind)].append(namespace.name)
+    found = [
+        f"namespaces of kind {kind}: {', '.join(names[:_NAMED])}"
+        for kind, names in kinds.items()
+        if names
+    ]
+    missing = dict(_STAYING_ITEMS)
+    where = AnyOf(*(BeginsWith("counter", prefix) for prefix in missing))
+    for page in connection.dynamo("standard").pages(
+        Scan(connection.setting("counters_table"), where, ("counter",))
+    ):
+        for item in page:
+            prefix = next((one for one in missing if str(item["counter"]).startswith(one)), None)
+            if prefix is not None:
+                found.append(missing.pop(prefix))
+        if not missing:
+            break
+    return found
 
 
 def watch_quiet(

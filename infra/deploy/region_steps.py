@@ -57,7 +57,8 @@ class Observed:
     Attributes:
         region: the region to add or remove.
         owner: the region of the stack that owns the ledger.
-        home: the home region.
+        home: the home region that the owner's stack names.
+        epoch_home: the home region that the ledger names.
         listed: the regions that the owner's stack names as replicas.
         replicas: the other regions of the table, each with the status of its replica.
         table_there: whether the region has a table of the ledger's name.
@@ -73,6 +74,7 @@ class Observed:
     region: str
     owner: str
     home: str
+    epoch_home: str = ""
     listed: tuple[str, ...] = ()
     replicas: Mapping[str, str] = field(default_factory=dict)
     table_there: bool = False
@@ -128,7 +130,7 @@ def next_of_removing(seen: Observed) -> Step | None:
             f"{seen.region} owns the ledger and cannot be removed: `countledger destroy` removes a "
             "whole stack"
         )
-    if seen.region == seen.home:
+    if seen.region in {seen.home, seen.epoch_home}:
         raise WrongRegion(
             f"{seen.region} is the home region: `countledger region promote` another one first"
         )
@@ -145,6 +147,27 @@ def next_of_removing(seen: Observed) -> Step | None:
     if seen.protected:
         return Step.UNPROTECT
     return Step.DROP
+
+
+def next_of_dropping(seen: Observed) -> Step | None:
+    """The step that takes a lost region out of the table; None: it is no replica any more.
+
+    Raises:
+        WrongRegion: it owns the ledger.
+    """
+    if seen.region == seen.owner:
+        raise WrongRegion(f"{seen.region} owns the ledger, and answers: it is not lost")
+    if seen.region == seen.home != seen.epoch_home:
+        raise BadInput(
+            f"{seen.region} is the home region by a parameter alone, and the ledger names "
+            f"{seen.epoch_home or 'none'}: take it out of the table by `aws dynamodb update-table "
+            "--table-name LEDGER --replica-updates "
+            f'\'[{{"Delete": {{"RegionName": "{seen.region}"}}}}]\' --region {seen.owner}`, then '
+            f"`countledger region promote {seen.owner} --lost {seen.region}`"
+        )
+    if seen.busy:
+        return Step.WAIT
+    return Step.DROP if seen.region in seen.listed else None
 
 
 def _refuse_replica(seen: Observed) -> None:
@@ -170,12 +193,18 @@ def _refuse_replica(seen: Observed) -> None:
         )
 
 
-def without(regions: tuple[str, ...], keys: tuple[str, ...], region: str) -> dict[str, str]:
-    """The parameters of the owner's stack once a region is gone from them."""
+def without(given: Mapping[str, str], region: str, owner: str) -> dict[str, str]:
+    """The parameters of the owner's stack that change once a region is gone from them.
+
+    A home that was lost is no region of the stack any more. The ledger still names it, so nobody
+    merges until another one is promoted.
+    """
+    regions, keys = listed(given, "ReplicaRegions"), listed(given, "RegionKmsKeyArns")
     kept = [n for n, one in enumerate(regions) if one != region]
     return {
         "ReplicaRegions": ",".join(regions[n] for n in kept),
         "RegionKmsKeyArns": ",".join(keys[n] for n in kept if n < len(keys)),
+        **({"HomeRegion": owner} if given.get("HomeRegion") == region else {}),
     }
 
 

@@ -8,6 +8,7 @@ from ministack.core.responses import get_region
 from ministack.services import eventbridge, lambda_svc
 from ministack.services.cloudformation import changesets, engine, handlers, provisioners, stacks
 
+_THIS_REGION: Final = {"Ref": "AWS::Region"}
 _SCHEDULED: Final = "<aws.scheduler.scheduled-time>"
 
 
@@ -62,10 +63,10 @@ def patch_schedules_say_their_time() -> None:
     eventbridge._invoke_target = invoke  # noqa: SLF001 - as above
 
 
-def patch_conditions_join_and_split() -> None:
-    """A condition may join a list parameter and split a text.
+def patch_conditions_join_split_and_know_the_region() -> None:
+    """A condition may join a list parameter, split a text, and compare with the stack's region.
 
-    MiniStack evaluates neither in a condition, and takes what it does not know for true.
+    MiniStack evaluates none of these in a condition, and takes what it does not know for true.
     """
     plain = engine._evaluate_conditions  # noqa: SLF001 - as above
 
@@ -74,6 +75,8 @@ def patch_conditions_join_and_split() -> None:
             return [joined(one, parameters) for one in value]
         if not isinstance(value, dict):
             return value
+        if value == _THIS_REGION:
+            return get_region()
         if {"Fn::Join", "Fn::Select", "Fn::Split"} & value.keys():
             return engine._resolve_refs(value, {}, parameters, {}, {}, "", "")  # noqa: SLF001 - as above
         return {key: joined(one, parameters) for key, one in value.items()}
@@ -84,6 +87,28 @@ def patch_conditions_join_and_split() -> None:
 
     for module in (changesets, engine, handlers, stacks):
         module._evaluate_conditions = evaluate  # noqa: SLF001 - as above
+
+
+def patch_change_sets_follow_conditions() -> None:
+    """A change set names the resources that a changed condition adds or removes.
+
+    MiniStack adds and removes them, but its change set shows no difference.
+    """
+    plain = changesets._resolve_props_for_diff  # noqa: SLF001 - as above
+
+    def resolved(template: dict[str, Any], parameters: dict[str, Any], *rest: Any) -> Any:  # noqa: ANN401 - its own
+        found = plain(template, parameters, *rest)
+        if not found:
+            return found
+        conditions = changesets._evaluate_conditions(template, parameters)  # noqa: SLF001 - as above
+        resources = {
+            name: one
+            for name, one in found["Resources"].items()
+            if conditions.get(one.get("Condition"), True)
+        }
+        return {**found, "Resources": resources}
+
+    changesets._resolve_props_for_diff = resolved  # noqa: SLF001 - as above
 
 
 def patch_names_differ_between_regions() -> None:
@@ -104,7 +129,8 @@ def patch_names_differ_between_regions() -> None:
 
 
 TEMPLATE_PATCHES: Final = (
-    patch_conditions_join_and_split,
+    patch_conditions_join_split_and_know_the_region,
+    patch_change_sets_follow_conditions,
     patch_alarms_over_several_metrics,
     patch_concurrency_is_a_number,
     patch_schedules_say_their_time,

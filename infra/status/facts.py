@@ -170,6 +170,7 @@ class Facts:
     Attributes:
         at_ms: when it was gathered, ms since the epoch.
         stack: the stack; None: it could not be asked about.
+        foreign: how many items of `ledger` the last complete audit found that are not ours.
         quotas: what the account allows, as far as it says.
         unseen: what could not be read, and why.
     """
@@ -184,6 +185,7 @@ class Facts:
     freshness: FreshnessFact | None = None
     schedules: tuple[ScheduleFact, ...] = ()
     quarantined: tuple[QuarantinedFact, ...] = ()
+    foreign: int = 0
     quotas: ServiceQuotas = field(default_factory=ServiceQuotas)
     unseen: dict[str, str] = field(default_factory=dict)
 

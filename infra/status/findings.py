@@ -61,6 +61,13 @@ _ADVICE: Final = {
         "`countledger compact` on one of them shows why; then purge the queue",
     ),
 }
+# The sources of the quarantine that a queue has messages about.
+_NOTICES_OF: Final = {"Quarantine": ("ledger", "counters"), "IngestQuarantine": ("kinesis",)}
+_QUARANTINED: Final = {
+    "ledger": "in no total",
+    "counters": "seen by no alert rule",
+    "kinesis": "not in the ledger",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +98,7 @@ def _findings(facts: Facts) -> Iterator[StatusFinding]:
         yield from _of_mapping(mapping)
     if facts.freshness is not None:
         yield from _of_freshness(facts.freshness, facts.at_ms)
-    for queue in facts.queues:
-        yield from _of_queue(queue)
-    for waiting in facts.quarantined:
-        yield from _of_quarantine(waiting)
+    yield from _of_quarantines(facts)
     for alarm in facts.alarms:
         yield from _of_alarm(alarm, facts.at_ms)
     for schedule in facts.schedules:
@@ -170,13 +174,29 @@ def _of_queue(queue: QueueFact) -> Iterator[StatusFinding]:
     yield StatusFinding(queue.name, f"it holds {queue.waiting + queue.in_flight}{old}: {what}", do)
 
 
+def _of_quarantines(facts: Facts) -> Iterator[StatusFinding]:
+    sources = {one.source for one in facts.quarantined}
+    for queue in facts.queues:
+        # Its messages only point at what the quarantine itself shows.
+        if sources.isdisjoint(_NOTICES_OF.get(queue.name, ())):
+            yield from _of_queue(queue)
+    for waiting in facts.quarantined:
+        yield from _of_quarantine(waiting)
+    if facts.foreign:
+        yield StatusFinding(
+            "ledger",
+            f"{facts.foreign} items of its table were not written by countledger",
+            "`countledger verify --all` names them; find out what writes them, and delete them",
+        )
+
+
 def _of_quarantine(fact: QuarantinedFact) -> Iterator[StatusFinding]:
     count = f"{fact.waiting} or more" if fact.waiting >= fact.waiting_max else f"{fact.waiting}"
     oldest = show_duration(_whole_seconds(fact.oldest_ms))
     yield StatusFinding(
         f"quarantine of {fact.source}",
-        f"action required: {count}, the oldest for {oldest}",
-        f"`countledger quarantine list --source {fact.source}`, then resend or discard",
+        f"waiting: {count} ({_QUARANTINED[fact.source]}), the oldest for {oldest}",
+        f"`countledger quarantine list --source {fact.source}` shows why; then resend or discard",
     )
 
 

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction.report import LastRunStore
+from countledger.consumers.audit import AUDIT_MODES
 from countledger.infra.deploy.quotas import read_quotas
 from countledger.infra.local.mappings import PUMPED_TAG
 from countledger.infra.status.facts import (
@@ -20,6 +21,7 @@ from countledger.infra.status.facts import (
     measured,
 )
 from countledger.infra.status.regions import freshness_fact, region_fact
+from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock, to_ms
 from countledger.ledger.errors import AccessDenied, CorruptItem, TableNotFound
 from countledger.ledger.quarantine_record import QuarantineSource
@@ -95,6 +97,7 @@ class Gathering:
             freshness=self._see("freshness", partial(freshness_fact, self._connection), None),
             schedules=self._see("schedules", lambda: tuple(self._schedules()), ()),
             quarantined=self._see("quarantine", lambda: tuple(self._quarantined()), ()),
+            foreign=self._see("last audit", self._foreign, 0),
             quotas=read_quotas(self._connection),
             unseen=self._unseen,
         )
@@ -180,6 +183,13 @@ class Gathering:
                 yield QuarantinedFact(
                     str(source), len(waiting), QUARANTINED_MAX, max(0, now_ms - oldest_ms)
                 )
+
+    def _foreign(self) -> int:
+        """What the audits of the stack stored at the end of their walks: half a read unit each."""
+        dynamo = self._connection.dynamo("standard")
+        table = self._connection.setting("counters_table")
+        found = [dynamo.get(table, keys.bookmark_key(mode)) for mode in AUDIT_MODES]
+        return max(int((item or {}).get("foreign", 0)) for item in found)
 
     def _schedules(self) -> Iterator[ScheduleFact]:
         if self._connection.setting("home_region") != self._connection.region:

@@ -70,7 +70,11 @@ class IngestRedrive:
             payloads = unpack(record.content) if whole else [record.content]
             entries = [decode(one, arrived_ms=record.at_ms, origin=self.origin) for one in payloads]
         except (BrokenAggregate, BadInput) as error:
-            return RedriveAnswer(resolved=False, detail=str(error))
+            return RedriveAnswer(
+                resolved=False,
+                detail=f"{error}; it can never be counted: have its producer send it again, "
+                "corrected, then discard it",
+            )
         expired = record.kind == RejectionKind.EXPIRED
         answers = [self._one(entry, even_if_counted, expired) for entry in entries]
         details = sorted({answer.detail for answer in answers})

@@ -4,7 +4,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from unittest.mock import patch
 
 import pytest
@@ -25,7 +24,7 @@ from countledger.infra.local.stack import LocalStack
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import RegionRebuilding
 from tests.e2e.command import PATIENCE_S, Command
-from tests.e2e.world import bundle_of
+from tests.e2e.world import bundle_of, following
 
 HOME, OTHER = "us-east-1", "eu-west-1"
 COUNTERS = ("likes:a", "likes:b", "likes:c")
@@ -34,26 +33,8 @@ BOUND = {"COUNTLEDGER_REPLICATION_BOUND_MS": "1500"}
 
 @pytest.fixture
 def stack() -> Iterator[LocalStack]:
-    with LocalStack(name="joining") as running, _following(running):
+    with LocalStack(name="joining") as running, following(running):
         yield running
-
-
-@contextmanager
-def _following(stack: LocalStack) -> Iterator[None]:
-    """What a local stack does in the background: replicate to a region that was added."""
-    ended = threading.Event()
-
-    def follow() -> None:
-        while not ended.wait(0.1):
-            stack.follow_replicas()
-
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def _client(stack: LocalStack, region: str) -> CountLedger:

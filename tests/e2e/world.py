@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import threading
 import zipfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from countledger.infra.local.stack import LocalStack
     from countledger.ledger.attributes import Item
@@ -103,6 +105,24 @@ def bundle_of(text: str = "{}") -> bytes:
         # A time of its own: on a busy machine the clock moves on between two equal bundles.
         archive.writestr(zipfile.ZipInfo("bundle.json"), text)
     return buffer.getvalue()
+
+
+@contextmanager
+def following(stack: LocalStack) -> Iterator[None]:
+    """What a local stack does in the background: replicate to regions that join, not to others."""
+    ended = threading.Event()
+
+    def follow() -> None:
+        while not ended.wait(0.1):
+            stack.follow_replicas()
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def stacks_of(stack: LocalStack) -> dict[str, dict[str, Any]]:

@@ -172,6 +172,8 @@ def test_a_plan_tells_what_a_run_would_do(store: Store, counter: str) -> None:
     assert _head(store, counter) == {}
     empty = compactor(store, clock=HandClock()).plan(counter)
     assert (empty.entries, empty.oldest_at_ms, empty.write_units) == (0, None, 0)
+    namespace = store.namespaces().get(keys.namespace_of(counter))
+    assert empty.age_ms == made.limit(namespace).age_ms
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def _some_write(store: Store, counter: str, random: Random, number: int) -> Put 
     writes: list[Put | Update] = [
         update_of(store.counters, counter, step, shard, 0),
         update_of(store.counters, counter, step, shard, 0),
-        clean_up_of(store.counters, counter, stale),
+        clean_up_of(store.counters, keys.total_key(counter), stale),
         Put(store.ledger, entry, Absent("entry")),
     ]
     return random.choice(writes)

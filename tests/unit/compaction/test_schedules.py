@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.compaction.retire import Retire
-from countledger.compaction.schedule import Schedule, decode_schedule, encode_schedule
-from countledger.compaction.schedules import ScheduleChange
+from countledger.compaction.schedule import (
+    Schedule,
+    ScheduleChange,
+    decode_schedule,
+    encode_schedule,
+)
 from countledger.compaction.trigger import trigger_name
 from countledger.ledger.due import DueRule, rule_in
 from countledger.ledger.errors import (
@@ -248,3 +252,25 @@ def test_triggers_have_names_that_the_service_takes() -> None:
         assert len(name) <= 64
         assert name.replace("-", "").replace("_", "").replace(".", "").isalnum()
         assert name.isascii()
+
+
+def test_a_schedule_of_the_home_before_is_taken_over_once_with_a_sweep(stack: Stack) -> None:
+    stored = encode_schedule(
+        Schedule(namespace="likes", expression="rate(1 hour)", region="before-1"), LIMIT_MS, 7
+    )
+
+    taken = stack.schedules.take_over(stored, "promotion")
+
+    assert (taken.region, taken.expression) == (HOME, "rate(1 hour)")
+    assert stack.triggers.kept == {"likes": "rate(1 hour)"}
+    assert "unswept_since" in stack.schedule
+    stack.schedule.pop("unswept_since")
+    changed = stack.schedules.set("likes", every_ms=DAY_MS)
+    stack.triggers.kept.clear()
+    # Another run of the same promotion: what was changed here since stays, and it runs.
+    assert stack.schedules.take_over(stored, "promotion") == changed
+    assert stack.triggers.kept == {"likes": "rate(1 day)"}
+    assert "unswept_since" not in stack.schedule
+    # In another promotion the home before decides, and what is due is looked for again.
+    assert stack.schedules.take_over(stored, "later").expression == "rate(1 hour)"
+    assert stack.schedule["unswept_since"] == stack.clock.at_ms

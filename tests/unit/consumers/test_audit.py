@@ -26,7 +26,7 @@ from tests.unit.consumers.world import COUNTERS, LEDGER, World
 from tests.unit.ledger.memory import at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from countledger.ledger.operations import Scan
@@ -210,3 +210,49 @@ def test_a_counter_that_gets_its_total_during_the_walk_is_named_once(world: Worl
             late = {}
 
     assert sorted(named).count("late:a") == 1
+
+
+_FOREIGN = [
+    {"counter": "a:0", "entry": "mine"},
+    {"counter": "a:0", "entry": "e#mine"},
+    {"counter": "weird#name", "entry": "e#k" + "0" * 32},
+    {"counter": "namespace#a", "entry": "mine"},
+    {"counter": "region#home", "entry": "mine"},
+]
+
+
+def test_items_that_no_part_of_countledger_writes_are_found(world: World, tmp_path: Path) -> None:
+    """Each once, also over an interruption; those that countledger writes are not reported."""
+    _fill(world, 9)
+    ours = (
+        keys.head_key("b:head"),
+        keys.archived_key("b:head"),
+        keys.namespace_key("a"),
+        keys.region_home_key(keys.EPOCH),
+        keys.region_home_key(keys.LEASE),
+    )
+    for key in (*ours, *_FOREIGN):
+        world.dynamo.put(Put(LEDGER, dict(key)))
+    found: list[Mapping[str, str]] = []
+    bookmarks = FileBookmarks(tmp_path / "walk", PURPOSE)
+    first, second = (_audit(world, segments=1, bookmarks=bookmarks) for _ in range(2))
+    first.has_time = lambda: False
+    for audit in (first, second):
+        audit.on_foreign = found.extend
+        list(audit)
+
+    assert (first.done, second.done) == (False, True)
+    assert second.foreign == len(_FOREIGN)
+    assert sorted(map(_key_of, found)) == sorted(map(_key_of, _FOREIGN))
+
+
+def _key_of(item: Mapping[str, str]) -> tuple[str, str]:
+    return item["counter"], item["entry"]
+
+
+def test_the_number_of_foreign_items_stays_in_the_bookmark_of_a_walk(world: World) -> None:
+    """There `countledger status` finds it until the next walk ends."""
+    world.dynamo.put(Put(LEDGER, dict(_FOREIGN[0])))
+    key = keys.bookmark_key(PURPOSE)
+    list(_audit(world, bookmarks=ItemBookmarks(world.dynamo, COUNTERS, PURPOSE)))
+    assert world.dynamo.tables[COUNTERS][key["counter"], key["part"]]["foreign"] == 1

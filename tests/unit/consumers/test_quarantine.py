@@ -11,6 +11,7 @@ import pytest
 from countledger.consumers.auditor import Auditor, RepairCounter, review_alert_log
 from countledger.consumers.quarantine import body, quarantined_of
 from countledger.consumers.repair import Repairer
+from countledger.ledger.operations import Put
 from countledger.ledger.quarantine_record import (
     CONTENT_MAX_BYTES,
     QuarantineSource,
@@ -18,7 +19,7 @@ from countledger.ledger.quarantine_record import (
     encode_quarantined,
 )
 from tests.unit.consumers.records import record, with_stream
-from tests.unit.consumers.world import COUNTER, World
+from tests.unit.consumers.world import COUNTER, LEDGER, World
 from tests.unit.ledger.clocks import NOW_MS
 
 if TYPE_CHECKING:
@@ -148,9 +149,17 @@ def test_what_cannot_be_repaired_says_what_to_do() -> None:
     """A record without a counter; a change of a total that was not evaluated."""
     unevaluated = _copy(record(1), source=QuarantineSource.COUNTERS)
 
+    world = World()
+    world.add_shard("s")
+    world.handle(world.emit(5), 5)
+    world.dynamo.put(Put(LEDGER, {"counter": COUNTER, "entry": "e#bad", "delta": 1}))
+
+    corrupt = RepairCounter(_Auditor(world))(_copy(record(1)), even_if_counted=False)
     first = RepairCounter(_Auditor(World()))(_copy({}), even_if_counted=False)
     second = review_alert_log(unevaluated, even_if_counted=True)
 
-    assert (first.resolved, second.resolved) == (False, False)
+    assert (corrupt.resolved, first.resolved, second.resolved) == (False, False, False)
+    assert "'e#bad'" in corrupt.detail
+    assert "by hand, then resend" in corrupt.detail
     assert "verify --all" in first.detail
     assert f"alert log {COUNTER}" in second.detail

@@ -12,6 +12,7 @@ from countledger.infra.deploy.region_steps import (
     Observed,
     Step,
     next_of_adding,
+    next_of_dropping,
     next_of_removing,
     parameters_of,
     without,
@@ -121,11 +122,37 @@ def test_owner_and_home_stay(region: str, says: str) -> None:
 
 
 def test_keys_stay_beside_their_regions() -> None:
-    assert without(("a", "b", "c"), ("ka", "kb", "kc"), "b") == {
-        "ReplicaRegions": "a,c",
-        "RegionKmsKeyArns": "ka,kc",
+    given = {"ReplicaRegions": "a,b,c", "RegionKmsKeyArns": "ka,kb,kc", "HomeRegion": "a"}
+    assert without(given, "b", "us") == {"ReplicaRegions": "a,c", "RegionKmsKeyArns": "ka,kc"}
+    assert without({"ReplicaRegions": "a"}, "a", "us") == {
+        "ReplicaRegions": "",
+        "RegionKmsKeyArns": "",
     }
-    assert without(("a",), (), "a") == {"ReplicaRegions": "", "RegionKmsKeyArns": ""}
+
+
+def test_a_lost_home_is_named_by_the_owners_stack_no_longer() -> None:
+    """The template refuses a home that is none of its regions."""
+    given = {"ReplicaRegions": "a,b", "HomeRegion": "b"}
+
+    assert without(given, "b", "us")["HomeRegion"] == "us"
+
+
+def test_the_home_is_not_removed_whichever_of_stack_and_ledger_names_it() -> None:
+    for named in ({"home": "eu"}, {"epoch_home": "eu"}):
+        with pytest.raises(WrongRegion, match="region promote"):
+            next_of_removing(replace(READY, **named))  # type: ignore[arg-type]
+
+
+def test_a_lost_region_is_dropped_without_a_look_at_it() -> None:
+    assert next_of_dropping(LISTED) is Step.DROP
+    assert next_of_dropping(replace(LISTED, home="eu", epoch_home="eu")) is Step.DROP
+    assert next_of_dropping(NOTHING) is None
+    assert next_of_dropping(replace(LISTED, busy="x")) is Step.WAIT
+    # Else the home of the settings would merge on at once, in an epoch that nobody ended.
+    with pytest.raises(BadInput, match="by a parameter alone"):
+        next_of_dropping(replace(LISTED, home="eu"))
+    with pytest.raises(WrongRegion):
+        next_of_dropping(replace(LISTED, region="us"))
 
 
 def test_a_new_region_takes_settings_and_no_names_of_things() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from countledger.ledger.calendar import Per, rules_of, window_of
 from countledger.ledger.errors import BadSetting, CorruptItem
+from countledger.ledger.keys import window_key
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.window_items import decode_settings, encode_settings, slots_of
 from countledger.ledger.windows import WindowSetting, business_time_ms, cells_of, setting_at
@@ -49,7 +50,7 @@ def places(one: WindowSetting, at: str, occurred_at: str | None = None) -> list[
     """The cells of an entry, as `part:cell`."""
     occurred_at_ms = None if occurred_at is None else ms(occurred_at)
     cells = cells_of(one, ms(at), occurred_at_ms)
-    return [f"{cell.part.removeprefix('w#s1#')}:{cell.name}" for cell in cells]
+    return [f"{cell.item}:{cell.name}" for cell in cells]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def stored(one: WindowSetting, *entries: tuple[str, int]) -> list[Item]:
     items: dict[str, Item] = {}
     for at, delta in entries:
         for cell in cells_of(one, ms(at)):
-            item = items.setdefault(cell.part, {"counter": "a:b", "part": cell.part})
+            item = items.setdefault(cell.item, window_key("a:b", "x", cell.item))
             item[f"s{cell.name}"] = item.get(f"s{cell.name}", 0) + delta
             item[f"n{cell.name}"] = item.get(f"n{cell.name}", 0) + 1
     return [items[part] for part in sorted(items)]
@@ -197,7 +198,7 @@ def test_items_are_read_as_windows() -> None:
 def test_each_cell_is_read_as_the_window_of_its_moment(at_ms: int, zone: str) -> None:
     one = setting(zone)
     for cell, per in zip(cells_of(one, at_ms), (Per.DAY, Per.HOUR, Per.MINUTE), strict=True):
-        item = {"counter": "a:b", "part": cell.part, f"s{cell.name}": 1, f"n{cell.name}": 1}
+        item = window_key("a:b", "x", cell.item) | {f"s{cell.name}": 1, f"n{cell.name}": 1}
         (slot,) = slots_of(one, item)
         assert slot.window == window_of(at_ms, per, one.calendar)
 
@@ -205,7 +206,7 @@ def test_each_cell_is_read_as_the_window_of_its_moment(at_ms: int, zone: str) ->
 @pytest.mark.parametrize(
     "change",
     [
-        {"part": "w#s2#month#2026-11"},
+        {"part": "w#s1"},
         {"part": "w#s1#month#2026-13"},
         {"part": "w#s1#year#2026"},
         {"s31": 1, "n31": 1},  # November has 30 days

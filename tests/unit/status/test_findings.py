@@ -128,13 +128,14 @@ _BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "a quarantine": (
         {"quarantined": (_QUARANTINED,)},
         "quarantine of ledger",
-        "action required: 2, the oldest for 20 d|countledger quarantine list --source ledger",
+        "waiting: 2 (in no total), the oldest for 20 d|countledger quarantine list --source ledger",
     ),
     "a full quarantine": (
         {"quarantined": (replace(_QUARANTINED, waiting=100),)},
         "quarantine of ledger",
         "100 or more",
     ),
+    "foreign items": ({"foreign": 3}, "ledger", "3 items|countledger verify --all"),
     "an update undone": (_stack("UPDATE_ROLLBACK_COMPLETE"), "stack", "countledger deploy"),
     "a rollback that failed": (_stack("UPDATE_ROLLBACK_FAILED"), "stack", "continue the rollback"),
     "a creation that failed": (_stack("CREATE_FAILED", "no"), "stack", "CREATE_FAILED: no|events"),
@@ -174,3 +175,13 @@ def test_what_needs_a_person_is_found_with_what_to_do(
 
     assert found == subject
     assert all(part in says for part in text.split("|"))
+
+
+def test_a_quarantined_record_and_its_message_are_one_finding() -> None:
+    both = _queue("Quarantine", waiting=1) | {"quarantined": (replace(_QUARANTINED, waiting=1),)}
+    assert [subject for subject, _ in _found(**both)] == ["quarantine of ledger"]
+    of_another = _queue("IngestQuarantine", waiting=1) | {"quarantined": (_QUARANTINED,)}
+    assert [subject for subject, _ in _found(**of_another)] == [
+        "IngestQuarantine",
+        "quarantine of ledger",
+    ]

@@ -1,0 +1,208 @@
+"""What changes of one counter add to its windows. Pure.
+
+The cells of a change follow from its entry and the namespace's setting, never from a clock. So a
+change that is delivered again, or written in another region, adds to the same cells.
+
+INSERT    adds to the cells of the entry
+MODIFY    takes the old image from its cells and adds the new image to its own
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from countledger.consumers.record import worth_of
+from countledger.ledger import amount
+from countledger.ledger.windows import cells_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from countledger.consumers.fold import CounterChanges
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.windows import Cell, WindowSetting
+
+# Sequence number (also as the stream's text), delta, events: a `Row` begins with them.
+_Worth: TypeAlias = "tuple[str | int, Amount, int] | Sequence[Any]"
+# The changes that add to the same cells.
+_Group: TypeAlias = "tuple[tuple[Cell, ...], list[_Worth]]"
+
+
+class CellPart:
+    """Changes that add to the same cells.
+
+    Attributes:
+        worths: sequence number, delta and events of each, in order.
+        first: the lowest sequence number.
+        last: the highest.
+        delta, events: what they add together.
+    """
+
+    __slots__ = ("delta", "events", "first", "last", "worths")
+
+    def __init__(self, worths: Sequence[_Worth]) -> None:
+        """Of these (at least one)."""
+        self.worths = worths
+        self.first, self.last = int(worths[0][0]), int(worths[-1][0])
+        self.delta: Amount = amount.total_of([one[1] for one in worths])
+        self.events: int = sum([one[2] for one in worths])
+
+    def above(self, sequence: int) -> CellPart | None:
+        """The changes after a sequence number; None: there are none."""
+        if self.first > sequence:
+            return self
+        left = [one for one in self.worths if int(one[0]) > sequence]
+        return CellPart(left) if left else None
+
+    def up_to(self, sequence: int) -> CellPart | None:
+        """The changes up to a sequence number; None: there are none."""
+        left = [one for one in self.worths if int(one[0]) <= sequence]
+        return CellPart(left) if left else None
+
+
+class FoldedItem(NamedTuple):
+    """All that changes add to one item of windows.
+
+    Attributes:
+        first: the lowest sequence number in it.
+        last: the highest.
+        delta, events: what it adds in all cells.
+        cells: delta and events for each cell, by number.
+        expires_at: from when on TTL may remove the item, in seconds; None: never.
+    """
+
+    first: int
+    last: int
+    delta: Amount
+    events: int
+    cells: Mapping[str, tuple[Amount, int]]
+    expires_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemChanges:
+    """Changes of one counter to one item of its windows.
+
+    Attributes:
+        item: the item, as its key names it.
+        expires_at: from when on TTL may remove the item, in seconds; None: never.
+        parts: the changes, with the number of their cell.
+    """
+
+    item: str
+    expires_at: int | None
+    parts: Sequence[tuple[str, CellPart]]
+
+    def above(self, sequence: int | None) -> ItemChanges:
+        """The changes above a watermark, which the item does not contain yet."""
+        if sequence is None:
+            return self
+        return self._of((number, part.above(sequence)) for number, part in self.parts)
+
+    def up_to(self, sequence: int) -> ItemChanges:
+        """The changes up to a sequence number."""
+        return self._of((number, part.up_to(sequence)) for number, part in self.parts)
+
+    def sequences(self) -> list[int]:
+        """The sequence numbers of the changes, each once and in order."""
+        return sorted({int(one[0]) for _, part in self.parts for one in part.worths})
+
+    def folded(self) -> FoldedItem:
+        """Combine the changes (at least one)."""
+        cells: dict[str, tuple[Amount, int]] = {}
+        for number, part in self.parts:
+            delta, events = cells.get(number, (0, 0))
+            cells[number] = amount.add(delta, part.delta), events + part.events
+        return FoldedItem(
+            min(part.first for _, part in self.parts),
+            max(part.last for _, part in self.parts),
+            amount.total_of(delta for delta, _ in cells.values()),
+            sum(events for _, events in cells.values()),
+            cells,
+            self.expires_at,
+        )
+
+    def _of(self, parts: Iterable[tuple[str, CellPart | None]]) -> ItemChanges:
+        left = [(number, part) for number, part in parts if part is not None]
+        return ItemChanges(self.item, self.expires_at, left)
+
+
+@dataclass(slots=True)
+class WindowChanges:
+    """What changes of one counter add to the windows of one setting.
+
+    Attributes:
+        setting: of the namespace.
+        delta, events: what they add in all windows; months add up to it.
+        items: the changes of each item, the coarse ones first.
+    """
+
+    setting: WindowSetting
+    delta: Amount = 0
+    events: int = 0
+    items: list[ItemChanges] = field(default_factory=list)
+
+
+def window_changes(
+    changes: CounterChanges, settings: Sequence[WindowSetting]
+) -> list[WindowChanges]:
+    """What changes of one counter add to its windows, for each setting that an entry belongs to.
+
+    An entry whose time cannot be read is in no window, as one from before the windows began.
+    """
+    result = []
+    for setting in settings:
+        groups = _by_cells(changes, setting)
+        if groups:
+            result.append(_of_setting(setting, groups))
+    return result
+
+
+def _of_setting(setting: WindowSetting, groups: Iterable[_Group]) -> WindowChanges:
+    result = WindowChanges(setting)
+    found: dict[str, tuple[int | None, list[tuple[str, CellPart]]]] = {}
+    for cells, worths in groups:
+        part = CellPart(worths)
+        result.delta = amount.add(result.delta, part.delta)
+        result.events += part.events
+        for item, number, expires_at in cells:
+            found.setdefault(item, (expires_at, []))[1].append((number, part))
+    result.items = [ItemChanges(item, expires, parts) for item, (expires, parts) in found.items()]
+    return result
+
+
+def _by_cells(changes: CounterChanges, setting: WindowSetting) -> Collection[_Group]:
+    # By identity: `cells_of` returns the same tuple for the same minute, nearly always.
+    groups: dict[int, _Group] = {}
+    for row in changes.rows:
+        stream = row[4]
+        worths = ((stream["NewImage"], row),) if row[3] else _modified(stream, row[0])
+        for image, worth in worths:
+            cells = _cells_in(image, setting)
+            if cells:
+                group = groups.get(id(cells))
+                if group is None:
+                    group = groups[id(cells)] = cells, []
+                group[1].append(worth)
+    return groups.values()
+
+
+def _modified(
+    stream: Mapping[str, Any], sequence: str | int
+) -> Iterator[tuple[Mapping[str, Any], _Worth]]:
+    """The old image, with what it takes away, and the new one."""
+    delta, events = worth_of(stream["OldImage"], "old")
+    yield stream["OldImage"], (sequence, amount.negated(delta), -events)
+    yield stream["NewImage"], (sequence, *worth_of(stream["NewImage"], "new"))
+
+
+def _cells_in(image: Mapping[str, Any], setting: WindowSetting) -> tuple[Cell, ...]:
+    """The cells of an entry's image; none if its times cannot be read."""
+    try:
+        at_ms = int(image["at"]["N"])
+        occurred = image.get("occurred_at")
+        occurred_ms = None if occurred is None else int(occurred["N"])
+    except (KeyError, TypeError, ValueError):
+        return ()
+    return cells_of(setting, at_ms, occurred_ms) if setting.holds_at(at_ms) else ()

@@ -1,0 +1,207 @@
+"""Makes another region the home: who is home in the ledger, then the stacks, then the schedules.
+
+    epoch       the ledger says who is home, and every region shows it; from then on the order of
+                the rest decides about no number, since a region that is not home merges nothing
+    compactor   the stack of the new home gets what merges, and the group of the schedules
+    schedules   each is written there, swept once, and deleted where it was
+    stacks      the other stacks learn who is home; that of the home before loses its compactor
+
+Nothing of a run is stored besides that, so another run observes, and continues.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from countledger.compaction.assembly import schedules_of
+from countledger.infra.deploy.change_set import Effect, parameters_in
+from countledger.infra.deploy.stack_operation import DeployFailed
+from countledger.infra.template import load_template
+from countledger.ledger import keys
+from countledger.ledger.assembly import namespaces_of
+from countledger.ledger.errors import ConditionFailed
+from countledger.ledger.expressions import AllOf, Compare
+from countledger.ledger.operations import Delete, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from countledger.compaction.lease import Epoch
+    from countledger.infra.deploy.deployment import Deployment
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
+
+# Resources that follow the home region: they are made in one stack and deleted in another.
+_FOLLOWING: Final = frozenset({"IsHome", "HasProbe", "MayBeHome", "MayChangeStrict"})
+# A dispatcher changes these of a schedule by itself.
+_CHANGES_ALONE: Final = frozenset({"unswept_since"})
+
+
+class HomeStep(StrEnum):
+    """A step after the epoch; its text is for people."""
+
+    COMPACTOR = "make the compactor and its queue in the new home region"
+    SCHEDULES = "move the schedules there; what is due is found by a sweep"
+    STACKS = "name the new home in the other stacks; that of the home before loses its compactor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HomeSeen:
+    """What is there now.
+
+    Attributes:
+        home: the region that is to be home.
+        named: the home that the stack of each region names; regions without a stack are missing.
+        schedules: the regions besides the home that have schedules, with their namespaces.
+    """
+
+    home: str
+    named: Mapping[str, str]
+    schedules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def next_of_home(seen: HomeSeen) -> HomeStep | None:
+    """The step that is next; None: every stack names the home, and it has the schedules.
+
+    Raises:
+        DeployFailed: the region has no stack.
+    """
+    if seen.home not in seen.named:
+        raise DeployFailed(
+            f"there is no stack in {seen.home}: `countledger region add {seen.home}` first"
+        )
+    if seen.named[seen.home] != seen.home:
+        return HomeStep.COMPACTOR
+    if any(seen.schedules.values()):
+        return HomeStep.SCHEDULES
+    if any(name != seen.home for name in seen.named.values()):
+        return HomeStep.STACKS
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HomeChange:
+    """Makes stacks and schedules follow the home region that the ledger names.
+
+    Attributes:
+        target: a connection to the region that is to be home.
+        regions: all regions of the ledger that can be reached.
+        deployment: changes the stack of a connection.
+        say: gets the progress of a step.
+    """
+
+    target: Connection
+    regions: tuple[str, ...]
+    deployment: Callable[[Connection], Deployment]
+    say: Callable[[str], None] = lambda _: None
+
+    def observe(self) -> HomeSeen:
+        """What is there now: a call for each stack, half a read unit for each namespace of each."""
+        home = self.target.region
+        named: dict[str, str] = {}
+        schedules: dict[str, tuple[str, ...]] = {}
+        for region in self.regions:
+            stack = self.deployment(self._in(region)).stack.describe()
+            if stack is None:
+                continue
+            named[region] = parameters_in(stack).get("HomeRegion") or region
+            if region != home:
+                found = (str(one["counter"]) for one in self._schedules_in(region))
+                names = (one.removeprefix(keys.NAMESPACE_PREFIX) for one in found)
+                schedules[region] = tuple(sorted(names))
+        return HomeSeen(home=home, named=named, schedules=schedules)
+
+    def run(self, epoch: Epoch, on_step: Callable[[HomeStep], None] = lambda _: None) -> None:
+        """Take the steps that are left.
+
+        Args:
+            epoch: that names the home; every region shows it.
+            on_step: called before each step.
+
+        Raises:
+            CountledgerError: a step failed; another run continues with it.
+        """
+        while (step := next_of_home(self.observe())) is not None:
+            on_step(step)
+            self.take(step, epoch)
+
+    def take(self, step: HomeStep, epoch: Epoch) -> None:
+        """Take one step; each of them can be repeated."""
+        seen = self.observe()
+        if step is HomeStep.COMPACTOR:
+            self._name_home(seen.home)
+        elif step is HomeStep.SCHEDULES:
+            for region in sorted(one for one, there in seen.schedules.items() if there):
+                self._move_schedules(region, epoch)
+        else:
+            for region in sorted(one for one, home in seen.named.items() if home != seen.home):
+                self._name_home(region)
+
+    def _in(self, region: str) -> Connection:
+        """A connection that has not read the stack's outputs: they change."""
+        if region == self.target.region:
+            return replace(self.target)
+        return self.target.in_region(region)
+
+    def _name_home(self, region: str) -> None:
+        """Name the home in the stack of a region, and lose nothing but what follows the home.
+
+        Raises:
+            DeployFailed: another resource would be deleted or replaced, or CloudFormation refuses.
+        """
+        deployment = self.deployment(self._in(region))
+        proposal = deployment.propose_parameters({"HomeRegion": self.target.region})
+        if proposal is None:
+            return
+        resources = load_template()["Resources"]
+        lost = [
+            one.resource
+            for one in proposal.changes
+            if one.dangerous
+            and not (
+                one.effect is Effect.DELETE
+                and resources.get(one.resource, {}).get("Condition") in _FOLLOWING
+            )
+        ]
+        if lost:
+            deployment.discard(proposal)
+            raise DeployFailed(
+                f"this would delete or replace {', '.join(lost)} in {region}: nothing was changed; "
+                "`countledger deploy` there first, as it is now"
+            )
+        added = sum(one.effect is Effect.ADD for one in proposal.changes)
+        gone = sum(one.effect is Effect.DELETE for one in proposal.changes)
+        self.say(f"stack in {region}: {added} resources are made, {gone} deleted")
+        deployment.execute(proposal)
+
+    def _move_schedules(self, region: str, epoch: Epoch) -> None:
+        """Write each schedule of a region in the home's table, then delete it there.
+
+        Three write units for each, and three calls of EventBridge Scheduler.
+        """
+        home, there = self._in(self.target.region), self._in(region)
+        schedules = schedules_of(home, namespaces_of(home))
+        dynamo, table = there.dynamo("standard"), there.setting("counters_table")
+        for item in self._schedules_in(region):
+            taken = schedules.take_over(item, epoch.id)
+            same = AllOf(
+                *(Compare(name, "=", item[name]) for name in sorted(item.keys() - _CHANGES_ALONE))
+            )
+            try:
+                dynamo.delete(Delete(table, keys.schedule_key(taken.namespace), same))
+            except ConditionFailed:
+                self.say(f"the schedule of {taken.namespace} was changed in {region} just now")
+                continue
+            self.say(f"schedule of {taken.namespace} moved from {region}: {taken.describe()}")
+
+    def _schedules_in(self, region: str) -> Iterator[Item]:
+        """The schedules of a region."""
+        there = self._in(region)
+        dynamo, table = there.dynamo("standard"), there.setting("counters_table")
+        listed = Compare("directory", "=", keys.DIRECTORY)
+        read = Query(there.setting("ledger_table"), listed, index=keys.NAMESPACES_INDEX)
+        names = [item["counter"] for page in dynamo.pages(read) for item in page]
+        wanted = [{"counter": name, "part": keys.SCHEDULE} for name in names]
+        yield from dynamo.get_many(table, wanted, consistent=True)

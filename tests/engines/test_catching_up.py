@@ -1,0 +1,157 @@
+"""A total that includes what was recorded: the wait, its proof, its end and its cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.consumers.catching_up import CatchingUp
+from countledger.consumers.stream import ShardName
+from countledger.ledger.errors import NamespaceUnknown, TotalBehind, WrongKind
+from countledger.ledger.namespace import Kind
+from countledger.ledger.operations import Delete
+from countledger.producers.event import Event
+from tests.engines.clock import HandClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.engines.store import Store
+
+
+@dataclass
+class ConsumingClock(HandClock):
+    """A clock during whose sleeps something happens elsewhere, one thing in each.
+
+    Attributes:
+        steps: what happens.
+    """
+
+    steps: Iterator[Callable[[], object]] = field(default_factory=lambda: iter(()))
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        """The next thing happens."""
+        HandClock.sleep_ms(self, duration_ms)
+        next(self.steps, lambda: None)()
+
+
+def _catching_up(store: Store, *steps: Callable[[], object]) -> CatchingUp:
+    clock = ConsumingClock(steps=iter(steps))
+    return CatchingUp(store.totals(), store.exact(), store.namespaces(), clock)
+
+
+def _record(store: Store, counter: str, *deltas: int) -> None:
+    recorder = store.recorder()
+    for delta in deltas:
+        recorder.record(Event(counter, delta))
+
+
+def _consumer(
+    store: Store, counter: str, count: int, *, of_own_shards: bool = False
+) -> list[Callable[[], object]]:
+    """What applies so many records of a counter, each by itself, in the order of their entries."""
+    found = [
+        (shard, record)
+        for shard, records in store.records(counter, count).items()
+        for record in records
+    ]
+    found.sort(key=lambda one: int(one[1]["dynamodb"]["NewImage"]["delta"]["N"]))
+    if of_own_shards:
+        found = [(ShardName(counter, f"shardId-{n}"), one) for n, (_, one) in enumerate(found)]
+    return [partial(store.materializer().apply, [record], shard) for shard, record in found]
+
+
+def test_the_total_of_the_wait_includes_every_acknowledged_entry(
+    store: Store, counter: str
+) -> None:
+    """It is read again until the consumer has applied as many entries as the ledger had."""
+    _record(store, counter, 3, 5, 7)
+
+    waiting = _catching_up(store, *_consumer(store, counter, 3))
+
+    assert store.totals().read(counter).total == 0
+    assert waiting.read(counter, timeout_s=10).total == 15
+
+
+def test_an_entry_recorded_during_the_wait_is_not_waited_for(store: Store, counter: str) -> None:
+    """Other writers do not keep a counter without spread from an answer."""
+    _record(store, counter, 3)
+    first = _consumer(store, counter, 1)
+
+    waiting = _catching_up(store, lambda: _record(store, counter, 100), *first)
+
+    assert waiting.read(counter, timeout_s=10).total == 3
+
+
+def test_as_many_entries_of_a_spread_counter_are_not_the_same_entries(
+    store: Store, counter: str, namespace: str
+) -> None:
+    """The ledger had one entry, and the total counts one; but a later one, of another shard."""
+    store.namespaces().create(namespace, spread=16)
+    _record(store, counter, 3)
+    steps: list[Callable[[], object]] = []
+
+    def another_is_recorded_and_applied_first() -> None:
+        _record(store, counter, 100)
+        steps.extend(_consumer(store, counter, 2, of_own_shards=True))
+        steps.pop()()
+
+    def the_first_is_applied() -> None:
+        steps.pop()()
+
+    waiting = _catching_up(store, another_is_recorded_and_applied_first, the_first_is_applied)
+
+    answer = waiting.read(counter, timeout_s=10)
+
+    assert answer.total == 103
+
+
+def test_a_late_consumer_ends_the_wait_with_the_number_of_missing_entries(
+    store: Store, counter: str
+) -> None:
+    _record(store, counter, 3, 5)
+    waiting = _catching_up(store, *_consumer(store, counter, 2)[:1])
+
+    with pytest.raises(TotalBehind, match=r"lacks 1 of 2 recorded entries after 2 s"):
+        waiting.read(counter, timeout_s=2)
+
+    assert isinstance(waiting.clock, ConsumingClock)
+    assert sum(waiting.clock.slept_ms) == pytest.approx(2_000, abs=5)
+
+
+def test_a_total_that_counts_more_than_its_ledger_proves_nothing(
+    store: Store, counter: str
+) -> None:
+    """An entry was deleted by hand: the number of entries is that of other entries."""
+    _record(store, counter, 3, 5)
+    for step in _consumer(store, counter, 2):
+        step()
+    item, *_ = store.entry_items(counter)
+    store.dynamo().delete(Delete(store.ledger, {"counter": counter, "entry": item["entry"]}))
+
+    with pytest.raises(TotalBehind, match="counts 2 entries and its ledger has 1"):
+        _catching_up(store).read(counter, timeout_s=10)
+
+
+def test_p9_the_units_of_an_answer_without_a_wait(store: Store, counter: str) -> None:
+    """Half a unit for the total, and an exact read."""
+    _record(store, counter, 3)
+    for step in _consumer(store, counter, 1):
+        step()
+    waiting = _catching_up(store)
+    waiting.namespaces.expect(counter, Kind.LEDGER)
+
+    assert waiting.read(counter, timeout_s=10).total == 3
+    units = waiting.totals.dynamo.meter.read_units + waiting.exact.dynamo.meter.read_units
+    assert units == store.exact().read(counter).read_units + 0.5
+
+
+def test_only_a_ledger_is_waited_for(store: Store, counter: str, namespace: str) -> None:
+    with pytest.raises(NamespaceUnknown):
+        _catching_up(store).read(counter, timeout_s=10)
+    store.namespaces().create(namespace, kind=Kind.STRICT)
+    with pytest.raises(WrongKind):
+        _catching_up(store).read(counter, timeout_s=10)

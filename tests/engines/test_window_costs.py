@@ -1,0 +1,104 @@
+"""P9: what windows cost, in write units, for events on time and for late ones."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from countledger.consumers.directory import ShardDirectory
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.progress import ShardProgress, advance_of
+from countledger.consumers.stream import ShardName
+from countledger.ledger.calendar import Per
+from countledger.ledger.windows import WindowSetting, cells_of
+from tests.engines.differences import Difference
+from tests.engines.store import Store
+from tests.unit.consumers.test_window_writing import late_mix, setting, timed
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
+
+RECORDS, COUNTERS = 1_000, 64
+
+
+def _batch(namespace: str, lateness: list[int]) -> list[dict[str, Any]]:
+    return [
+        timed(
+            10**24 + n,
+            1 + n % 9,
+            counter=f"{namespace}:{n % COUNTERS}",
+            occurred_ms=NOW_MS - late_ms if late_ms else None,
+        )
+        for n, late_ms in enumerate(lateness)
+    ]
+
+
+def _materializer(store: Store, shard: ShardName, *settings: WindowSetting) -> Materializer:
+    """A materializer whose shard has been handled before; that is paid for already."""
+    made = store.materializer(clock=ManualClock())
+    dynamo = store.dynamo()
+    ShardDirectory().open(dynamo, store.counters, shard, NOW_MS)
+    progress = ShardProgress(str(shard), "1", NOW_MS, NOW_MS, 0, 0, 0)
+    dynamo.update(advance_of(store.counters, progress))
+    shards = ShardDirectory({str(shard): NOW_MS})
+    return replace(made, shards=shards, windows=lambda _counter: settings)
+
+
+@pytest.fixture
+def store(store: Store) -> Store:
+    """The store, on engines whose units can be believed."""
+    if store.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("finest", "items"), [(None, 0), (Per.DAY, 1), (Per.HOUR, 2), (Per.MINUTE, 3)]
+)
+def test_p9_events_on_time_cost_one_unit_for_each_window_item_of_a_counter(
+    store: Store, namespace: str, finest: Per | None, items: int
+) -> None:
+    """With the entry itself 1.065, 1.129, 1.193 and 1.257 for each event; off they cost nothing."""
+    shard = ShardName("window costs", namespace)
+    settings = [] if finest is None else [setting(finest)]
+    made = _materializer(store, shard, *settings)
+
+    outcome = made.apply(_batch(namespace, [0] * RECORDS), shard)
+
+    spent = made.dynamo.meter.write_units
+    assert spent == COUNTERS * (1 + items) + 1
+    assert outcome.windows == COUNTERS * items
+    assert 1 + spent / RECORDS <= (1.14, 1.14, 1.20, 1.27)[items]
+
+
+def test_p9_late_events_cost_one_unit_for_each_further_item_that_they_touch(
+    store: Store, namespace: str
+) -> None:
+    """(records + counters + touched items + 1) / records: 1.35 for the mix of a real system."""
+    shard, one = ShardName("window costs", namespace), setting(Per.HOUR)
+    lateness = late_mix(RECORDS)
+    made = _materializer(store, shard, one)
+
+    made.apply(_batch(namespace, lateness), shard)
+
+    touched = {
+        (n % COUNTERS, cell.item)
+        for n, late_ms in enumerate(lateness)
+        for cell in cells_of(one, NOW_MS, NOW_MS - late_ms)
+    }
+    assert made.dynamo.meter.write_units == COUNTERS + len(touched) + 1
+    assert 1.3 < 1 + made.dynamo.meter.write_units / RECORDS < 1.4
+
+
+def test_p9_an_item_with_all_its_cells_costs_one_unit(store: Store, namespace: str) -> None:
+    """A month of 31 days with sums of twelve digits, and an item of 30 minutes."""
+    shard, one = ShardName("window costs", namespace), setting(Per.MINUTE)
+    made = _materializer(store, shard, one)
+    counter = f"{namespace}:{'x' * 40}"
+    lateness = [n * 60_000 for n in range(30)] + [n * 86_400_000 for n in range(31)]
+    for n, late_ms in enumerate(lateness):
+        record = timed(10**24 + n, 10**11 + n, counter=counter, occurred_ms=NOW_MS - late_ms)
+        made.apply([record], shard)
+    before = made.dynamo.meter.write_units
+
+    made.apply([timed(10**24 + 1_000, 10**11, counter=counter)], shard)
+
+    assert made.dynamo.meter.write_units - before == 1 + 3 + 1

@@ -1,0 +1,315 @@
+"""Windows as the materializer writes them: exact under whatever comes again or breaks off."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from countledger.consumers.directory import ShardDirectory
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.stream import ShardName
+from countledger.ledger import keys
+from countledger.ledger.calendar import Per, rules_of
+from countledger.ledger.errors import Throttled, Unclear
+from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from countledger.ledger.operations import Delete, Put
+from countledger.ledger.total import windows_id_of, windows_names
+from countledger.ledger.windows import WindowSetting, cells_of
+from tests.unit.consumers.records import COUNTER, image, record, with_stream
+from tests.unit.consumers.world import Kept
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
+from tests.unit.ledger.memory import MemoryClient, at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from countledger.consumers.batch import BatchOutcome
+
+TABLE = "counters"
+SHARD = ShardName("label", "shardId-1")
+BEGUN_MS = NOW_MS - 40 * DAY_MS
+
+
+def setting(finest: Per = Per.MINUTE, zone: str = "UTC", name: str = "one") -> WindowSetting:
+    return WindowSetting(
+        id=name,
+        finest=finest,
+        zone=zone,
+        rules=rules_of(zone),
+        rules_version="test",
+        keep_ms=7 * DAY_MS,
+        max_lateness_ms=None,
+        horizon_ms=DAY_MS,
+        skew_ms=MINUTE_MS,
+        replication_ms=15 * MINUTE_MS,
+        from_ms=BEGUN_MS,
+    )
+
+
+def timed(
+    sequence: int,
+    delta: int = 1,
+    *,
+    ago_ms: int = 0,
+    occurred_ms: int | None = None,
+    counter: str = COUNTER,
+) -> dict[str, Any]:
+    """A record of an entry with its times."""
+    found = record(sequence, delta, counter=counter)
+    times = {"at": {"N": str(NOW_MS - ago_ms)}}
+    if occurred_ms is not None:
+        times["occurred_at"] = {"N": str(occurred_ms)}
+    return with_stream(found, NewImage={**found["dynamodb"]["NewImage"], **times})
+
+
+def materializer(
+    dynamo: MemoryClient, *settings: WindowSetting, quarantine: Kept | None = None
+) -> Materializer:
+    shards = ShardDirectory({str(SHARD): NOW_MS})
+    return Materializer(
+        dynamo,
+        TABLE,
+        quarantine or Kept(),
+        ManualClock(),
+        shards=shards,
+        windows=lambda _counter: settings,
+    )
+
+
+def apply(
+    dynamo: MemoryClient, records: Sequence[dict[str, Any]], *settings: WindowSetting
+) -> BatchOutcome:
+    return materializer(dynamo, *(settings or (setting(),))).apply(records, SHARD)
+
+
+def total(dynamo: MemoryClient, counter: str = COUNTER) -> dict[str, Any]:
+    return dynamo.get(TABLE, keys.total_key(counter), consistent=True) or {}
+
+
+def stored(dynamo: MemoryClient, one: WindowSetting, counter: str = COUNTER) -> Counter[Any]:
+    """Sum and events of each cell of a counter, by item and cell."""
+    windows = windows_id_of(total(dynamo, counter), one.id)
+    prefix = f"{keys.WINDOW_PREFIX}{windows}#"
+    found: Counter[Any] = Counter()
+    for item in dynamo.items(TABLE):
+        part = item["part"]
+        if item["counter"] != counter or not part.startswith(prefix):
+            continue
+        name = part.removeprefix(prefix)
+        cells = {n[1:] for n in item if n[0] == "n" and n[1:].isdigit()}
+        for cell in cells:
+            found[name, cell] += item[f"s{cell}"]
+            found[name, cell, "events"] += item[f"n{cell}"]
+        assert item["sum"] == sum(item[f"s{cell}"] for cell in cells)
+        assert item["events"] == sum(item[f"n{cell}"] for cell in cells)
+    return found
+
+
+def expected(records: Sequence[Mapping[str, Any]], one: WindowSetting) -> Counter[Any]:
+    """A recount from the events."""
+    found: Counter[Any] = Counter()
+    for each in records:
+        new = each["dynamodb"]["NewImage"]
+        occurred = new.get("occurred_at")
+        at_ms = int(new["at"]["N"])
+        if one.holds_at(at_ms):
+            for cell in cells_of(one, at_ms, occurred and int(occurred["N"])):
+                found[cell.item, cell.name] += int(new["delta"]["N"])
+                found[cell.item, cell.name, "events"] += 1
+    return found
+
+
+def mixed(count: int, seed: int = 1) -> list[dict[str, Any]]:
+    """Records of late events, each of a delta of its own."""
+    lateness = late_mix(count, seed)
+    return [timed(100 + n, 2**n, occurred_ms=NOW_MS - late) for n, late in enumerate(lateness)]
+
+
+def late_mix(count: int, seed: int = 1) -> list[int]:
+    """How late events come, in ms: 56 % over an hour, 20 % over a day, some over the retention."""
+    random = Random(seed)  # noqa: S311 - of a test
+    found = []
+    for draw in (random.random() for _ in range(count)):
+        least, most = (DAY_MS, 12 * DAY_MS) if draw < 0.2 else (HOUR_MS, DAY_MS)
+        found.append(random.randrange(*((least, most) if draw < 0.56 else (0, HOUR_MS))))
+    return found
+
+
+def test_each_window_is_a_recount_of_its_events() -> None:
+    dynamo, one = MemoryClient(), setting()
+    records = mixed(60)
+
+    for begin in range(0, 60, 7):
+        assert apply(dynamo, records[begin : begin + 7]).retry_from is None
+
+    assert stored(dynamo, one) == expected(records, one)
+    names = windows_names(one.id)
+    assert (total(dynamo)[names[1]], total(dynamo)[names[2]]) == (2**60 - 1, 60)
+
+
+def test_nothing_counts_twice_however_often_it_comes() -> None:
+    """Three times, by invocations that do not know the progress of each other."""
+    dynamo, one = MemoryClient(), setting()
+    records = mixed(40)
+    apply(dynamo, records[:25])
+    for begin, end in ((0, 25), (0, 40), (0, 40), (10, 40)):
+        _forget_progress(dynamo)
+        apply(dynamo, records[begin:end])
+
+    assert stored(dynamo, one) == expected(records, one)
+
+
+def _forget_progress(dynamo: MemoryClient) -> None:
+    """An invocation that began before the progress was stored."""
+    item = dynamo.get(TABLE, keys.progress_key(str(SHARD)), consistent=True)
+    assert item is not None
+    dynamo.put(Put(TABLE, {**item, "sequence": "0", "position": "0" * 40}))
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("number", range(5))
+def test_a_crash_between_two_items_loses_nothing(number: int, *, lost: bool) -> None:
+    """The total contains the changes, some windows do not: each item decides for itself."""
+    dynamo, one = MemoryClient(), setting()
+    apply(dynamo, [timed(99, 7)])
+    records = mixed(12)
+    seen: list[str] = []
+
+    def fails_at(_kind: str, write: Any, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        if write.key["counter"] != COUNTER:
+            return request()
+        seen.append(write.key["part"])
+        if len(seen) - 1 != number:
+            return request()
+        if lost:
+            request()
+            raise Unclear("the answer was lost")
+        raise Throttled("not now")
+
+    dynamo.plans.append(at(fails_at, "update"))
+    outcome = apply(dynamo, records)
+    assert outcome.retry_from == 100
+    dynamo.plans.clear()
+    assert apply(dynamo, records).retry_from is None
+
+    assert stored(dynamo, one) == expected([timed(99, 7), *records], one)
+    assert seen[0] == keys.TOTAL
+    assert total(dynamo)["total"] == 2**12 - 1 + 7
+    assert total(dynamo)[windows_names(one.id)[1]] == 2**12 - 1 + 7
+
+
+def test_a_changed_entry_moves_to_its_new_windows() -> None:
+    dynamo, one = MemoryClient(), setting()
+    before, after = timed(100, 5, occurred_ms=NOW_MS - 3 * DAY_MS), timed(100, 8)
+    modified = with_stream(
+        record(101, 8, name="MODIFY", old=image(5)),
+        OldImage=before["dynamodb"]["NewImage"],
+        NewImage=after["dynamodb"]["NewImage"],
+    )
+
+    apply(dynamo, [before, modified])
+    _forget_progress(dynamo)
+    apply(dynamo, [before, modified])
+
+    assert +stored(dynamo, one) == expected([after], one)
+    assert total(dynamo)[windows_names(one.id)[1]] == 8
+
+
+def test_an_entry_belongs_to_the_setting_of_its_time() -> None:
+    """One before the windows began, one of an earlier setting, one after all of them."""
+    earlier = replace(setting(zone="Asia/Kolkata", name="earlier"), ended_ms=NOW_MS - DAY_MS)
+    later = replace(setting(Per.HOUR), from_ms=NOW_MS - DAY_MS, ended_ms=NOW_MS - HOUR_MS)
+    dynamo = MemoryClient()
+    records = [
+        timed(100, 1, ago_ms=50 * DAY_MS),
+        timed(101, 2, ago_ms=DAY_MS + 1),
+        timed(102, 4, ago_ms=DAY_MS),
+        timed(103, 8, ago_ms=HOUR_MS),
+    ]
+
+    apply(dynamo, records, earlier, later)
+
+    assert stored(dynamo, earlier) == expected(records, earlier)
+    assert stored(dynamo, later) == expected(records, later)
+    names = windows_names("earlier"), windows_names("one")
+    assert [total(dynamo)[name] for _, name, _ in names] == [2, 4]
+    assert total(dynamo)["total"] == 15
+
+
+def test_a_late_event_counts_in_day_and_month_once_its_hours_are_not_kept() -> None:
+    dynamo, one = MemoryClient(), setting()
+    old_ms = NOW_MS // DAY_MS * DAY_MS - 8 * DAY_MS
+
+    apply(dynamo, [timed(100, 5, occurred_ms=old_ms), timed(101, 7, occurred_ms=NOW_MS)])
+
+    sums = Counter[str]()
+    for name, cell, *rest in stored(dynamo, one):
+        if not rest:
+            sums[name.split("#")[0]] += stored(dynamo, one)[name, cell]
+    assert sums == {"month": 12, "day": 7, "hour": 7}
+
+
+def test_an_entry_without_readable_times_counts_in_the_total_alone() -> None:
+    dynamo, one = MemoryClient(), setting()
+    flawed = [record(100, 3), *_flawed({"S": "x"}, {"N": "1.5"}, {"N": "-1"})]
+
+    apply(dynamo, [*flawed, timed(110, 4)])
+
+    assert total(dynamo)["total"] == 3 + 3 * 1 + 4
+    assert stored(dynamo, one) == expected([timed(110, 4)], one)
+
+
+def _flawed(*times: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        with_stream(record(101 + n), NewImage={**image(1), "at": at_})
+        for n, at_ in enumerate(times)
+    ]
+
+
+def test_what_a_window_cannot_take_is_quarantined_and_blocks_nothing() -> None:
+    """Somebody edited one cell; the other windows and later records go on."""
+    dynamo, one, kept = MemoryClient(), setting(), Kept()
+    apply(dynamo, [timed(100)])
+    windows = windows_id_of(total(dynamo), one.id)
+    assert windows is not None
+    cells = cells_of(one, NOW_MS)
+    key = keys.window_key(COUNTER, windows, cells[1].item)
+    item = dynamo.get(TABLE, key, consistent=True)
+    dynamo.put(Put(TABLE, {**(item or {}), "s" + cells[1].name: "spoilt"}))
+    records = [timed(101), timed(102, occurred_ms=NOW_MS - DAY_MS), timed(103)]
+
+    outcome = materializer(dynamo, one, quarantine=kept).apply(records, SHARD)
+
+    assert (outcome.retry_from, total(dynamo)["total"]) == (None, 4)
+    assert [one for one, _ in kept.records] == [records[0], records[2]]
+    assert all(cells[1].item in reason for _, reason in kept.records)
+    month = dynamo.get(TABLE, keys.window_key(COUNTER, windows, cells[0].item), consistent=True)
+    assert month is not None
+    assert month["s" + cells[0].name] == 3
+
+
+def test_a_counter_that_is_made_again_has_windows_of_its_own() -> None:
+    dynamo, one = MemoryClient(), setting()
+    apply(dynamo, [timed(100, 5)])
+    dynamo.delete(Delete(TABLE, keys.total_key(COUNTER)))
+
+    apply(dynamo, [timed(200, 3)])
+
+    assert stored(dynamo, one) == expected([timed(200, 3)], one)
+
+
+def test_a_total_that_has_no_windows_yet_gets_their_id_before_they_are_written() -> None:
+    """It was repaired after its own watermark had been raised past the record."""
+    dynamo, one = MemoryClient(), setting()
+    apply(dynamo, [timed(100, 5)])
+    _forget_progress(dynamo)
+    item = {n: v for n, v in total(dynamo).items() if not n.startswith("window")}
+    dynamo.put(Put(TABLE, item))
+
+    apply(dynamo, [timed(100, 5)])
+
+    assert stored(dynamo, one) == expected([timed(100, 5)], one)

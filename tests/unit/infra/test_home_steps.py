@@ -1,0 +1,30 @@
+"""Which step of a promotion follows who is home, from what is observed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from countledger.infra.deploy.home_change import HomeSeen, HomeStep, next_of_home
+from countledger.infra.deploy.stack_operation import DeployFailed
+
+BEFORE = HomeSeen(
+    home="eu", named={"eu": "us", "us": "us", "ap": "us"}, schedules={"us": ("likes",), "ap": ()}
+)
+
+
+def test_the_home_before_keeps_its_compactor_until_its_schedules_have_moved() -> None:
+    """Its dispatcher would else miss the trigger's schedule, or the schedules their group."""
+    made = replace(BEFORE, named={**BEFORE.named, "eu": "eu"})
+    moved = replace(made, schedules={"us": (), "ap": ()})
+
+    steps = [next_of_home(one) for one in (BEFORE, made, moved)]
+
+    assert steps == [HomeStep.COMPACTOR, HomeStep.SCHEDULES, HomeStep.STACKS]
+    assert next_of_home(replace(moved, named=dict.fromkeys(BEFORE.named, "eu"))) is None
+
+
+def test_a_region_without_a_stack_becomes_no_home() -> None:
+    with pytest.raises(DeployFailed, match="region add eu"):
+        next_of_home(replace(BEFORE, named={"us": "us"}))
