@@ -149,11 +149,14 @@ def rankings_of(connection: Connection, namespaces: Namespaces) -> Rankings:
 
 def window_settings_of(connection: Connection, namespaces: Namespaces) -> WindowSettings:
     """The windows of a stack's namespaces."""
-    from countledger.consumers.window_settings import WindowSettings
+    from countledger.consumers.window_settings import WindowSettings, window_delay_ms
 
-    given = connection.settings
+    skew_ms, replication_ms = (
+        connection.settings.clock_skew_ms,
+        connection.settings.replication_bound_ms,
+    )
     return WindowSettings(
-        *_counters_of(connection), namespaces, given.clock_skew_ms, given.replication_bound_ms
+        *_counters_of(connection), namespaces, skew_ms, replication_ms, window_delay_ms(skew_ms)
     )
 
 

@@ -51,6 +51,11 @@ _BACKOFF: Final = Backoff(attempts=6, base_ms=50, cap_ms=800)
 _ID_LENGTH: Final = 8
 
 
+def window_delay_ms(clock_skew_ms: int) -> int:
+    """How long after its write a change of windows is known to every materializer."""
+    return WINDOWS_SEND_MS + WINDOWS_LIFE_MS + clock_skew_ms
+
+
 @dataclass(frozen=True, slots=True)
 class WindowSettings:
     """The windows of the namespaces of one region.
@@ -61,7 +66,8 @@ class WindowSettings:
         namespaces: kind and horizon of each namespace.
         clock_skew_ms: by how much clocks may differ.
         replication_ms: the longest time in which an entry reaches every region.
-        clock: for the time from which a change is effective.
+        delay_ms: how long after its write a change is effective.
+        clock: for that time.
         new_id: makes ids.
         random: for the jitter of waits.
     """
@@ -71,14 +77,10 @@ class WindowSettings:
     namespaces: Namespaces
     clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
     replication_ms: int = REPLICATION_BOUND_DEFAULT_MS
+    delay_ms: int = window_delay_ms(CLOCK_SKEW_DEFAULT_MS)
     clock: Clock = field(default_factory=SystemClock)
     new_id: Callable[[int], str] = new_id
     random: Random = field(default_factory=Random)
-
-    @property
-    def delay_ms(self) -> int:
-        """How long after its write a change is effective."""
-        return WINDOWS_SEND_MS + WINDOWS_LIFE_MS + self.clock_skew_ms
 
     def enable(
         self,

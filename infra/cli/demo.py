@@ -52,6 +52,9 @@ def demo(
     that it added minus those it removed, for every text file that it touched. Every tenth event
     is sent twice, as a retry would be. At the end each total must be what git itself says.
 
+    On a stack of its own, the lines of each day by the author's date are counted as well, and every
+    day of the largest files and authors must be what git's log says.
+
     A rule, demo-long-files, alerts when a file passes 1,000 lines. The alerts must be those that a
     reading of the stream of totals finds, no more and no less.
 
@@ -196,6 +199,8 @@ def print_summary(report: Report, alerts: Sequence[Alert], *, own_engine: bool) 
     if len(alerts) > _NAMED_ALERTS:
         text.append(f"  and {len(alerts) - _NAMED_ALERTS} earlier: --json names them all\n")
     console.print(Group(text, _verdict(report)))
+    for line in report["wrong_days"][:_NAMED_WRONG]:
+        console.print(f"  wrong: {line}", markup=False)
     wrong = report["wrong_totals"]
     for one in wrong[:_NAMED_WRONG]:
         line = "  wrong: {counter} is {total}, git says {truth} (emitted: {emitted})"
@@ -231,6 +236,7 @@ def _facts(report: Report) -> dict[str, str]:
         if from_stream
         else f"{report['duplicates']:,} recognised",
         "counters": f"{report['counters']:,} checked against git",
+        "days": f"{report['days']:,} of the largest checked against git's log",
         "wrong totals": f"{report['wrong']:,}",
         "emitted": f"{report['emit_events_per_second']:,.0f} events/s",
         "materialized": f"{report['end_to_end_events_per_second']:,.0f} events/s, end to end",

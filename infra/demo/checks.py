@@ -144,6 +144,7 @@ def problems(report: Report) -> list[str]:
     alerts_wrong = "{:,} alerts are missing, {:,} were not due, {:,} long files never alerted"
     found = {
         f"{report['wrong']:,} totals are not what git says": report["wrong"],
+        f"{len(report['wrong_days']):,} days are not what git's log says": report["wrong_days"],
         f"{report['missing']:,} events did not reach their totals": report["missing"],
         alerts_wrong.format(*alerts): any(alerts),
         # Kinesis does not say which sendings the ledger knew.

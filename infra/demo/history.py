@@ -2,8 +2,8 @@ r"""A git repository as a stream of counter events, and what git itself says tha
 
 For every commit along the first parent of HEAD, oldest first: `commits:<author>` +1 under the key
 `<commit>`, and for every text file that it touched `lines:<path>` by the lines added minus the
-lines removed, under the key `<commit>:<path>`. A merge counts against its first parent, so the
-deltas of a path add up to the lines that it has in the tree of HEAD:
+lines removed, under the key `<commit>:<path>`; both at the author's date. A merge counts against
+its first parent, so the deltas of a path add up to the lines that it has in the tree of HEAD:
 
 - A **text file** has no NUL in its first 8,000 bytes; attributes and configuration have no say. A
   binary file has 0 lines. Git prints no numbers for a step between text and binary, so both sides
@@ -33,6 +33,7 @@ import subprocess
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -65,7 +66,14 @@ _SUBMODULE: Final = "160000"
 _UNREADABLE_AUTHOR: Final = b"%aN"
 _LOG: Final = (
     *("log", "--first-parent", "-m", "--reverse", "--no-show-signature", "--encoding=UTF-8"),
-    *("--format=tformat:>%H%x00%an", "-z", "--raw", "--numstat", "--no-abbrev", "--no-renames"),
+    *(
+        "--format=tformat:>%H%x00%an%x00%at",
+        "-z",
+        "--raw",
+        "--numstat",
+        "--no-abbrev",
+        "--no-renames",
+    ),
     *("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none"),
 )
 # A commit's change of a path: mode and object before and after, in hex; git's delta.
@@ -196,20 +204,23 @@ def count_commits(view: View) -> int:
 
 def read_events(view: View) -> Iterator[list[Event]]:
     """The events of the history, oldest first, a commit at a time."""
-    for oid, author, changes in _parse_log(view.tokens(*_LOG, view.head)):
-        events = [Event(counter_name(COMMITS, author), 1, key=oid)]
+    for oid, author, written, changes in _parse_log(view.tokens(*_LOG, view.head)):
+        events = [Event(counter_name(COMMITS, author), 1, oid, written)]
         for path, delta in _deltas(view, changes).items():
             if delta:
                 # The counter's spelling of the path: valid in a key, and never too long.
                 counter = counter_name(LINES, path)
-                events.append(Event(counter, delta, key=f"{oid}:{counter[len(LINES) + 1 :]}"))
+                key = f"{oid}:{counter[len(LINES) + 1 :]}"
+                events.append(Event(counter, delta, key, written))
         yield events
 
 
-def _parse_log(tokens: Iterator[bytes]) -> Iterator[tuple[str, bytes, dict[bytes, _Change]]]:
-    r"""Commits (name, author, changes) from what `git log` prints in this module's format.
+def _parse_log(
+    tokens: Iterator[bytes],
+) -> Iterator[tuple[str, bytes, datetime | None, dict[bytes, _Change]]]:
+    r"""Commits (name, author, its date, changes) from what `git log` prints in this format.
 
-    The pieces between NULs, in order: `>commit`, author; then for each path
+    The pieces between NULs, in order: `>commit`, author, its date; then for each path
     `:mode mode oid oid letter` (the first of a commit after a newline) and the path itself;
     then for each path `added\tremoved\tpath`, with `-` for numbers that git does not print.
     """
@@ -217,7 +228,7 @@ def _parse_log(tokens: Iterator[bytes]) -> Iterator[tuple[str, bytes, dict[bytes
     while token:
         if not token.startswith(b">"):
             raise AssertionError(f"git log printed {token!r} for a commit")
-        oid, author = token[1:].decode(), next(tokens)
+        oid, author, written = token[1:].decode(), next(tokens), author_date(next(tokens))
         changes: dict[bytes, _Change] = {}
         while (token := next(tokens, b"")) and not token.startswith(b">"):
             fact = token.removeprefix(b"\n")
@@ -229,7 +240,15 @@ def _parse_log(tokens: Iterator[bytes]) -> Iterator[tuple[str, bytes, dict[bytes
                 before, after, _ = changes[path]
                 if added != b"-" and _SUBMODULE not in (before[0], after[0]):
                     changes[path] = before, after, int(added) - int(removed)
-        yield oid, author, changes
+        yield oid, author, written, changes
+
+
+def author_date(seconds: bytes) -> datetime | None:
+    """When a commit was written, by its author's clock; None: git cannot read it, or nobody can."""
+    try:
+        return datetime.fromtimestamp(int(seconds), UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _deltas(view: View, changes: dict[bytes, _Change]) -> dict[bytes, int]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger import Buffering, CountledgerError, Receipt
 from countledger.infra.demo.checks import AlertCheck, LongFiles, Report, problems
+from countledger.infra.demo.days import DayCheck, Days
 from countledger.infra.demo.history import COMMITS, LINES, read_events, read_truth
 from countledger.ledger.limits import SECOND_MS
 
@@ -95,6 +96,9 @@ class DemoRun:
         """
         self._before = self._handled()
         self._long_files = LongFiles(self.client, self.clock, fresh=self.fresh)
+        # An entry of coalesced events has no time of theirs.
+        windowed = self.fresh and not self.coalesce
+        days = Days(self.client, self.view, self.clock) if windowed else None
         units_before, begun_s = self.client.write_units, self._now_s()
         self._emit()
         emitted_s = self._now_s()
@@ -111,6 +115,7 @@ class DemoRun:
             return None if self.alerts.good else len(self.alerts.alerts)
 
         self._await(alerts_arrived)
+        by_day = days.check(largest(totals)) if days else DayCheck()
         events = self._facts["events"]
         wrong = [
             {"counter": n, "total": one.total, "emitted": self._sum_of[n], "truth": truth.get(n, 0)}
@@ -142,6 +147,8 @@ class DemoRun:
             "write_units_per_event": producer + materializer,
             "producer_write_units_per_event": producer,
             "materializer_write_units_per_event": materializer,
+            "days": by_day.checked,
+            "wrong_days": list(by_day.wrong),
             "largest": largest(totals),
             "alerts": len(self.alerts.alerts),
             "alert_ids": [alert.id for alert in self.alerts.alerts],

@@ -76,6 +76,8 @@ def test_every_total_of_an_odd_repository_is_right(odd: Repository) -> None:
     assert report["events"] == events_of(odd) + 2 - 1
     assert report["resent"] == report["events"] // 10 == report["duplicates"]
     assert [report["wrong"], report["wrong_totals"], report["missing"]] == [0, [], 0]
+    assert report["days"] > 0
+    assert report["wrong_days"] == []
     assert report["write_units_per_event"] > 1
     assert 0 < report["end_to_end_events_per_second"] <= report["emit_events_per_second"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,11 +58,12 @@ def test_events_come_oldest_first_under_the_keys_of_their_commits(repository: Re
     first = repository.commit({b"a": b"1\n2\n"})
     second = repository.commit({b"a": b"1\n"})
 
+    written = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
     assert steps_of(repository.path) == [
-        Event(ANN, 1, first),
-        Event("lines:a", 2, f"{first}:a"),
-        Event(ANN, 1, second),
-        Event("lines:a", -1, f"{second}:a"),
+        Event(ANN, 1, first, written),
+        Event("lines:a", 2, f"{first}:a", written),
+        Event(ANN, 1, second, written),
+        Event("lines:a", -1, f"{second}:a", written),
     ]
 
 
@@ -135,7 +137,8 @@ def test_a_merge_counts_against_its_first_parent(repository: Repository) -> None
     steps = steps_of(repository.path)
 
     assert lines_of(repository.path) == {"a": 2, "b": 2, "c": 1}
-    assert Event("lines:b", 2, f"{merge}:b") in steps
+    written = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert Event("lines:b", 2, f"{merge}:b", written) in steps
     assert sums_of(steps)[ANN] == 3
 
 
