@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from countledger.consumers.snapshot import SnapshotReader
     from countledger.consumers.stream import LedgerStream
     from countledger.consumers.totals import Listing, TotalsReader
+    from countledger.consumers.window_settings import WindowSettings
+    from countledger.consumers.windows import WindowsReader
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.exact import ExactReader
@@ -36,6 +38,8 @@ __all__ = [
     "Redrive",
     "RegionsReader",
     "TotalsReader",
+    "WindowSettings",
+    "WindowsReader",
     "auditor_of",
     "catching_up_of",
     "groups_of",
@@ -48,6 +52,8 @@ __all__ = [
     "snapshots_of",
     "stream_of",
     "totals_of",
+    "window_settings_of",
+    "windows_of",
 ]
 
 
@@ -139,6 +145,27 @@ def rankings_of(connection: Connection, namespaces: Namespaces) -> Rankings:
 
     dynamo, table = _counters_of(connection)
     return Rankings(dynamo, table, namespaces, region=RegionStateStore.of(connection))
+
+
+def window_settings_of(connection: Connection, namespaces: Namespaces) -> WindowSettings:
+    """The windows of a stack's namespaces."""
+    from countledger.consumers.window_settings import WindowSettings
+
+    given = connection.settings
+    return WindowSettings(
+        *_counters_of(connection), namespaces, given.clock_skew_ms, given.replication_bound_ms
+    )
+
+
+def windows_of(connection: Connection) -> WindowsReader:
+    """The reader of a stack's windows."""
+    from countledger.consumers.windows import WindowsReader
+
+    return WindowsReader(
+        totals_of(connection),
+        stream_of(connection),
+        clock_skew_ms=connection.settings.clock_skew_ms,
+    )
 
 
 def auditor_of(connection: Connection, exact: ExactReader, namespaces: Namespaces) -> Auditor:

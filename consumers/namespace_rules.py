@@ -169,12 +169,13 @@ class WindowRules:
         dynamo: a DynamoDB client.
         table: the table `counters`.
         clock: the time.
+        known: the cache; several readers may share it.
     """
 
     dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
-    _known: TtlCache[tuple[WindowSetting, ...]] = field(
+    known: TtlCache[tuple[WindowSetting, ...]] = field(
         default_factory=lambda: TtlCache(WINDOWS_LIFE_MS), repr=False
     )
     _lock: Lock = field(default_factory=Lock, repr=False)
@@ -188,7 +189,7 @@ class WindowRules:
                 that lack entries might never be right again.
         """
         with self._lock:
-            return self._known.of(keys.namespace_of(counter), self.clock.now_ms(), self._read)
+            return self.known.of(keys.namespace_of(counter), self.clock.now_ms(), self._read)
 
     def _read(self, namespace: str) -> tuple[WindowSetting, ...]:
         item = self.dynamo.get(self.table, keys.windows_key(namespace), consistent=True)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from countledger.consumers.snapshot import Snapshot
     from countledger.consumers.totals import Freshness
     from countledger.consumers.verify import Judgement, Verdict
+    from countledger.consumers.window_sums import WindowSum
     from countledger.ledger import errors
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
@@ -102,6 +103,7 @@ __all__ = [
     "Total",
     "TotalOverRegions",
     "Verdict",
+    "WindowSum",
     "errors",
     "outcomes",
     "record",
@@ -127,6 +129,7 @@ _MODULES: Final = {
     "Freshness": "countledger.consumers.totals",
     "Judgement": "countledger.consumers.verify",
     "Verdict": "countledger.consumers.verify",
+    "WindowSum": "countledger.consumers.window_sums",
     "Amount": "countledger.ledger.amount",
     "Entry": "countledger.ledger.entry",
     "CountledgerError": "countledger.ledger.errors",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Snapshot,
         Total,
         TotalOverRegions,
+        WindowSum,
     )
     from countledger.compaction.assembly import Deletions, Regions, Schedules, Worker
     from countledger.consumers.alerts.service import Alerts
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
         Redrive,
         RegionsReader,
         TotalsReader,
+        WindowSettings,
+        WindowsReader,
     )
     from countledger.consumers.auditor import Auditor
     from countledger.ledger.assembly import ExactReader, Namespaces, OnCorrupt
@@ -312,6 +315,40 @@ class CountLedger:
 
         return names_of(self.connection, prefix)
 
+    def windows(
+        self,
+        counter: str,
+        per: str,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        prove: bool = False,
+    ) -> list[WindowSum]:
+        """The sums of a counter for each window of business time, those without events included.
+
+        Each window is as exact as the total: what was recorded counts once, in the window of its
+        `occurred_at`, else of its recording. Half a read unit for each 4 KB: an item of up to 1 KB
+        for each month (days), day (hours) or half hour (minutes), and half a unit for the setting.
+        At most every ten seconds also half a unit for each stream shard.
+
+        Args:
+            counter: of a namespace for which windows are switched on.
+            per: `minute`, `hour`, `day` or `month`.
+            since: an aware time in the first window.
+            until: the first time after the last window; None: now.
+            prove: look into the stream if the progress of its shards does not show that the windows
+                are complete: on a quiet stack, progress moves late. A few requests for each shard,
+                and the permission to read the stream.
+
+        Raises:
+            NoWindows: windows were never switched on for the namespace.
+            BadSetting: there is no such kind of window, or not in this namespace.
+            BadTime: a time is naive, `until` is not after `since`, there are more than 10,000
+                windows, or minutes and hours of then are no longer kept.
+            RegionRebuilding: the totals of this region are incomplete.
+        """
+        return self._windows.read(counter, per, since, until, prove=prove)
+
     def snapshot(self, counters: Iterable[str]) -> Snapshot:
         """The totals of up to 100 counters, all read at one moment. Two read units each.
 
@@ -533,6 +570,13 @@ class CountLedger:
         return rankings_of(self.connection, self.namespaces)
 
     @made_once
+    def window_settings(self) -> WindowSettings:
+        """The windows of namespaces: switch them on, change them, switch them off, list them."""
+        from countledger.consumers.assembly import window_settings_of
+
+        return window_settings_of(self.connection, self.namespaces)
+
+    @made_once
     def audit(self) -> Auditor:
         """Verify totals against their ledgers, and repair those that drifted."""
         from countledger.consumers.assembly import auditor_of
@@ -595,6 +639,12 @@ class CountLedger:
         from countledger.consumers.assembly import totals_of
 
         return totals_of(self.connection)
+
+    @made_once
+    def _windows(self) -> WindowsReader:
+        from countledger.consumers.assembly import windows_of
+
+        return windows_of(self.connection)
 
     @made_once
     def _catching_up(self) -> CatchingUp:

@@ -111,8 +111,9 @@ def _names() -> frozenset[str]:
 
 @lru_cache(maxsize=1_024)
 def _known(zone: ZoneInfo, per: Per, minute: int) -> Window:
-    """As `window_of`; every window consists of whole minutes since zones do (since 1972)."""
-    return _OF[per](minute * MINUTE_MS, zone)
+    """As `window_of`. Every window is made of whole minutes, also where a zone's offset was not."""
+    found = _OF[per](minute * MINUTE_MS, zone)
+    return Window(found.name, _whole_minute(found.start_ms), _whole_minute(found.end_ms))
 
 
 def window_of(at_ms: int, per: Per, zone: ZoneInfo) -> Window:
@@ -138,6 +139,10 @@ def windows_in(start_ms: int, end_ms: int, per: Per, zone: ZoneInfo) -> Iterator
         window = window_of(start_ms, per, zone)
         yield window
         start_ms = window.end_ms
+
+
+def _whole_minute(at_ms: int) -> int:
+    return -(-at_ms // MINUTE_MS) * MINUTE_MS
 
 
 def _minute(at_ms: int, _zone: ZoneInfo) -> Window:

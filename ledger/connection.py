@@ -126,7 +126,7 @@ class Connection:
     @property
     def stays_here(self) -> bool:
         """Whether calls go to this machine's own loopback, and no AWS account is meant."""
-        return _is_loopback(self.endpoint_url, "cloudformation")
+        return is_loopback(self.endpoint_url, "cloudformation")
 
     @property
     def partition(self) -> str:
@@ -282,7 +282,7 @@ class Connection:
         return Config(
             **_TIMEOUTS,
             # A proxy of the user's network has no way to this machine's own loopback.
-            proxies={} if _is_loopback(self.endpoint_url, service) else None,
+            proxies={} if is_loopback(self.endpoint_url, service) else None,
             region_name=region or self.region,
             retries=_RETRIES[retries],
             max_pool_connections=_CONNECTIONS,
@@ -291,7 +291,7 @@ class Connection:
         )
 
 
-def _is_loopback(endpoint_url: str | None, service: str) -> bool:
+def is_loopback(endpoint_url: str | None, service: str) -> bool:
     """Whether a service's calls stay on this machine, by what is given or by AWS_ENDPOINT_URL*."""
     own = f"AWS_ENDPOINT_URL_{_SERVICE_IDS.get(service, service.upper())}"
     url = endpoint_url or os.environ.get(own) or os.environ.get("AWS_ENDPOINT_URL", "")

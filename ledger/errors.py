@@ -13,7 +13,7 @@ CountledgerError
 │   ├── ClockSkew             the entry is dated further ahead than clocks may differ
 │   ├── BadSequence  SequenceExists    of sequences, and of numbers within a collection
 │   ├── BadClaim  BadItem     of unique claims; an app's own item, written for it
-│   ├── BadGroupName  NoSuchGroup  NotRanked    of groups and rankings
+│   ├── BadGroupName  NoSuchGroup  NotRanked  NoWindows    of groups, rankings, windows
 │   ├── BadQuota  NoSuchQuota  QuotaExists    of quotas
 │   ├── NotQuarantined        no record of that id is in quarantine
 │   ├── TooManyCounters       for one transaction
@@ -212,6 +212,10 @@ class NoSuchGroup(BadInput):
 
 class NotRanked(BadInput):
     """Ranking is not switched on for that namespace or group, or is not possible for it."""
+
+
+class NoWindows(BadInput):
+    """Windows are not switched on for that namespace, or are not possible for it."""
 
 
 class BadQuota(BadInput):

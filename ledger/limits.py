@@ -217,8 +217,8 @@ RANK_RULE_LIFE_MS: Final = MINUTE_MS
 RANK_SETTLES_MS: Final = RANK_RULE_LIFE_MS + 2 * MINUTE_MS
 # For how long a materializer may not know that windows were switched on, changed or switched off. A
 # change is effective later than that, by the clock skew, and this much for its way to the service.
-WINDOWS_LIFE_MS: Final = MINUTE_MS
-WINDOWS_SEND_MS: Final = MINUTE_MS
+WINDOWS_LIFE_MS: Final = 10 * SECOND_MS
+WINDOWS_SEND_MS: Final = 5 * SECOND_MS
 # How long minutes and hours may be kept. Day after day there is one more item for each counter.
 WINDOWS_KEPT_MIN_MS: Final = HOUR_MS
 WINDOWS_KEPT_MAX_MS: Final = 3_660 * DAY_MS

@@ -93,10 +93,11 @@ def _windows_of(setting: WindowSetting, item: Item) -> dict[str, Window]:
     raise CorruptItem(f"{describe(item)} is no item of windows", item)
 
 
-def encode_settings(namespace: str, settings: Sequence[WindowSetting]) -> Item:
-    """The item of all settings of a namespace, the oldest first."""
+def encode_settings(namespace: str, settings: Sequence[WindowSetting], revision: str = "0") -> Item:
+    """The item of all settings of a namespace, the oldest first; `revision` names this state."""
     return {
         **keys.windows_key(namespace),
+        "revision": revision,
         "settings": [
             {name: value for name in _STORED if (value := getattr(setting, name)) is not None}
             | {"finest": str(setting.finest)}

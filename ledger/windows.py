@@ -27,7 +27,6 @@ What was created later than `keep_ms` after the end of its day counts in day and
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -59,7 +58,6 @@ FINEST: Final = (Per.MINUTE, Per.HOUR, Per.DAY)
 SUM: Final = "s"
 EVENTS: Final = "n"
 
-_CELL: Final = re.compile(f"[{SUM}{EVENTS}][0-9]{{2}}")
 HALF_HOUR_MS: Final = HOUR_MS // 2
 _PLACES_KEPT: Final = 4_096
 # The calendar needs some days before and after.
@@ -159,6 +157,10 @@ class WindowSetting:
         """For how long after its `at` an entry may still be added to a window."""
         return self.late_entry_ms + STREAM_RECORD_MAX_AGE_MS + late_write_ms(self.skew_ms)
 
+    def has(self, per: Per) -> bool:
+        """Whether there are windows of a kind: the finest one, and all coarser ones."""
+        return per not in FINEST or FINEST.index(per) >= FINEST.index(self.finest)
+
     def holds_at(self, at_ms: int) -> bool:
         """Whether entries of that `at` belong to this setting."""
         return self.from_ms <= at_ms and (self.ended_ms is None or at_ms < self.ended_ms)
@@ -204,6 +206,13 @@ def cells_of(
     return place.all if at_ms <= place.kept_until_ms else place.month
 
 
+def item_name(setting: WindowSetting, kind: Per, at_ms: int) -> str:
+    """The name of the item of a kind (month, day or hour) that holds a moment."""
+    if kind is Per.HOUR:
+        return f"{to_datetime(at_ms // HALF_HOUR_MS * HALF_HOUR_MS):%Y-%m-%dT%H:%M}"
+    return window_of(at_ms, kind, setting.calendar).name
+
+
 def _place_of(setting: WindowSetting, minute: int) -> _Place:
     at_ms, zone = min(minute * MINUTE_MS, _LATEST_MS), setting.calendar
     day = window_of(at_ms, Per.DAY, zone)
@@ -214,13 +223,12 @@ def _place_of(setting: WindowSetting, minute: int) -> _Place:
         item = f"{Per.DAY}#{day.name}"
         fine.append(Cell(item, f"{hour:02d}", _expires_at(setting, day)))
     if setting.finest is Per.MINUTE:
-        start_ms = at_ms // HALF_HOUR_MS * HALF_HOUR_MS
-        item = f"{Per.HOUR}#{to_datetime(start_ms):%Y-%m-%dT%H:%M}"
+        item = f"{Per.HOUR}#{item_name(setting, Per.HOUR, at_ms)}"
         # In zones with a quarter of an hour, an item may belong to two days: it is kept as long as
         # the later one.
-        last = window_of(start_ms + HALF_HOUR_MS - 1, Per.DAY, zone)
-        name = f"{at_ms // MINUTE_MS % 60:02d}"
-        fine.append(Cell(item, name, _expires_at(setting, last)))
+        end_ms = (at_ms // HALF_HOUR_MS + 1) * HALF_HOUR_MS
+        last = window_of(end_ms - 1, Per.DAY, zone)
+        fine.append(Cell(item, f"{at_ms // MINUTE_MS % 60:02d}", _expires_at(setting, last)))
     places = setting._places  # noqa: SLF001 - the setting's own cache
     if len(places) >= _PLACES_KEPT:
         places.clear()

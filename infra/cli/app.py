@@ -17,9 +17,9 @@ from typer import Abort
 from typer.exceptions import TyperException
 
 from countledger.infra.cli.commands import CommandsOnDemand
-from countledger.infra.cli.options import Options, reflowed, shared
+from countledger.infra.cli.options import ENDED, Options, reflowed, shared
 from countledger.infra.cli.output import OutputClosed, show_text
-from countledger.ledger.errors import CountledgerError
+from countledger.ledger.errors import CountledgerError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,11 +98,20 @@ def run(arguments: Sequence[str]) -> int:
     except (Abort, KeyboardInterrupt):
         return INTERRUPTED
     except CountledgerError as error:
-        return _complain(str(error), error.exit_code, arguments)
+        return _complain(_with_advice(error), error.exit_code, arguments)
     except Exception as error:  # noqa: BLE001 - the last line of defence: a person reads this
         message = f"unexpected {type(error).__name__}: {error} (with --debug: where it came from)"
         return _complain(message, UNEXPECTED, arguments)
     return int(code or 0)
+
+
+def _with_advice(error: CountledgerError) -> str:
+    """The error's text, and where it leads to a local stack that has ended, how to go on."""
+    if not isinstance(error, Unreachable):
+        return str(error)
+    from countledger.ledger.connection import is_loopback  # noqa: PLC0415 - it imports boto3
+
+    return f"{error}; {ENDED}" if is_loopback(None, "cloudformation") else str(error)
 
 
 def _complain(message: str, code: int, arguments: Sequence[str]) -> int:

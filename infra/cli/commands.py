@@ -47,6 +47,8 @@ Count
 Read and check
   total totals.total Read totals, and how fresh they are.
   snapshot totals.snapshot Read the totals of up to 100 counters as of one moment.
+  windows windows.app Sums for each minute, hour, day and month of business time, as exact as
+      totals.
   entries totals.entries Read a counter's change log, newest first.
   status status.status Show the state of the stack: what runs, how late totals are, where action
       is required.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from countledger import CountLedger
 from countledger.infra.cli.engine import document_of, engine_is_installed
-from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.options import ENDED, Options, shared
 from countledger.infra.cli.output import FINDINGS, notice, show, show_json, show_rows, show_text
 from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
     from countledger.infra.local.running import Running
     from countledger.infra.status.facts import Facts, MappingFact, ScheduleFact
     from countledger.infra.status.findings import StatusFinding
-
-
-# A shell outlives the stack that `up` pointed it at.
-_ENDED: Final = (
-    'what AWS_ENDPOINT_URL names on this machine has ended: `eval "$(countledger up)"` starts '
-    "another, `unset AWS_ENDPOINT_URL` leads to AWS again"
-)
 
 
 @shared
@@ -66,7 +59,7 @@ def status(options: Options) -> int:
     except Unreachable:
         if not client.connection.stays_here:
             raise
-        return _nothing(options, name, _ENDED)
+        return _nothing(options, name, ENDED)
     found = findings(facts)
     if options.json:
         here = {"stack_name": name, "running": True} if running is None else document_of(running)

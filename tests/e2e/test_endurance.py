@@ -4,8 +4,11 @@ import pytest
 
 from countledger.infra.local.stack import LocalStack
 from tests.e2e.world import alter_total
+from tests.endurance import reserving
 from tests.endurance.scenarios import SCENARIOS, Scenario
 from tests.endurance.world import Sent, World
+from tests.simulation.canary import Canary
+from tests.simulation.hold_canaries import CANARIES as HOLDS
 
 SCALE = 0.002
 # So few events as 100 are sent before the process can be killed.
@@ -65,3 +68,20 @@ def test_the_materializer_that_is_killed_is_that_function_alone(stack: LocalStac
     assert {one.environ()["AWS_LAMBDA_FUNCTION_NAME"] for one in found} == {
         stack.outputs["MaterializerFunctionName"]
     }
+
+
+def test_a_small_run_of_reservations_leaks_nothing() -> None:
+    """In virtual time, on the simulated tables; no stack is needed."""
+    row = reserving.run(3_000, 1, lambda _line: None)
+
+    assert row.problems == ()
+    assert row.events >= 3_000
+
+
+@pytest.mark.parametrize("canary", HOLDS, ids=[one.rule for one in HOLDS])
+def test_a_run_of_reservations_notices_a_wrong_rule(
+    canary: Canary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    canary.switch_off(monkeypatch)
+
+    assert reserving.run(4_000, 1, lambda _line: None).problems

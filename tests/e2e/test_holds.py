@@ -1,7 +1,20 @@
 """`countledger strict hold`, `confirm`, `cancel` and `holds`, as a user calls them."""
 
+import json
+from datetime import timedelta
+
+import pytest
+
+from countledger import outcomes
 from countledger.infra.local.stack import LocalStack
+from countledger.ledger.clock import SystemClock
+from countledger.ledger.errors import AccessDenied
+from countledger.ledger.expressions import Assign
+from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.operations import Update
+from countledger.producers.strict.counters import StrictCounters
 from tests.e2e.command import Command
+from tests.e2e.world import client_of
 
 
 def test_two_seats_are_held_and_one_is_taken(stack: LocalStack, name: str) -> None:
@@ -49,3 +62,64 @@ def test_other_methods_and_unknown_holds_are_refused_with_the_reason(
     assert "marker" in other.err
     assert unknown.code == 2
     assert "no hold" in unknown.err.lower() or "unknown" in unknown.err.lower()
+
+
+def test_expired_holds_are_released_by_the_stack_under_its_own_policies(
+    auth_stack: LocalStack, name: str
+) -> None:
+    """Placed, listed and confirmed under the strict policy; released under the releaser's role."""
+    app, hall = client_of(auth_stack, "StrictPolicyArn").strict, f"{name}:hall"
+    app.create(hall, method="marker", lower=0, opening=10, bins=3)
+    first, second, third = (_held(app, hall, key) for key in "abc")
+    assert isinstance(app.confirm(first, 1), outcomes.Confirmed)
+    assert isinstance(app.cancel(second), outcomes.Cancelled)
+    _end_time_of(auth_stack, app, hall)
+
+    answer = auth_stack.client("lambda").invoke(
+        FunctionName=auth_stack.outputs["ReleaserFunctionName"], Payload="{}"
+    )
+    content = json.loads(answer["Payload"].read())
+
+    assert "FunctionError" not in answer, content
+    assert content["overdue"] == 0  # its schedule may have been faster
+    shown = app.show(hall)
+    assert (shown.value, shown.held, shown.available) == (9, 0, 9)
+    assert isinstance(app.confirm(third), outcomes.HoldExpired)
+    assert isinstance(app.confirm(third, readmit=True), outcomes.Confirmed)
+    _held(app, hall, "d")
+    _end_time_of(auth_stack, app, hall)
+    assert isinstance(app.change(hall, -7, key="o"), outcomes.Applied)
+    app.delete(hall)
+
+
+@pytest.mark.parametrize("policy", ["ReadPolicyArn", "EmitPolicyArn", "QuotaPolicyArn"])
+def test_no_other_policy_holds(auth_stack: LocalStack, name: str, policy: str) -> None:
+    app, hall = client_of(auth_stack, "StrictPolicyArn").strict, f"{name}:hall"
+    app.create(hall, method="marker", lower=0, opening=10)
+    held = _held(app, hall, "a")
+    other = client_of(auth_stack, policy).strict
+
+    for act in (
+        lambda: other.hold(hall, 1, key="b", expires_in=timedelta(minutes=1)),
+        lambda: other.confirm(held),
+        lambda: other.cancel(held),
+        lambda: list(other.holds(hall)),
+    ):
+        with pytest.raises(AccessDenied):
+            act()
+    assert app.show(hall).held == 2
+
+
+def _held(app: StrictCounters, hall: str, key: str) -> str:
+    outcome = app.hold(hall, 2, key=key, expires_in=timedelta(minutes=1))
+    assert isinstance(outcome, outcomes.Held), outcome
+    return outcome.id
+
+
+def _end_time_of(stack: LocalStack, app: StrictCounters, hall: str) -> None:
+    """Nobody waits: the time of its open holds is over for two minutes."""
+    dynamo, table = client_of(stack).connection.dynamo("none"), stack.outputs["CountersTableName"]
+    ended_ms = SystemClock().now_ms() - 2 * MINUTE_MS
+    for one in app.holds(hall):
+        clauses = Assign("lapses_at", ended_ms), Assign("due_at", ended_ms)
+        dynamo.update(Update(table, one.place, clauses))

@@ -1,4 +1,4 @@
-"""`make endurance`: long runs on the embedded engine, each checked to the last event."""
+"""`make endurance`: long runs on the local engine and in virtual time, each checked to its end."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from countledger.infra.local import background
+from tests.endurance import reserving
 from tests.endurance.scenarios import SCENARIOS, Row, Scenario
 from tests.endurance.world import World
 
@@ -24,9 +25,10 @@ _WIDTH: Final = 120
 
 def _arguments() -> Namespace:
     parser = ArgumentParser("python -m tests.endurance", description=__doc__)
-    names = [one.name for one in SCENARIOS]
+    names = [*(one.name for one in SCENARIOS), reserving.NAME]
     parser.add_argument("--only", choices=names, metavar="SCENARIO", help=", ".join(names))
     parser.add_argument("--scale", type=float, default=1.0, help="so many times the events")
+    parser.add_argument("--seed", type=int, default=1, help="of what is simulated")
     parser.add_argument("--json", action="store_true", help="the results as JSON, on stdout")
     return parser.parse_args()
 
@@ -64,6 +66,10 @@ def table_of(rows: list[Row]) -> Table:
     return table
 
 
+def _say(line: str) -> None:
+    Console(stderr=True, soft_wrap=True).print(line, highlight=False, markup=False)
+
+
 def _end(number: int, _frame: object) -> None:
     """End with a stack that is taken down, also when started in the background of a shell."""
     raise SystemExit(128 + number)
@@ -75,6 +81,8 @@ def _main() -> int:
     given, console = _arguments(), Console(stderr=True, soft_wrap=True)
     chosen = [one for one in SCENARIOS if given.only in (None, one.name)]
     rows = [_run(one, given.scale, console) for one in chosen]
+    if given.only in {None, reserving.NAME}:
+        rows.append(reserving.run(round(reserving.OPERATIONS * given.scale), given.seed, _say))
     if given.json:
         sys.stdout.write(json.dumps([{**asdict(row), "rate": row.rate} for row in rows]) + "\n")
     else:

@@ -17,6 +17,7 @@
     auditor       an account of its own, checked at every write; what must hold once all is quiet
     simulation    one seed: its shape, its actors, its quiet end
     region_accidents  regions that join, leave, are promoted and are lost
+    window_account  which seeds have windows, and a recount of each
     alert_account what must alert: every move, every rule, and a walk through the totals
     canary        how a rule is switched off, and how that is noticed
     canaries      known wrong variants, each of which must be caught

@@ -19,6 +19,7 @@ from tests.simulation.number_account import NumberAccounts
 from tests.simulation.quota_account import QuotaAccounts
 from tests.simulation.shape import LEDGER
 from tests.simulation.strict_account import StrictAccounts, is_strict
+from tests.simulation.window_account import WindowAccounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +61,8 @@ class Auditor:
         self.claims = ClaimAccounts()
         self.quotas = QuotaAccounts()
         self.deletions = DeletionAccounts()
+        self.windows = WindowAccounts()
+        self.watchers.append(self.windows.changed)
         self.watchers += [self.events.changed, self.numbers.changed, self.claims.changed]
         self.holds = HoldAccounts(self.schedule, self.shape.skew_ms // 2)
         self.watchers.append(self.holds.changed)

@@ -47,6 +47,7 @@ from tests.simulation import (
     quota_canaries,
     region_canaries,
     regions_canaries,
+    window_canaries,
     world,
 )
 from tests.simulation.canary import (
@@ -360,4 +361,5 @@ CANARIES: Final = [
     *alert_canaries.CANARIES,
     *producer_canaries.CANARIES,
     *quota_canaries.CANARIES,
+    *window_canaries.CANARIES,
 ]

@@ -48,6 +48,32 @@ def counted(deltas: Iterable[int]) -> Counter[int]:
     return found
 
 
+class Excuses(dict[str, tuple[float, str]]):
+    """By region, since when and why a total may be wrong there until it is repaired.
+
+    Attributes:
+        whys: every reason that there ever was in a region.
+    """
+
+    def __init__(self) -> None:
+        """None yet."""
+        super().__init__()
+        self.whys: dict[str, set[str]] = defaultdict(set)
+
+    def __setitem__(self, region: str, excuse: tuple[float, str]) -> None:
+        """Note the reason."""
+        self.whys[region].add(excuse[1])
+        super().__setitem__(region, excuse)
+
+    def unsure(self, region: str) -> bool:
+        """Whether windows may be wrong there: repair sets the total, and nothing else."""
+        return bool(self.whys[region] - {EDITED})
+
+
+# Of a total, not of windows.
+EDITED: Final = "edited by hand"
+
+
 @dataclass
 class Account:
     """One counter.
@@ -70,7 +96,7 @@ class Account:
     run: str = ""
     sum: int = 0
     covers: dict[str, int | list[int]] = field(default_factory=dict)
-    excused: dict[str, tuple[float, str]] = field(default_factory=dict)
+    excused: Excuses = field(default_factory=Excuses)
     deleted: list[tuple[float, Counter[int]]] = field(default_factory=list)
 
 

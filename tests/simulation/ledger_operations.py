@@ -22,6 +22,7 @@ from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.producers.event import Event, Receipt, make_entry
 from tests.simulation.ledger_account import STOCK, counted
 from tests.simulation.sums import Wrong
+from tests.simulation.window_account import occurred_at
 
 if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
@@ -57,7 +58,8 @@ def record_bare(client: Client) -> None:
     ]
     if mine:
         key = client.random.choice(mine)
-        _send(client, _entry(client, Event(counter, known[key][0], key)))
+        event = Event(counter, known[key][0], key, occurred_at(client))
+        _send(client, _entry(client, event))
 
 
 def record_batch(client: Client) -> None:
@@ -69,7 +71,8 @@ def record_batch(client: Client) -> None:
         if delta is not None:
             at = to_datetime(client.process.now_ms())
             key = IdempotencyKey(f"key {client.memory.number()}", at)
-            events.append(Event(counter, delta, client.random.choice([None, None, key])))
+            key_or_none = client.random.choice([None, None, key])
+            events.append(Event(counter, delta, key_or_none, occurred_at(client)))
     if keyed := [event for event in events if event.key is not None]:
         # The same event twice, as an app's own input has it.
         events += client.random.choice([[], keyed[:1]])
@@ -202,7 +205,7 @@ def _send_new(client: Client, key: IdempotencyKey | None) -> None:
     counter = draw_counter(client)
     delta = draw_delta(client, counter)
     if delta is not None:
-        _send(client, _entry(client, Event(counter, delta, key)))
+        _send(client, _entry(client, Event(counter, delta, key, occurred_at(client))))
 
 
 def _entry(client: Client, event: Event) -> Entry:

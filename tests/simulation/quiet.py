@@ -29,6 +29,7 @@ from tests.simulation.quota_operations import check_quotas
 from tests.simulation.running_operations import NAMESPACE, accept
 from tests.simulation.shape import COUNTERS, LEDGER
 from tests.simulation.sums import Wrong
+from tests.simulation.window_account import check_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -250,6 +251,7 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     check_spools,
     check_quiet,
     check_ledgers,
+    check_windows,
     check_ingest,
     check_imports,
     check_events,
@@ -265,6 +267,7 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     check_deletions,
     check_goes_on,
     check_ledgers,
+    check_windows,
     check_standing,
     check_alerts,
     check_quarantine,

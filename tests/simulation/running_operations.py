@@ -15,7 +15,7 @@ from countledger.ledger.errors import (
     ServiceFailed,
 )
 from countledger.ledger.limits import MINUTE_MS
-from tests.simulation.ledger_account import STOCK
+from tests.simulation.ledger_account import EDITED, STOCK
 from tests.simulation.ledger_operations import draw_any
 from tests.simulation.shape import COUNTERS
 from tests.simulation.sums import Wrong
@@ -107,9 +107,9 @@ def spoil(client: Client) -> None:
         return
     auditor = client.auditor
     excused = auditor.ledger.accounts[counter].excused
-    excused[client.region] = client.world.schedule.now_ms, "edited by hand"
-    auditor.by_hand = True
     gone = client.random.random() < DELETED
+    excused[client.region] = client.world.schedule.now_ms, "deleted by hand" if gone else EDITED
+    auditor.by_hand = True
     table.store(key, None if gone else {**there, "total": there["total"] + 7})
     auditor.by_hand = False
     client.tell(f"total of {counter} {'deleted' if gone else 'edited'} by hand")

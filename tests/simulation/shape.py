@@ -147,6 +147,10 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
 # The focuses of many homes and of homes that are lost; no seed draws them by itself.
 HOMES: Final = "homes"
 LOSSES: Final = "losses"
+# Nor those of windows, and of windows of counters that are deleted.
+WINDOWS: Final = "windows"
+DELETED_WINDOWS: Final = "deleted windows"
+_WINDOWED: Final = ("record", "resend", "exact", "compact", "verify", "repair")
 
 # What lets days go by.
 _DAYS: Final = ("deletion call", "deletion rest")
@@ -260,7 +264,9 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
         return _rivals(random, _merging(random, shape))
     if focus == LOSSES:
         return _losing(random, _merging(random, shape))
-    names = FOCUSES[focus]
+    if focus == DELETED_WINDOWS:
+        return _focused(random, shape, operations, "deletion")
+    names = _WINDOWED if focus == WINDOWS else FOCUSES[focus]
     latency_ms = random.choice([10.0, 500.0, 3_000.0])
     gap_ms = latency_ms * random.choice([1, 3, 10])
     if focus in {"compaction", "due", "buffer", "async", "moving", "forks", "ingest", "stock"}:

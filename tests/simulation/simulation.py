@@ -17,6 +17,7 @@ from tests.simulation import hold_operations as holds
 from tests.simulation import joint_operations as joint
 from tests.simulation import regions_operations as regions
 from tests.simulation import strict_operations as strict
+from tests.simulation import window_account as windows
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
 from tests.simulation.client import Client, Memory
@@ -99,6 +100,7 @@ class Simulation:
             region: tables["ledger"].items for region, tables in self.world.copies.items()
         }
         self._left = self.shape.clients
+        self._windows = random.of("windows")
         own = random.of("regions")
         # Long enough for one generation, even if each call takes seconds.
         shortest = own.choice([10, 20] if self.shape.rivals else [20, 60])
@@ -126,6 +128,7 @@ class Simulation:
         world, random = self.world, self.world.random
         world.faults.calm = True
         world.start()
+        windows.set_up(world, self._windows, self.focus)
         self._set_up()
         world.faults.calm = False
         for number in range(self.shape.clients):

@@ -14,14 +14,14 @@ from botocore.exceptions import ClientError
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.handler import answer_of, shard_of
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.namespace_rules import DueRules, new_memory
+from countledger.consumers.namespace_rules import DueRules, TtlCache, WindowRules, new_memory
 from countledger.consumers.watermark import PassedShards
 from countledger.infra.local.mappings import record_filter
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys, quarantine_record
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import CountledgerError
-from countledger.ledger.limits import DAY_MS, MINUTE_MS
+from countledger.ledger.limits import DAY_MS, MINUTE_MS, WINDOWS_LIFE_MS
 from countledger.ledger.quarantine_record import QuarantineSource
 from tests.simulation.alert_account import AlertAccount
 from tests.simulation.dynamo import SimulatedClient
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping as Map
     from random import Random
 
-    from countledger.consumers.namespace_rules import TtlCache
     from countledger.ledger.due import DueRule
+    from countledger.ledger.windows import WindowSetting
     from tests.simulation.auditor import Auditor
     from tests.simulation.faults import Faults
     from tests.simulation.ingest import IngestWay
@@ -95,6 +95,7 @@ class World:
         processes: how many were made.
         ingest: the way through Kinesis, where anybody uses it.
         rules: what the materializers of each region know of schedules.
+        settings: what they know of windows.
         directories: the shards that the materializers of each region renewed.
         passed: what they know of shards whose watermarks can go.
         forgotten: what progress somebody deleted, by region and key.
@@ -125,6 +126,7 @@ class World:
     zombies: int = 0
     processes: int = 0
     rules: dict[str, TtlCache[DueRule | None]] = field(default_factory=dict)
+    settings: dict[str, TtlCache[tuple[WindowSetting, ...]]] = field(default_factory=dict)
     directories: dict[str, ShardDirectory] = field(default_factory=dict)
     passed: dict[str, PassedShards] = field(default_factory=dict)
     forgotten: set[tuple[str, Key]] = field(default_factory=set)
@@ -313,10 +315,19 @@ class World:
             DueRules(dynamo, COUNTERS, process, known),
             shards=self.directories.setdefault(process.region, ShardDirectory()),
             passed=self.passed.setdefault(process.region, self._new_passed()),
+            windows=self._windows_of(dynamo, process),
         )
         deadline = Deadline.within(process, None, self.shape.invocation_ms, margin_ms=0)
         records = event.get("Records") or []
         return answer_of(materializer.apply(records, shard_of(event), deadline), records)
+
+    def _windows_of(
+        self, dynamo: SimulatedClient, process: Process
+    ) -> Callable[[str], tuple[WindowSetting, ...]] | None:
+        if self.auditor.windows.settings is None:
+            return None  # the calls of other seeds stay what they are
+        known = self.settings.setdefault(process.region, TtlCache(WINDOWS_LIFE_MS))
+        return WindowRules(dynamo, COUNTERS, process, known).of
 
     def _new_passed(self) -> PassedShards:
         """Totals are cleaned up at once here, by what was read lately."""

@@ -73,6 +73,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "consumers/alerts/chain.py": "_finish",
         "consumers/rankings.py": "_write_rule",
         "consumers/total_writer.py": "_apply",
+        "consumers/window_settings.py": "_change",
         "consumers/window_writer.py": "_apply",
         "producers/strict/readmission.py": "_with_headroom",
     },

@@ -57,6 +57,7 @@ _NAMES = [
     "Total",
     "TotalOverRegions",
     "Verdict",
+    "WindowSum",
     "errors",
     "outcomes",
     "record",
@@ -97,6 +98,8 @@ _METHODS = [
     "strict",
     "total",
     "totals",
+    "window_settings",
+    "windows",
     "write_units",
 ]
 

@@ -11,6 +11,7 @@ import pytest
 from countledger.infra.cli import app as module
 from countledger.infra.cli.app import run
 from countledger.infra.cli.commands import COMMANDS
+from countledger.ledger.errors import Unreachable
 from tests.unit.demo.repositories import Repository
 
 if TYPE_CHECKING:
@@ -260,3 +261,14 @@ def test_without_an_extra_the_command_says_what_to_install(
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert f"pip install 'countledger[{extra}]'" in done.stderr
+
+
+def test_after_the_local_stack_has_ended_a_command_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
+
+    assert run(["total", "likes:post-1"]) == Unreachable.exit_code
+    assert 'eval "$(countledger up)"' in capsys.readouterr().err

@@ -18,6 +18,7 @@ from countledger.infra.cost import (
     WRITE_UNITS_MILLION,
 )
 from countledger.infra.template import load_template, resource
+from countledger.producers.strict.hold import BUCKETS
 from tests.unit.infra.metric_math import listed, state_of
 
 if TYPE_CHECKING:
@@ -185,6 +186,31 @@ def test_the_probe_alarms_when_it_measures_nothing() -> None:
     assert said == ["ALARM", "ALARM", "OK", "OK", "OK"]
 
 
+def test_overdue_holds_alarm_and_so_does_a_releaser_that_does_not_run() -> None:
+    """Each run sends the metric: silence means that none came to its end."""
+    five: list[Series] = [[None, None], [400, 301], [None, 301], [400, 0], [300, 300], [None, 0]]
+    said = [
+        state_of(resource("OverdueHoldsAlarm"), {"OverdueHoldSeconds": series}) for series in five
+    ]
+
+    assert said == ["ALARM", "ALARM", "ALARM", "OK", "OK", "OK"]
+
+
+def test_the_documents_say_what_the_releaser_costs() -> None:
+    """Its parts as docs/costs.md lists them, while nothing has expired."""
+    runs, memory = 30 * 24 * 60, resource("Releaser")["MemorySize"] / 1_024
+    parts = {
+        "Lambda": runs * (0.3 * memory * LAMBDA_GB_SECOND + LAMBDA_REQUEST),
+        "reads": runs * BUCKETS / 2 * READ_UNITS_MILLION / MILLION,
+        "CloudWatch": 3 * 0.3 + 2 * 0.1,
+    }
+
+    page = (Path(__file__).parents[3] / "docs/costs.md").read_text()
+    assert f"0.3 seconds at 512 MB (${parts['Lambda']:.2f})" in page
+    assert f"eight read units a run (${parts['reads']:.2f})" in page
+    assert f"costs about ${sum(parts.values()):.2f} a month" in page
+
+
 def alarms_over_several() -> dict[str, dict[str, Any]]:
     """The alarms with an expression."""
     return {
@@ -237,6 +263,9 @@ def test_the_documents_say_what_the_probe_costs() -> None:
     assert f"about ${sum(parts.values()) + 0.06:.1f}0 a month" in page
 
 
+_BY_DEFAULT = {"IsHome", "ReleasesHolds"}
+
+
 def test_the_documents_say_what_the_alarms_cost() -> None:
     """CloudWatch charges for each metric that an alarm looks at."""
     always = everything = 0
@@ -245,8 +274,8 @@ def test_the_documents_say_what_the_alarms_cost() -> None:
             metrics = one["Properties"].get("Metrics", [{}])
             stats = [found for found in metrics if "Expression" not in found]
             everything += len(stats)
-            if one.get("Condition", "IsHome") == "IsHome":
-                always += sum(found.get("Fn::If", ["IsHome"])[0] == "IsHome" for found in stats)
+            if one.get("Condition", "IsHome") in _BY_DEFAULT:
+                always += sum(found.get("Fn::If", ["IsHome"])[0] in _BY_DEFAULT for found in stats)
 
     page = (Path(__file__).parents[3] / "docs/costs.md").read_text()
     assert f"({always}, so ${always / 10:.2f} a month; {everything} with" in page

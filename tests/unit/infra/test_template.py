@@ -273,7 +273,7 @@ def test_an_alarm_looks_where_its_function_writes(alarm: str, function: str) -> 
 def test_no_schedule_of_compaction_exists_until_a_user_makes_one() -> None:
     schedules = [n for n, one in RESOURCES.items() if one["Type"] == "AWS::Scheduler::Schedule"]
 
-    assert sorted(schedules) == ["AuditTimer", "ProbeTimer"]
+    assert sorted(schedules) == ["AuditTimer", "ProbeTimer", "ReleaserTimer"]
     assert RESOURCES["ScheduleGroup"]["Type"] == "AWS::Scheduler::ScheduleGroup"
 
 
@@ -286,7 +286,9 @@ def test_the_functions_assume_what_the_settings_assume() -> None:
         assert TEMPLATE["Parameters"][parameter]["Default"] == default
 
 
-@pytest.mark.parametrize("function", ["Materializer", "Audit", "IngestFunction", "Compactor"])
+@pytest.mark.parametrize(
+    "function", ["Materializer", "Audit", "IngestFunction", "Compactor", "Releaser"]
+)
 def test_a_function_that_compares_clocks_knows_how_far_they_may_differ(function: str) -> None:
     """The parameter is of any two machines: a bound that a function does not know is none."""
     variables = resource(function)["Environment"]["Variables"]
@@ -316,6 +318,25 @@ def test_the_probe_is_off_until_somebody_asks_for_it_and_reaches_its_own_counter
             for one in partitions.get("dynamodb:LeadingKeys", ()):
                 assert one in {f"{NAMESPACE}:*", keys.NAMESPACE_PREFIX + NAMESPACE}
             assert bool(partitions) == any(action.startswith("dynamodb:") for action in actions)
+
+
+def test_the_releaser_finds_reads_and_updates_and_does_nothing_else() -> None:
+    parts = [name for name in RESOURCES if name.startswith(("Releaser", "OverdueHolds"))]
+    assert len(parts) == 6
+    assert {RESOURCES[name].get("Condition") for name in parts} == {"ReleasesHolds"}
+    assert TEMPLATE["Parameters"]["ReleaseHolds"]["Default"] == "on"
+    allowed = {
+        action: statement["Resource"]
+        for where, statement in statements()
+        if where == "ReleaserRole"
+        for action in listed(statement["Action"])
+        if action.startswith("dynamodb:")
+    }
+    assert allowed == {
+        "dynamodb:Query": {"Fn::Sub": "${Counters.Arn}/index/due"},
+        "dynamodb:GetItem": {"Fn::GetAtt": ["Counters", "Arn"]},
+        "dynamodb:UpdateItem": {"Fn::GetAtt": ["Counters", "Arn"]},
+    }
 
 
 def test_backups_are_off_until_requested_and_their_role_may_restore_nothing() -> None:
@@ -538,6 +559,7 @@ def test_outputs_are_the_agreed_ones() -> None:
         "CompactPolicyArn",
         "DeletePolicyArn",
         "ProbeFunctionName",
+        "ReleaserFunctionName",
         "IngestStreamArn",
         "IngestFunctionName",
         "IngestMappingId",

@@ -1,0 +1,315 @@
+"""The simulated tables for many clients in virtual time, with lost answers and killed processes.
+
+One thread runs at a time, so a million calls need no engine and no waiting. The index `due` lags
+behind the table, items whose time to live is over go within a minute, and each request may be
+throttled, refused by a conflict, lost before or after it is applied, applied late, or the last one
+of its process.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+
+from countledger.ledger.dynamo import DynamoClient
+from countledger.ledger.errors import CountledgerError, Throttled, TransactionCancelled, Unclear
+from countledger.ledger.errors import Reason as Cancelled
+from countledger.ledger.limits import MINUTE_MS, SECOND_MS, TOKEN_LIFE_MS
+from countledger.ledger.operations import Page, Query
+from tests.simulation.judgement import holds, key_of
+from tests.simulation.schedule import Killed, Schedule
+from tests.simulation.table import Change, Table, written_key
+from tests.simulation.transactions import Transactions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.operations import Delete, Put, Scan, Update, Write
+    from tests.simulation.table import Key as ItemKey
+
+_T = TypeVar("_T")
+BEGIN_MS: Final = 1_800_000_000_000.0
+_LATENCY_MS: Final = 6.0
+_LATE_MS: Final = 8_000
+_INDEX_LAG_MS: Final = 300
+
+
+class Strike(StrEnum):
+    """What strikes a request."""
+
+    LOST = "lost"
+    ANSWER_LOST = "answer lost"
+    LATE = "late"
+    THROTTLED = "throttled"
+    CONFLICT = "conflict"
+    KILLED = "killed before"
+    KILLED_AFTER = "killed after"
+
+
+_RATES: Final = {
+    Strike.LOST: 0.005,
+    Strike.ANSWER_LOST: 0.01,
+    Strike.LATE: 0.005,
+    Strike.THROTTLED: 0.01,
+    Strike.CONFLICT: 0.01,
+    Strike.KILLED: 0.0002,
+    Strike.KILLED_AFTER: 0.0002,
+}
+_OF_READS: Final = frozenset({Strike.LOST, Strike.THROTTLED, Strike.KILLED})
+
+
+@dataclass(eq=False)
+class Tables:
+    """The tables of one stack.
+
+    Attributes:
+        random: decides everything.
+        schedule: virtual time.
+        calm: nothing goes wrong any more.
+        struck: how often each fault struck.
+        requests: how many requests there were.
+    """
+
+    random: Random
+    calm: bool = False
+    struck: Counter[Strike] = field(default_factory=Counter)
+    requests: int = 0
+
+    def __post_init__(self) -> None:
+        """Empty."""
+        self.schedule = Schedule(self.random, now_ms=BEGIN_MS, steps_max=1 << 60)
+        self.by_name = {name: Table(name, "home") for name in ("ledger", "counters")}
+        self.transactions = Transactions(self.by_name, self.schedule)
+        self._index: dict[str, list[tuple[int, ItemKey]]] = defaultdict(list)
+        self._listed: dict[ItemKey, tuple[str, int]] = {}
+        self.items.watchers.append(self._note)
+        self.schedule.at(MINUTE_MS, self._tidy)
+
+    @property
+    def items(self) -> Table:
+        """The table `counters`."""
+        return self.by_name["counters"]
+
+    def strike(self, *, writes: bool) -> Strike | None:
+        """What strikes the next request."""
+        self.requests += 1
+        draw = self.random.random()
+        for strike, rate in _RATES.items():
+            draw -= rate
+            if draw < 0:
+                if self.calm or not (writes or strike in _OF_READS):
+                    return None
+                self.struck[strike] += 1
+                return strike
+        return None
+
+    def listed(self, read: Query) -> Page:
+        """A page of the index `due`."""
+        bucket, before = (one.value for one in cast("Any", read.condition).conditions)
+        entries = self._index[bucket]
+        start = 0
+        if read.after is not None:
+            last = read.after["due_at"], key_of(read.after)
+            start = bisect_left(entries, cast("Any", last)) + 1
+        found = [one for one in entries[start:] if one[0] < before]
+        page = found[: read.page_size]
+        rows: list[Item] = [
+            {"counter": key[0], "part": key[1], "due_bucket": bucket, "due_at": due_at}
+            for due_at, key in page
+        ]
+        return Page(rows, rows[-1] if len(page) < len(found) else None)
+
+    def _note(self, change: Change) -> None:
+        names = ("due_bucket", "due_at")
+        before, after = change.before or {}, change.after or {}
+        if any(before.get(name) != after.get(name) for name in names):
+            key = change.key
+            self.schedule.at(self.random.random() * _INDEX_LAG_MS, lambda: self._list(key))
+
+    def _list(self, key: ItemKey) -> None:
+        old = self._listed.pop(key, None)
+        if old is not None:
+            entries = self._index[old[0]]
+            del entries[bisect_left(entries, (old[1], key))]
+        item = self.items.items.get(key, {})
+        if "due_at" in item:
+            self._listed[key] = item["due_bucket"], item["due_at"]
+            insort(self._index[item["due_bucket"]], (item["due_at"], key))
+
+    def _tidy(self) -> None:
+        """Time to live; and what is too old to matter to anybody."""
+        now_s = self.schedule.now_ms / SECOND_MS
+        over = [k for k, item in self.items.items.items() if item.get("expires_at", now_s) < now_s]
+        for key in over:
+            self.items.store(key, None)
+        self.items.earlier.clear()
+        known = self.transactions._known  # its tokens are kept for ever
+        oldest_ms = self.schedule.now_ms - TOKEN_LIFE_MS
+        for token in [token for token, (_, ended_ms) in known.items() if ended_ms < oldest_ms]:
+            del known[token]
+        if not self.calm:
+            self.schedule.at(MINUTE_MS, self._tidy)
+
+
+@dataclass(eq=False)
+class Life:
+    """A process, from its start until it is killed: a clock, and whether it lives.
+
+    Attributes:
+        tables: what it works with.
+        error_ms: how far its clock is off.
+        dead: whether it was killed.
+    """
+
+    tables: Tables
+    error_ms: int
+    dead: bool = False
+
+    def now_ms(self) -> int:
+        """The time by its clock."""
+        return int(self.tables.schedule.now_ms) + self.error_ms
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        """Others go on.
+
+        Raises:
+            Killed: the process was killed meanwhile.
+        """
+        self.tables.schedule.pause(duration_ms)
+        if self.dead:
+            raise Killed
+
+    def kill(self) -> NoReturn:
+        """It ends here, with all its threads."""
+        self.dead = True
+        raise Killed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableClient(DynamoClient):
+    """The DynamoDB client of a process.
+
+    Attributes:
+        life: the process.
+        attempts: how often its SDK sends a request.
+    """
+
+    client: DynamoDBClient = field(default_factory=lambda: cast("DynamoDBClient", None))
+    life: Life
+    attempts: int = 1
+
+    def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:  # noqa: ARG002
+        """One item."""
+        items = self.life.tables.by_name[table].items
+        return self._call(lambda: dict(items.get(key_of(key), {})) or None, writes=False)
+
+    def get_many(self, table: str, keys: Sequence[Key], *, consistent: bool = False) -> list[Item]:  # noqa: ARG002
+        """Several items."""
+        items = self.life.tables.by_name[table].items
+        found = [items.get(key_of(key)) for key in keys]
+        return self._call(lambda: [dict(one) for one in found if one is not None], writes=False)
+
+    def transact_get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
+        """Items as of one moment."""
+        places = [key_of(key) for key in keys]
+        transactions = self.life.tables.transactions
+        return self._call(lambda: transactions.get(table, places), writes=False)
+
+    def page(self, read: Query | Scan) -> Page:
+        """A page of a partition, or of the index."""
+        tables = self.life.tables
+        if isinstance(read, Query) and read.index is not None:
+            return self._call(lambda: tables.listed(read), writes=False)
+        if not isinstance(read, Query):
+            raise TypeError(f"nobody scans: {read}")
+        table = tables.by_name[read.table]
+        first: Any = getattr(read.condition, "conditions", (read.condition,))[0]
+
+        def look() -> list[Item]:
+            sorts = table.partitions.get(first.value, ())
+            rows = (table.items[first.value, sort] for sort in sorts)
+            return [dict(row) for row in rows if holds(read.condition, row)]
+
+        return Page(self._call(look, writes=False), None)
+
+    def put(self, write: Put) -> None:
+        """Write one item."""
+        self._call(lambda: self._table(write).write(write))
+
+    def update(self, write: Update) -> Item | None:
+        """Change one item."""
+        after = self._call(lambda: self._table(write).write(write))
+        return dict(after) if after is not None and write.returning == "ALL_NEW" else None
+
+    def delete(self, write: Delete) -> None:
+        """Remove one item."""
+        self._call(lambda: self._table(write).write(write))
+
+    def transact(self, writes: Sequence[Write], token: str) -> bool:
+        """All or nothing; each item changes at its own moment."""
+        tables, life = self.life.tables, self.life
+        codes = ["TransactionConflict", *["None"] * (len(writes) - 1)]
+        conflict = TransactionCancelled(tuple(map(Cancelled, codes)))
+        fresh, takes_ms = self._call(
+            lambda: tables.transactions.begin(writes, token), conflict=conflict
+        )
+        if takes_ms:
+            life.sleep_ms(takes_ms)
+        return fresh
+
+    def _table(self, write: Write) -> Table:
+        table = self.life.tables.by_name[write.table]
+        table.check(written_key(write), None)
+        return table
+
+    def _call(
+        self,
+        request: Callable[[], _T],
+        *,
+        writes: bool = True,
+        conflict: CountledgerError | None = None,
+    ) -> _T:
+        for _ in range(self.attempts - 1):
+            with suppress(Throttled, Unclear):
+                return self._send(request, conflict, writes=writes)
+        return self._send(request, conflict, writes=writes)
+
+    def _send(
+        self, request: Callable[[], _T], conflict: CountledgerError | None, *, writes: bool
+    ) -> _T:
+        life, tables = self.life, self.life.tables
+        strike = tables.strike(writes=writes)
+        life.sleep_ms(tables.random.expovariate(1 / _LATENCY_MS))
+        match strike:
+            case Strike.KILLED:
+                life.kill()
+            case Strike.THROTTLED:
+                raise Throttled("throttled")
+            case Strike.CONFLICT:
+                raise conflict or Throttled("conflict")
+            case Strike.LOST:
+                raise Unclear("no answer")
+            case Strike.LATE:
+                tables.schedule.at(tables.random.random() * _LATE_MS, lambda: _land(request))
+                raise Unclear("no answer")
+            case Strike.ANSWER_LOST | Strike.KILLED_AFTER:
+                _land(request)
+                if strike is Strike.KILLED_AFTER:
+                    life.kill()
+                raise Unclear("no answer")
+        answer = request()
+        life.sleep_ms(tables.random.expovariate(1 / _LATENCY_MS))
+        return answer
+
+
+def _land(request: Callable[[], Any]) -> None:
+    with suppress(CountledgerError):
+        request()

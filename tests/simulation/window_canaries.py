@@ -1,0 +1,81 @@
+"""Known wrong variants of windows, each of which must be caught."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.consumers import window_writer
+from countledger.consumers.total_writer import TotalWriter
+from countledger.ledger import windows
+from countledger.ledger.calendar import zone_of
+from countledger.ledger.windows import WindowSetting
+from tests.simulation.canary import Canary, all_of, little_but, replaced, unconditional, wrapped
+from tests.simulation.shape import DELETED_WINDOWS, WINDOWS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from countledger.consumers.fold import CounterChanges
+    from countledger.consumers.window_changes import WindowChanges
+    from countledger.ledger.attributes import Item
+
+
+def _by_the_total(
+    apply: Callable[..., tuple[int, Item]],
+    writer: TotalWriter,
+    counter: str,
+    changes: CounterChanges,
+    windowed: list[WindowChanges],
+) -> tuple[int, Item]:
+    """What the total contains counts as written everywhere."""
+    applied, item = apply(writer, counter, changes, windowed)
+    if not applied:
+        windowed.clear()
+    return applied, item
+
+
+def _kept_for_ever(place_of: Callable[..., Any], setting: Any, minute: int) -> Any:  # noqa: ANN401
+    """An hour that TTL has removed, or soon will, is written again."""
+    place = place_of(setting, minute)
+    setting._places[minute] = found = place._replace(kept_until_ms=float("inf"))
+    return found
+
+
+_LITTLE: Final = little_but("remake", "split", "storm")
+
+CANARIES: Final = [
+    Canary(
+        "windows have watermarks",
+        unconditional(window_writer, "item_update_of"),
+        WINDOWS,
+        seed=2,
+    ),
+    Canary(
+        "each window is decided by its own watermark",
+        all_of(_LITTLE, wrapped(TotalWriter, "_apply", _by_the_total)),
+        WINDOWS,
+    ),
+    Canary(
+        "expired windows are not brought back",
+        wrapped(windows, "_place_of", _kept_for_ever),
+        WINDOWS,
+        seed=10,
+    ),
+    Canary(
+        "windows are those of a time zone",
+        replaced(WindowSetting, "calendar", property(lambda _: zone_of("UTC"))),
+        WINDOWS,
+    ),
+    Canary(
+        "windows are those of business time",
+        replaced(windows, "business_time_ms", lambda _setting, at_ms, _occurred_at_ms: at_ms),
+        WINDOWS,
+        seed=2,
+    ),
+    Canary(
+        "another total has other windows",
+        replaced(window_writer, "new_windows_id", lambda setting_id, *_: setting_id),
+        DELETED_WINDOWS,
+        seed=19,
+    ),
+]

@@ -1,0 +1,344 @@
+"""Windows are switched on ahead, and read with what is known of each."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.namespace_rules import WindowRules
+from countledger.consumers.stream import ShardName
+from countledger.consumers.totals import TotalsReader
+from countledger.consumers.window_settings import WindowSettings
+from countledger.consumers.windows import WindowsReader
+from countledger.ledger.calendar import rules_of
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.entry import Entry, encode_entry
+from countledger.ledger.errors import (
+    BadSetting,
+    BadTime,
+    CorruptItem,
+    NamespaceUnknown,
+    NoWindows,
+    Throttled,
+    Unclear,
+)
+from countledger.ledger.ids import new_id
+from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from countledger.ledger.namespace import Kind, Namespaces
+from countledger.ledger.operations import Put
+from countledger.ledger.window_items import encode_settings
+from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World, events_of
+from tests.unit.ledger.memory import LOST, Fault, afterwards, meanwhile
+
+if TYPE_CHECKING:
+    from countledger.consumers.window_sums import WindowSum
+
+START = datetime(2030, 3, 17, 12, tzinfo=UTC)
+
+
+class Windowed(World):
+    """A world whose namespace `a` has windows, or may have."""
+
+    def settings(self) -> WindowSettings:
+        namespaces = Namespaces(self.dynamo, LEDGER, region="r", home_region="r")
+        return WindowSettings(self.dynamo, COUNTERS, namespaces, clock=self.clock)
+
+    def reader(self) -> WindowsReader:
+        return WindowsReader(TotalsReader(self.dynamo, COUNTERS), self.stream, self.clock)
+
+    def enable(self, by: str = "hour", **values: Any) -> None:  # noqa: ANN401 - any argument
+        """Switch windows on, and wait until they are."""
+        self.settings().enable("a", by=by, **values)
+        self.clock.at_ms += self.settings().delay_ms
+
+    def count(self, delta: int, occurred_at: datetime | None = None) -> None:
+        """An entry of now, that is handled at once."""
+        at_ms = self.clock.now_ms()
+        occurred_ms = None if occurred_at is None else int(occurred_at.timestamp() * 1_000)
+        entry = Entry(
+            counter=COUNTER,
+            id=new_id(at_ms),
+            delta=delta,
+            at_ms=at_ms,
+            origin="r",
+            occurred_at_ms=occurred_ms,
+        )
+        item = encode_entry(entry, 1)
+        self.dynamo.put(Put(LEDGER, item))
+        record = self.show(item=item)
+        rules = WindowRules(self.dynamo, COUNTERS, self.clock)
+        materializer = Materializer(
+            self.dynamo, COUNTERS, self.quarantine, self.clock, windows=rules.of
+        )
+        outcome = materializer.apply(events_of([record]), ShardName("label", "s"))
+        assert outcome.retry_from is None
+
+    def read(self, per: str, hours: float, **values: Any) -> list[WindowSum]:  # noqa: ANN401 - any argument
+        """The windows of the last hours."""
+        since = to_datetime(self.clock.now_ms()) - timedelta(hours=hours)
+        return self.reader().read(COUNTER, per, since, **values)
+
+
+@pytest.fixture
+def world() -> Windowed:
+    made = Windowed()
+    made.clock.at_ms = int(START.timestamp() * 1_000)
+    made.add_shard("s")
+    Namespaces(made.dynamo, LEDGER, region="r", home_region="r").create("a")
+    return made
+
+
+def sums(found: list[WindowSum]) -> list[tuple[str, object, int]]:
+    """Start, sum and events of those with events."""
+    return [(f"{one.start:%d %H:%M%z}", one.sum, one.events) for one in found if one.events]
+
+
+def test_windows_hold_what_was_recorded_since_they_are_on(world: Windowed) -> None:
+    world.count(1)
+    world.enable(time_zone="Asia/Kolkata")
+    world.count(2)
+    world.count(3, occurred_at=START - timedelta(hours=2))
+
+    assert sums(world.read("hour", 6)) == [("17 15:00+0530", 3, 1), ("17 17:00+0530", 2, 1)]
+    assert sums(world.read("day", 6)) == [("17 00:00+0530", 5, 2)]
+    assert sums(world.read("month", 6)) == [("01 00:00+0530", 5, 2)]
+    assert len(world.read("hour", 6)) == 7  # those without events, too
+
+
+def test_a_window_is_complete_once_the_stream_was_handled_past_its_end(world: Windowed) -> None:
+    world.enable()
+    world.count(1)
+    world.clock.at_ms += 2 * HOUR_MS
+    before = [one.complete for one in world.read("hour", 2)]
+    world.count(1)
+
+    # The first began before windows were on.
+    assert before == [False, False, False]
+    world.clock.at_ms += 11 * SECOND_MS
+    assert [one.complete for one in world.read("hour", 2)] == [False, True, False]
+    assert not any(one.final for one in world.read("hour", 2))
+
+
+def test_the_stream_shows_that_nothing_is_left(world: Windowed) -> None:
+    """Progress stays where the last record was, however long nothing is recorded."""
+    world.add_shard("quiet")
+    world.enable()
+    world.count(1)
+    world.clock.at_ms += 3 * HOUR_MS
+
+    assert [one.complete for one in world.read("hour", 2, prove=True)] == [True, True, False]
+    assert not any(one.complete for one in world.read("hour", 2))
+
+
+def test_a_record_that_waits_leaves_its_window_incomplete(world: Windowed) -> None:
+    world.enable()
+    world.count(1)
+    world.clock.at_ms += 3 * HOUR_MS
+    world.emit(1)  # nobody handles it
+    world.clock.at_ms += 2 * HOUR_MS
+
+    found = world.read("hour", 4, prove=True)
+    assert [one.complete for one in found] == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize(("lateness_ms", "expected"), [(None, False), (HOUR_MS, True)])
+def test_with_a_maximum_lateness_windows_become_final(
+    world: Windowed, lateness_ms: int | None, *, expected: bool
+) -> None:
+    world.enable(max_lateness_ms=lateness_ms)
+    world.count(1)
+    world.clock.at_ms += 2 * HOUR_MS
+    world.count(1)
+    soon = world.read("hour", 1)[0]
+    known = []
+    # The horizon, replication, clock skew and the life of a request: as long an entry may be late.
+    for later_ms in (DAY_MS + 31 * MINUTE_MS, HOUR_MS):
+        world.clock.at_ms += later_ms
+        world.count(1)
+        known += world.reader().read(COUNTER, "hour", soon.start, soon.end)
+
+    assert (soon.complete, soon.final) == (True, False)
+    assert [one.complete for one in known] == [True, True]
+    assert [one.final for one in known] == [False, expected]
+
+
+def test_a_change_begins_where_the_setting_before_ends(world: Windowed) -> None:
+    """So windows of one zone are those of both settings, and complete through the change."""
+    world.enable("day")
+    world.clock.at_ms += HOUR_MS
+    world.count(1)
+    world.enable("hour")
+    first, second = world.settings().of("a")
+    world.count(2)
+    world.clock.at_ms += DAY_MS
+    world.count(4)
+
+    assert first.ended_ms == second.from_ms
+    assert sums(world.read("day", 30)) == [("17 00:00+0000", 3, 2), ("18 00:00+0000", 4, 1)]
+    assert sums(world.read("hour", 30)) == [("17 13:00+0000", 2, 1), ("18 13:00+0000", 4, 1)]
+    assert [one.complete for one in world.read("hour", 24)][:3] == [False, True, True]
+
+
+def test_another_zone_begins_again(world: Windowed) -> None:
+    world.enable("hour")
+    world.count(1)
+    world.enable("hour", time_zone="Asia/Kolkata")
+    world.count(2)
+
+    assert sums(world.read("hour", 2)) == [("17 17:00+0530", 2, 1)]
+
+
+def test_switched_off_windows_stay_readable(world: Windowed) -> None:
+    world.enable("hour")
+    world.count(1)
+    ended = world.settings().disable("a")
+    world.clock.at_ms += 2 * HOUR_MS
+    world.count(2)
+
+    assert ended is not None
+    assert ended.ended_ms is not None
+    assert sums(world.read("hour", 3)) == [("17 12:00+0000", 1, 1)]
+    assert not any(one.complete for one in world.read("hour", 2))
+    assert world.settings().disable("a") is None
+    assert [name for name, _ in world.settings().list()] == ["a"]
+
+
+def test_the_same_again_changes_nothing(world: Windowed) -> None:
+    world.enable(max_lateness_ms=HOUR_MS)
+    before = world.settings().of("a")
+    world.enable(max_lateness_ms=HOUR_MS)
+
+    assert world.settings().of("a") == before
+    world.enable()
+    assert len(world.settings().of("a")) == 2
+
+
+@pytest.mark.parametrize(("version", "changes"), [("2000a", True), ("2999a", False)])
+def test_newer_rules_of_the_zone_hold_from_the_next_setting_on(
+    world: Windowed, version: str, *, changes: bool
+) -> None:
+    """Stored rules are replaced by newer ones only, and only by a call."""
+    world.enable()
+    (made,) = world.settings().of("a")
+    object.__setattr__(made, "rules", rules_of("Asia/Kolkata"))
+    object.__setattr__(made, "rules_version", version)
+    world.dynamo.put(Put(COUNTERS, encode_settings("a", [made], "1")))
+    world.enable()
+
+    assert len(world.settings().of("a")) == 1 + changes
+
+
+def test_a_change_is_effective_once_every_materializer_knows_it(world: Windowed) -> None:
+    made = world.settings().enable("a", by="day")
+
+    assert made.from_ms - world.clock.now_ms() == world.settings().delay_ms
+    assert world.settings().delay_ms > MINUTE_MS + 10 * SECOND_MS
+
+
+def suspended(world: Windowed) -> None:
+    world.clock.at_ms += MINUTE_MS
+
+
+def test_a_process_that_was_suspended_does_not_send(world: Windowed) -> None:
+    world.dynamo.plans.append(meanwhile(lambda: suspended(world), "put"))
+    made = world.settings().enable("a", by="day")
+
+    assert made.from_ms == world.clock.now_ms() + world.settings().delay_ms
+
+
+def test_a_change_that_took_too_long_is_reported(world: Windowed) -> None:
+    """It is stored, and some materializer may have worked without it."""
+    world.dynamo.plans.append(afterwards(lambda: suspended(world), "put"))
+
+    with pytest.raises(Unclear, match="windows of that time may be wrong until"):
+        world.settings().enable("a", by="day")
+    assert len(world.settings().of("a")) == 1
+
+
+@pytest.mark.parametrize("lost", [LOST, Throttled("too much")])
+def test_a_lost_answer_makes_no_second_setting(world: Windowed, lost: Exception) -> None:
+    """The service's client repeats the write; here the caller does."""
+    world.dynamo.faults.append(Fault(lost, applied=True))
+    try:
+        world.settings().enable("a", by="day")
+    except Unclear:
+        world.settings().enable("a", by="day")
+
+    assert len(world.settings().of("a")) == 1
+
+
+def test_two_changes_at_once_come_one_after_the_other(world: Windowed) -> None:
+    other = world.settings()
+    world.dynamo.plans.append(meanwhile(lambda: other.enable("a", by="hour"), "put"))
+    world.settings().enable("a", by="day")
+
+    assert [one.finest for one in world.settings().of("a")] == ["hour", "day"]
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        ({"by": "year"}, BadSetting, "windows by 'year' do not exist: give minute, hour, day"),
+        ({"time_zone": "Mars/Olympus"}, BadSetting, "Mars/Olympus"),
+        ({"time_zone": "+01:00"}, BadSetting, "not in the IANA database"),
+        ({"keep_ms": 1}, BadSetting, "1 ms is out of range: give 1 h to 3660 d"),
+        ({"max_lateness_ms": -1}, BadSetting, "max lateness"),
+        ({"namespace": "none"}, NamespaceUnknown, "none"),
+        ({"namespace": "s"}, NoWindows, "of kind strict: only entries of a ledger have times"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(
+    world: Windowed, values: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    world.settings().namespaces.create("s", kind=Kind.STRICT)
+    given = {"namespace": "a", "by": "day"} | values
+
+    with pytest.raises(error, match=message):
+        world.settings().enable(given.pop("namespace"), **given)
+    assert world.settings().of("a") == ()
+
+
+@pytest.mark.parametrize(
+    ("per", "since", "until", "error", "message"),
+    [
+        ("year", START, None, BadSetting, "windows by 'year' do not exist"),
+        ("minute", START, None, BadSetting, "has windows by hour, not by minute: .* enable a"),
+        ("day", START.replace(tzinfo=None), None, BadTime, "has no offset"),
+        ("day", START, START, BadTime, "and a later one"),
+        ("day", START, START - timedelta(days=1), BadTime, "and a later one"),
+        ("hour", START - timedelta(days=500), None, BadTime, "12000 windows by hour; .* by day"),
+        ("hour", START - timedelta(days=100), None, BadTime, "kept for 90 d .* or windows by day"),
+    ],
+)
+def test_reads_that_make_no_sense_are_refused(  # noqa: PLR0917 - a table
+    world: Windowed,
+    per: str,
+    since: datetime,
+    until: datetime | None,
+    error: type[Exception],
+    message: str,
+) -> None:
+    world.enable("hour")
+
+    with pytest.raises(error, match=message):
+        world.reader().read(COUNTER, per, since, until)
+
+
+def test_a_namespace_without_windows_is_named(world: Windowed) -> None:
+    with pytest.raises(NoWindows, match="windows enable a --by day"):
+        world.read("day", 24)
+
+
+def test_a_corrupt_item_is_named(world: Windowed) -> None:
+    world.enable()
+    world.count(1)
+    (item,) = [
+        one for one in world.dynamo.items(COUNTERS) if one["part"].endswith("#month#2030-03")
+    ]
+    world.dynamo.put(Put(COUNTERS, {**item, "s17": "x"}))
+
+    with pytest.raises(CorruptItem, match="2030-03"):
+        world.read("day", 24)
