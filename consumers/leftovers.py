@@ -1,11 +1,11 @@
-"""The items of a counter beside its numbers: alert states, the alert log, memberships, markers.
+"""The items of a counter beside its numbers: windows, alert states and log, memberships, markers.
 
 They are deleted after the counter itself. By then the name may be in use again, and the items of
 the new counter must stay. For a ledger counter the time decides: its items are older than its
 deletion, those of the new counter are not. A counter of another kind is deleted at once, so no time
 separates the two: the items that were read before the deletion are deleted, if they are unchanged.
 A marker names the incarnation of its counter. It is deleted if that is not the current incarnation,
-whatever the clocks say.
+whatever the clocks say. So are windows, which are named by an id in their counter's total.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from countledger.ledger import keys
 from countledger.ledger.errors import BadInput, ConditionFailed, NoSuchGroup, Refused
 from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare
 from countledger.ledger.operations import Delete, Query
+from countledger.ledger.total import windows_ids_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -59,8 +60,9 @@ class Leftovers:
     def delete(self, counter: str, before_ms: int) -> list[str]:
         """Delete the items of a ledger counter up to a time, and report the later ones.
 
-        A write unit for each KB of alert states, two items for each alert of the log, as
-        `Groups.remove` for each membership; half a read unit for each 4 KB of all items.
+        A write unit for each KB of windows and alert states, two items for each alert of the log,
+        as `Groups.remove` for each membership; half a read unit for each 4 KB of all items, and a
+        read unit for each page of windows.
 
         Args:
             counter: its name; items of other counters are not touched.
@@ -69,6 +71,7 @@ class Leftovers:
         Returns:
             Descriptions of the items that stay.
         """
+        self._delete_windows(counter)
         found = self._find(counter)
         logged = [one for one in found.logged if keys.log_time_ms(one) > before_ms]
         states = [one for one in found.states if one["at"] > before_ms]
@@ -118,6 +121,22 @@ class Leftovers:
         for marker in markers:
             if marker.get("incarnation") != main.get("incarnation"):
                 self._delete_item(_key_of(marker), _unchanged(marker, "incarnation"))
+
+    def _delete_windows(self, counter: str) -> None:
+        """Delete the windows that the counter's total does not name.
+
+        Windows are written after their total. So if it does not name them when it is read after
+        them, it was deleted, and the id of its windows is never used again.
+        """
+        totals = self.groups.totals
+        for page in totals.dynamo.pages(self._query(counter, keys.WINDOW_PREFIX)):
+            if not page:
+                continue
+            main = totals.dynamo.get(totals.table, keys.total_key(counter), consistent=True)
+            named = windows_ids_in(main or {})
+            for item in page:
+                if item["part"].split("#")[1] not in named:
+                    self._delete_item(_key_of(item))
 
     def _find(self, counter: str) -> FoundLeftovers:
         logs = self._items(counter, keys.LOG_PREFIX)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
 
+_WINDOWS_PREFIX: Final = "windows#"
 # Of one counter at a time: 72 bits.
 _WINDOWS_ID_BYTES: Final = 9
 
@@ -67,7 +68,11 @@ def windows_names(setting_id: str) -> tuple[str, str, str]:
 
     Months add up to the sum, so what is left of the total was recorded outside of the setting.
     """
-    return f"windows#{setting_id}", f"windowed#{setting_id}", f"windowed_events#{setting_id}"
+    return (
+        f"{_WINDOWS_PREFIX}{setting_id}",
+        f"windowed#{setting_id}",
+        f"windowed_events#{setting_id}",
+    )
 
 
 def windows_id_of(item: Item, setting_id: str) -> str | None:
@@ -76,6 +81,11 @@ def windows_id_of(item: Item, setting_id: str) -> str | None:
     Another total, made after the counter was deleted, has another id.
     """
     return optional(item, windows_names(setting_id)[0], str)
+
+
+def windows_ids_in(item: Item) -> set[object]:
+    """The ids of all windows that a total's item names."""
+    return {value for name, value in item.items() if name.startswith(_WINDOWS_PREFIX)}
 
 
 def new_windows_id(setting_id: str, shard: str, sequence: int) -> str:

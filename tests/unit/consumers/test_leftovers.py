@@ -14,6 +14,7 @@ from countledger.ledger import keys
 from countledger.ledger.limits import DAY_MS, MINUTE_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete, Put
+from countledger.ledger.total import windows_names
 from tests.unit.compaction import world as worlds
 from tests.unit.compaction.parts import COUNTERS
 from tests.unit.compaction.world import COUNTER, Stopped
@@ -175,3 +176,21 @@ def test_a_state_that_gets_an_attribute_after_it_was_found_stays() -> None:
     found()
 
     assert world.states == [GROUP]
+
+
+def test_windows_that_no_total_names_go_and_those_of_the_next_counter_stay() -> None:
+    world = World()
+    for windows_id in ("old", "new"):
+        for item in ("month#2026-11", "day#2026-11-22"):
+            world.dynamo.put(Put(COUNTERS, keys.window_key(COUNTER, windows_id, item)))
+    other = keys.window_key(f"{COUNTER}0", "old", "month#2026-11")
+    world.dynamo.put(Put(COUNTERS, other))
+    total = {**keys.total_key(COUNTER), windows_names("one")[0]: "new"}
+    world.dynamo.put(Put(COUNTERS, total))
+
+    world.leftovers.delete(COUNTER, 0)
+
+    left = {(one["counter"], one["part"]) for one in world.dynamo.items(COUNTERS)}
+    assert left >= {(COUNTER, "w#new#month#2026-11"), (COUNTER, "w#new#day#2026-11-22")}
+    assert not [part for counter, part in left if (counter, part[:6]) == (COUNTER, "w#old#")]
+    assert (other["counter"], other["part"]) in left
