@@ -27,6 +27,7 @@ _PAGES: Final = {
     "docs/claims.md": (2, 4),
     "docs/kinesis.md": (1, 0),
     "docs/quotas.md": (2, 7),
+    "docs/windows.md": (1, 6),
 }
 _TEXTS: Final = {page: (_ROOT / page).read_text() for page in _PAGES}
 _BLOCKS: Final = {
@@ -35,7 +36,7 @@ _BLOCKS: Final = {
 # What a reader types on a stack that runs; those that make or end one have tests of their own.
 _RUN: Final = (
     "emit|total|entries|verify|strict|alert|watch|sequence|claim|set|group|namespace|snapshot|"
-    "schedule|compact|quota"
+    "schedule|compact|quota|windows"
 )
 _LINES: Final = {
     page: re.findall(rf"^    (countledger (?:{_RUN}) .*)$", text, re.MULTILINE)
