@@ -1,6 +1,6 @@
 """The change of a total in a stream record of `counters`, and the thresholds that it crosses.
 
-MODIFY of a total                from its old value to its new one
+MODIFY of a total                from its old value to its new one; and what is held of it
 INSERT of a ledger's total,      from zero
   or of a sequence by a draw
 INSERT of a strict counter,      no change: it is created with its opening value
@@ -13,7 +13,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from countledger.consumers.alerts.rule import Crossing, Direction
+from countledger.consumers.alerts.rule import Crossing, Direction, Watch
 from countledger.consumers.record import MalformedRecord, created_at_ms, integer_in, subject_of
 from countledger.ledger import amount, keys
 from countledger.ledger.amount import EXACT
@@ -47,6 +47,7 @@ _LOWEST: Final = -_HIGHEST
 
 
 _LAST_PLACE: Final = -38
+_NOTHING_HELD: Final = (0, 0)
 
 
 class TotalChange(NamedTuple):
@@ -59,6 +60,7 @@ class TotalChange(NamedTuple):
         new: its value after it.
         version: of the total after the update; each update of a counter has a higher one.
         at_ms: when the stream made the record, in whole seconds, milliseconds since the epoch.
+        held: what open holds reserved before and after the update.
     """
 
     sequence: int
@@ -67,6 +69,17 @@ class TotalChange(NamedTuple):
     new: Amount
     version: int
     at_ms: int
+    held: tuple[Amount, Amount] = (0, 0)
+
+    def seen_by(self, rule: Rule) -> TotalChange:
+        """The change of what a rule watches; of what is available, without what is held."""
+        if rule.of is Watch.VALUE or not any(self.held):
+            return self
+        old, new = (
+            amount.add(total, amount.negated(held))
+            for total, held in zip((self.old, self.new), self.held, strict=True)
+        )
+        return self._replace(old=old, new=new, held=(0, 0))
 
     @property
     def is_first(self) -> bool:
@@ -75,7 +88,7 @@ class TotalChange(NamedTuple):
 
 
 def total_change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> TotalChange | None:
-    """The change in a record, or None if no total changed.
+    """The change in a record, or None if neither a total nor what is held of it changed.
 
     Raises:
         MalformedRecord: an attribute is absent or malformed, or the record is older than the stream
@@ -92,14 +105,16 @@ def total_change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> To
     new = _image(stream, "NewImage")
     if "bins" in new or (name == "INSERT" and _is_being_made(new)):
         return None
-    before = 0 if name == "INSERT" else _value(_image(stream, "OldImage"))
+    old: Mapping[str, Any] = {} if name == "INSERT" else _image(stream, "OldImage")
+    before = _value(old) if old else 0
     after = _value(new)
-    if before == after:
+    held = (_held(old), _held(new)) if "held" in old or "held" in new else _NOTHING_HELD
+    if before == after and held[0] == held[1]:
         return None
     at_ms = created_at_ms(record)
     if now_ms - at_ms > STREAM_RECORD_MAX_AGE_MS:
         raise MalformedRecord("the record is older than a stream keeps records")
-    return TotalChange(sequence, counter, before, after, _version(new), at_ms)
+    return TotalChange(sequence, counter, before, after, _version(new), at_ms, held)
 
 
 def _is_being_made(new: Mapping[str, Any]) -> bool:
@@ -136,6 +151,15 @@ def _value(image: Mapping[str, Any]) -> Amount:
             f"no message of an alert holds a total of {shown(image['total']['N'])}"
         )
     return total
+
+
+def _held(image: Mapping[str, Any]) -> Amount:
+    if "held" not in image:
+        return 0
+    try:
+        return amount.from_number(image["held"]["N"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise MalformedRecord("an image has no well-formed held amount") from None
 
 
 def _version(image: Mapping[str, Any]) -> int:

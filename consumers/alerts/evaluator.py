@@ -27,6 +27,7 @@ from countledger.consumers.alerts.state_item import (
 from countledger.consumers.record import MalformedRecord, created_at_ms, find, sequence_of
 from countledger.consumers.totals import counters_beginning
 from countledger.ledger import keys
+from countledger.ledger.attributes import require_amount
 from countledger.ledger.clock import Clock, SystemClock, show_duration
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
@@ -50,10 +51,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
 
-
 _THREADS: Final = 16
-
-
 # A counter and the name of a rule.
 _Place = tuple[str, str]
 
@@ -64,7 +62,7 @@ class EvaluationOutcome:
 
     Attributes:
         records: the number of records delivered.
-        changes: the number of them that changed a total.
+        changes: the number of them that changed a total, or what is held of it.
         published: the number of alerts that were published, repeated ones included.
         dead: the number of these that went to the dead letters.
         quarantined: the number of records that went to the quarantine.
@@ -175,8 +173,11 @@ def chains_of(changes: Sequence[TotalChange], index: RuleIndex) -> dict[_Place, 
     chains: dict[_Place, list[Link]] = {}
     for change in changes:
         for rule in index.matching(change.counter):
-            if rule.is_effective_at(change.at_ms) and may_matter(change, rule):
-                chains.setdefault((change.counter, rule.name), []).append(Link(change, rule))
+            seen = change.seen_by(rule)
+            if seen.old == seen.new or not rule.is_effective_at(change.at_ms):
+                continue
+            if may_matter(seen, rule):
+                chains.setdefault((change.counter, rule.name), []).append(Link(seen, rule))
     return chains
 
 
@@ -243,7 +244,7 @@ class InitialScan:
             change = _as_unchanged(item, max(rule.effective_from_ms, self.clock.now_ms()))
             if change is None:
                 continue
-            outcome = evaluator.evaluate([Link(change, rule)])
+            outcome = evaluator.evaluate([Link(change.seen_by(rule), rule)])
             published += outcome.published
             if outcome.error is not None:
                 failed[change.counter] = outcome.error
@@ -283,13 +284,16 @@ def _as_unchanged(item: Item, now_ms: int) -> TotalChange | None:
     """A total as a change from its value to the same; None if no rule evaluates it."""
     try:
         total = decode_total(item)
+        held = require_amount(item, "held") if "held" in item else 0
     except CorruptItem:
         # Its next record goes to the quarantine, where it is reported.
         return None
     if total.bins > 1 or not is_publishable(total.total, total.version):
         return None
     at_ms = now_ms // SECOND_MS * SECOND_MS
-    return TotalChange(0, total.counter, total.total, total.total, total.version, at_ms)
+    return TotalChange(
+        0, total.counter, total.total, total.total, total.version, at_ms, (held, held)
+    )
 
 
 def _refuse(_sequence: int, reason: str) -> None:

@@ -79,8 +79,8 @@ class AlertMessage(BaseModel):
     count: _Number | None = Field(
         default=None, description="Only of a range: how many thresholds were crossed."
     )
-    old: _Number = Field(description="The total before the update.")
-    new: _Number = Field(description="The total after the update.")
+    old: _Number = Field(description="The total before the update, or what was available of it.")
+    new: _Number = Field(description="The total after the update, or what is available of it.")
     version: int = Field(ge=0, lt=2**53, description="The version of the total after the update.")
     region: str = Field(description="The region that evaluated it.")
     at: _Moment = Field(description="When the update was made, in whole seconds of UTC.")

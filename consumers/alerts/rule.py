@@ -24,10 +24,7 @@ from countledger.ledger.limits import (
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
 
-
 _NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{ALERT_RULE_NAME_MAX_BYTES - 1}}}")
-
-
 _TOPIC: Final = re.compile(r"arn:(aws[a-z-]*):sns:([a-z0-9-]+):(\d{12}):([A-Za-z0-9_-]{1,256})")
 
 
@@ -93,6 +90,13 @@ def target_of(text: str) -> Target:
     return Bus() if text == str(Bus()) else Topic(text)
 
 
+class Watch(StrEnum):
+    """What of a counter a rule watches."""
+
+    VALUE = "value"
+    AVAILABLE = "available"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One revision of a rule.
@@ -101,16 +105,15 @@ class Rule:
         name: 1 to 64 of `A-Z a-z 0-9 . _ -`, the first a letter or digit.
         counter: the one counter that the rule watches; or
         prefix: the rule watches all counters whose names start with it; "" = all counters.
-        threshold: the value that the total must reach or pass.
+        of: the total, or what is available: the total without what open holds of it reserve.
+        threshold: the value that the total (or what is available) must reach or pass.
         direction: rising: from below the threshold; falling: from above; both: either.
-        rearm: the value that the total must reach again before the next alert; None: any value on
-            the other side of the threshold.
+        rearm: what it must reach again before the next alert; None: any value on the other side.
         step: alert at threshold, threshold + step, threshold + 2 steps, ... (falling: downwards).
         target: where alerts go.
         evaluate_in: the region that evaluates the rule.
         revision: unique among all rules of all times.
-        effective_from_ms: the revision evaluates records made at this time or later, milliseconds
-            since the epoch, in whole seconds.
+        effective_from_ms: evaluates records made from then on, in whole seconds since the epoch.
         effective_until_ms: and before this time; None: no end yet.
 
     Raises:
@@ -124,6 +127,7 @@ class Rule:
     direction: Direction
     rearm: Amount | None = None
     step: Amount | None = None
+    of: Watch = Watch.VALUE
     target: Target = Bus()
     evaluate_in: str
     revision: str = ""
@@ -139,9 +143,11 @@ class Rule:
             keys.check_counter(self.counter)
         if self.prefix is not None:
             _check_prefix(self.prefix)
-        if self.direction not in list(Direction):
-            raise BadRule(f"direction {shown(self.direction)} is not one of {', '.join(Direction)}")
-        object.__setattr__(self, "direction", Direction(self.direction))
+        for name, kind in (("direction", Direction), ("of", Watch)):
+            given = getattr(self, name)
+            if given not in list(kind):
+                raise BadRule(f"{name} {shown(given)} is not one of {', '.join(kind)}")
+            object.__setattr__(self, name, kind(given))
         object.__setattr__(self, "threshold", check_amount("threshold", self.threshold))
         self._check_step()
         self._check_rearm()
@@ -162,10 +168,9 @@ class Rule:
 
     def means_the_same_as(self, other: Rule) -> bool:
         """Whether two revisions differ in revision and times only."""
-        times = other.effective_from_ms, other.effective_until_ms
-        return other == replace(
-            self, revision=other.revision, effective_from_ms=times[0], effective_until_ms=times[1]
-        )
+        begins, ends = other.effective_from_ms, other.effective_until_ms
+        same = replace(self, effective_from_ms=begins, effective_until_ms=ends)
+        return other == replace(same, revision=other.revision)
 
     def _check_step(self) -> None:
         if self.step is None:
@@ -185,18 +190,14 @@ class Rule:
         object.__setattr__(self, "rearm", check_amount("re-arm level", self.rearm))
         level, threshold = to_text(self.rearm), to_text(self.threshold)
         if self.direction is Direction.BOTH:
+            why = "a rule of direction both has no re-arm level: make one rule for each direction"
+            raise BadRule(why)
+        rising = self.direction is Direction.RISING
+        if (self.rearm >= self.threshold) if rising else (self.rearm <= self.threshold):
+            side, way = ("below", "falls") if rising else ("above", "rises")
             raise BadRule(
-                "a rule of direction both has no re-arm level: make one rule for each direction"
-            )
-        if self.direction is Direction.RISING and self.rearm >= self.threshold:
-            raise BadRule(
-                f"re-arm level {level} is not below the threshold {threshold}: a rising rule is "
-                "re-armed when the total falls to that level"
-            )
-        if self.direction is Direction.FALLING and self.rearm <= self.threshold:
-            raise BadRule(
-                f"re-arm level {level} is not above the threshold {threshold}: a falling rule is "
-                "re-armed when the total rises to that level"
+                f"re-arm level {level} is not {side} the threshold {threshold}: a {self.direction} "
+                f"rule is re-armed when the total {way} to that level"
             )
 
 
@@ -216,6 +217,7 @@ class RuleSpec(TypedDict, total=False):
         counter, prefix, rearm, step: as in `Rule`.
         threshold: as in `Rule`; by default the step.
         direction: `rising`, `falling` or `both`.
+        of: `value` (the default) or `available`.
         to: where alerts go: `bus` (the default) or the ARN of a topic.
     """
 
@@ -223,6 +225,7 @@ class RuleSpec(TypedDict, total=False):
     prefix: str
     threshold: Amount
     direction: Direction | str
+    of: Watch | str
     rearm: Amount | None
     step: Amount | None
     to: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from countledger.consumers.alerts.rule import Direction, Rule, target_of
+from countledger.consumers.alerts.rule import Direction, Rule, Watch, target_of
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require, require_amount
 from countledger.ledger.errors import BadRule, CorruptItem, CountledgerError, NoSuchRule
@@ -94,10 +94,9 @@ def encode_rule(rule: Rule, change: int | None = None) -> Item:
         rule: the revision.
         change: the number of the change that writes the item.
     """
-    until_ms = rule.effective_until_ms
-    past = until_ms is not None
+    until_ms, now = rule.effective_until_ms, keys.rule_key(rule.name)
     return {
-        **(keys.past_rule_key(rule.name, rule.revision) if past else keys.rule_key(rule.name)),
+        **(now if until_ms is None else keys.past_rule_key(rule.name, rule.revision)),
         "name": rule.name,
         "watched_counter": rule.counter,
         "watched_prefix": rule.prefix,
@@ -105,6 +104,7 @@ def encode_rule(rule: Rule, change: int | None = None) -> Item:
         "direction": str(rule.direction),
         "rearm": rule.rearm,
         "step": rule.step,
+        "of": None if rule.of is Watch.VALUE else str(rule.of),
         "target": str(rule.target),
         "evaluate_in": rule.evaluate_in,
         "revision": rule.revision,
@@ -132,6 +132,7 @@ def decode_rule(item: Item) -> Rule:
             direction=Direction(require(item, "direction", str)),
             rearm=require_amount(item, "rearm") if "rearm" in item else None,
             step=require_amount(item, "step") if "step" in item else None,
+            of=Watch(optional(item, "of", str) or Watch.VALUE),
             target=target_of(require(item, "target", str)),
             evaluate_in=require(item, "evaluate_in", str),
             revision=require(item, "revision", str),
@@ -158,8 +159,7 @@ def decode_stamp(item: Item | None) -> RuleStamp:
     """The stamp; number 0 if no rule was ever created.
 
     Raises:
-        CorruptItem: it cannot be read.
-        NewerFormat: a later release wrote it.
+        CorruptItem, NewerFormat: it cannot be read; a later release wrote it.
     """
     if item is None:
         return RuleStamp()

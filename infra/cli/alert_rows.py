@@ -25,6 +25,7 @@ def rule_row(rule: Rule) -> Row:
         "direction": str(rule.direction),
         "rearm": rule.rearm,
         "step": rule.step,
+        "of": str(rule.of),
         "to": str(rule.target),
         "evaluated in": rule.evaluate_in,
         "effective from": to_datetime(rule.effective_from_ms),
@@ -36,6 +37,7 @@ def rule_document(rule: Rule) -> Row:
     return {
         "rule": rule.name,
         **facts(rule, "counter prefix threshold direction rearm step"),
+        "of": str(rule.of),
         "to": str(rule.target),
         **facts(rule, "evaluate_in revision"),
         "effective_from": to_datetime(rule.effective_from_ms),

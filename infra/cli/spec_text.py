@@ -9,7 +9,7 @@ import typer
 from pydantic import BaseModel, ConfigDict
 
 from countledger import Retire
-from countledger.consumers.alerts.rule import Direction, check_amount
+from countledger.consumers.alerts.rule import Direction, Watch, check_amount
 from countledger.infra.cli.arguments import parse_decimal, parse_duration_ms
 from countledger.ledger.errors import BadRule
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT
@@ -56,6 +56,13 @@ class RuleText(BaseModel):
     step: Annotated[
         str | int | None,
         typer.Option(metavar="N|none", help="Alert at the threshold and each further N from it."),
+    ] = None
+    of: Annotated[
+        Literal["value", "available"] | None,
+        typer.Option(
+            help="What of a counter: available is its value without what open holds reserve. "
+            "[dim]By default value[/dim]"
+        ),
     ] = None
     to: Annotated[
         str | None,
@@ -168,6 +175,7 @@ _RULE: Final[Mapping[str, Callable[[Any], object]]] = {
     "counter": str,
     "threshold": partial(parse_number, "threshold"),
     "direction": Direction,
+    "of": Watch,
     "rearm": partial(parse_level, "re-arm level"),
     "step": partial(parse_level, "step"),
     "to": str,

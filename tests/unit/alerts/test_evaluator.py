@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -164,6 +164,34 @@ def test_only_a_total_that_begins_is_compared_with_a_state_that_was_left() -> No
     world.deliver([record(2, 9, 8, at_s=200)])
 
     assert world.dynamo.calls == ["get"]
+
+
+def _held(version: int, total: int, held: tuple[int, int], old: int = 10) -> dict[str, Any]:
+    """A hold is placed or ends: what is held changes, and the total perhaps."""
+    made = record(version, old, total, method="marker")
+    for name, amount in zip(("OldImage", "NewImage"), held, strict=True):
+        if amount:
+            made["dynamodb"][name]["held"] = {"N": str(amount)}
+    return made
+
+
+def test_a_rule_on_what_is_available_sees_holds_and_one_on_the_value_does_not() -> None:
+    """10, of which 7 are held; one of them is taken, the rest is free again; a change."""
+    records = [
+        _held(101, 10, (0, 7)),
+        _held(102, 9, (7, 0)),
+        _held(103, 4, (0, 0), old=9),
+    ]
+    available = World([rule(5, "falling", of="available")])
+    value = World([rule(5, "falling")])
+    available.deliver(records)
+    value.deliver(records)
+
+    assert [version for _, version in available.alerts] == [101, 103]
+    assert [version for _, version in value.alerts] == [103]
+    both = World([rule(5, "rising", of="available")])
+    both.deliver(records)
+    assert [version for _, version in both.alerts] == [102]
 
 
 def test_a_strict_counter_made_again_between_the_levels_stays_disarmed() -> None:

@@ -75,6 +75,7 @@ def test_a_total_of_every_kind_changes_from_one_value_to_another(
 
 
 _NO_CHANGES = {
+    "the same amount is held": record(3, 5, 5, held={"N": "2"}),
     "the same total": record(3, 5, 5),
     "a mark of the due index": record(3, 5, 5, due_at={"N": "1"}),
     "a total that is removed": {**record(3, 5, 0), "eventName": "REMOVE"},
