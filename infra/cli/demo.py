@@ -50,10 +50,7 @@ def demo(
 
     Each commit along the first parent adds 1 to commits:<author>, and to lines:<path> the lines
     that it added minus those it removed, for every text file that it touched. Every tenth event
-    is sent twice, as a retry would be. At the end each total must be what git itself says.
-
-    On a stack of its own, the lines of each day by the author's date are counted as well, and every
-    day of the largest files and authors must be what git's log says.
+    is sent twice, as a retry would be. Each total, and each day of the largest, must be git's own.
 
     A rule, demo-long-files, alerts when a file passes 1,000 lines. The alerts must be those that a
     reading of the stream of totals finds, no more and no less.

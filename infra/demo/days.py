@@ -75,13 +75,13 @@ class Days:
     def _counted(self, counter: str) -> Counter[date]:
         found: Counter[date] = Counter()
         end = to_datetime(self.clock.now_ms()) + timedelta(days=1)
-        since = _FIRST
-        while since < end:
-            until = min(since + timedelta(days=WINDOWS_MAX - 1), end)
+        step = WINDOWS_MAX - 1
+        for first in range(0, (end - _FIRST).days + 1, step):
+            since = _FIRST + timedelta(days=first)
+            until = since + timedelta(days=step)
             for window in self.client.windows(counter, "day", since=since, until=until):
                 if window.events:
                     found[min(window.start.date(), self._today)] += int(window.sum)
-            since = until
         return found
 
     def _day(self, seconds: bytes) -> date:

@@ -96,9 +96,7 @@ class DemoRun:
         """
         self._before = self._handled()
         self._long_files = LongFiles(self.client, self.clock, fresh=self.fresh)
-        # An entry of coalesced events has no time of theirs.
-        windowed = self.fresh and not self.coalesce
-        days = Days(self.client, self.view, self.clock) if windowed else None
+        days = self._days()
         units_before, begun_s = self.client.write_units, self._now_s()
         self._emit()
         emitted_s = self._now_s()
@@ -117,11 +115,7 @@ class DemoRun:
         self._await(alerts_arrived)
         by_day = days.check(largest(totals)) if days else DayCheck()
         events = self._facts["events"]
-        wrong = [
-            {"counter": n, "total": one.total, "emitted": self._sum_of[n], "truth": truth.get(n, 0)}
-            for n, one in sorted(totals.items())
-            if one.total != truth.get(n, 0)
-        ]
+        wrong = self._wrong(totals, truth)
         producer = (self.client.write_units - units_before) / events
         materializer = (self._handled()[1] - self._before[1]) / events
         latencies_s = self._long_files.latencies_s
@@ -160,6 +154,18 @@ class DemoRun:
         }
         report["good"] = not problems(report)
         return {n: round(v, 3) if isinstance(v, float) else v for n, v in report.items()}
+
+    def _days(self) -> Days | None:
+        # An entry of coalesced events has no time of theirs.
+        windowed = self.fresh and not self.coalesce
+        return Days(self.client, self.view, self.clock) if windowed else None
+
+    def _wrong(self, totals: dict[str, Total], truth: dict[str, int]) -> list[dict[str, object]]:
+        return [
+            {"counter": n, "total": one.total, "emitted": self._sum_of[n], "truth": truth.get(n, 0)}
+            for n, one in sorted(totals.items())
+            if one.total != truth.get(n, 0)
+        ]
 
     def _emit(self) -> None:
         sent, sending = tee(with_resends(chain.from_iterable(read_events(self.view))))
