@@ -231,7 +231,7 @@ class Verifier:
             moment_ms = self.clock.now_ms()
             if settled:
                 self.clock.sleep_ms(settle_ms)
-            proof = self._prover.past(moment_ms, closely=settled)
+            proof = self.prover.past(moment_ms, closely=settled)
             after = pool.map(self._stored, counters)
             return {
                 new.counter: Evidence(
@@ -252,7 +252,7 @@ class Verifier:
             return error
 
     @property
-    def _prover(self) -> Prover:
+    def prover(self) -> Prover:
         return Prover(
             self.totals,
             self.stream,

@@ -1,20 +1,22 @@
 """`countledger policy`: the policies of those who deploy, as documents."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from countledger.infra.cli.deploy_options import RoleArn
-from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import show_json
 from countledger.infra.cli.packaging import Bucket
 from countledger.infra.deploy.code_bucket import default_bucket
 from countledger.infra.deploy.deployer_policy import (
     Place,
     caller_policy,
+    parts_of,
     pass_role,
     resource_policy,
 )
+from countledger.infra.deploy.template_limits import POLICY_MAX
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -25,6 +27,10 @@ OtherRegions = Annotated[
         metavar="REGION,...",
         help="Other regions that `countledger region add` and `region remove` may change.",
     ),
+]
+
+Part = Annotated[
+    int | None, typer.Option(min=1, help="Which part of a policy that is too long for one.")
 ]
 
 
@@ -45,12 +51,16 @@ def deployer(
     bucket: Bucket = None,
     role_arn: RoleArn = None,
     regions: OtherRegions = None,
+    part: Part = None,
 ) -> None:
     """Print the policy of who deploys and destroys the stack.
 
     CloudFormation makes the resources with the permissions of its caller, so the policy has them
     all. With --role-arn it has only what the commands call themselves and the permission to give
     CloudFormation that role; `countledger policy role` prints the policy of the role.
+
+    IAM takes 6,144 characters for a managed policy. A longer one is printed in parts, each a policy
+    of its own: --part 1, --part 2.
 
     Examples:
       countledger policy deployer --stack-name shop > deployer.json
@@ -60,12 +70,14 @@ def deployer(
     place = _place(options, bucket, regions)
     document = caller_policy(place)
     more = resource_policy(place)["Statement"] if role_arn is None else [pass_role(role_arn)]
-    show_json({**document, "Statement": [*document["Statement"], *more]})
+    _show({**document, "Statement": [*document["Statement"], *more]}, part)
 
 
 @app.command()
 @shared
-def role(options: Options, *, bucket: Bucket = None, regions: OtherRegions = None) -> None:
+def role(
+    options: Options, *, bucket: Bucket = None, regions: OtherRegions = None, part: Part = None
+) -> None:
     """Print the policy of the role under which CloudFormation makes the resources.
 
     The role trusts cloudformation.amazonaws.com; `countledger deploy --role-arn` gives it.
@@ -73,7 +85,24 @@ def role(options: Options, *, bucket: Bucket = None, regions: OtherRegions = Non
     Examples:
       countledger policy role --stack-name shop > role.json
     """
-    show_json(resource_policy(_place(options, bucket, regions)))
+    _show(resource_policy(_place(options, bucket, regions)), part)
+
+
+def _show(document: dict[str, Any], part: int | None) -> None:
+    """Print a policy, or one of its parts.
+
+    Raises:
+        BadUsage: it has several parts and none is chosen, or there is no such part.
+    """
+    parts = parts_of(document)
+    if part is None and len(parts) > 1:
+        raise BadUsage(
+            f"the policy is longer than the {POLICY_MAX:,} characters that IAM takes, so it has "
+            f"{len(parts)} parts, each a managed policy: --part 1 to --part {len(parts)}"
+        )
+    if part is not None and part > len(parts):
+        raise BadUsage(f"--part {part}: the policy has {len(parts)}")
+    show_json(parts[(part or 1) - 1])
 
 
 def _place(options: Options, bucket: str | None, regions: str | None) -> Place:

@@ -28,7 +28,8 @@ def cut(
 
     What is written from now on, and what is on its way, stays in its region until "countledger
     region heal". Each region goes on counting what it has. Requests from one region to another are
-    still answered, which they may not be in a partition on AWS.
+    still answered, as those of the compactor and of `total --regions`; in a partition on AWS they
+    may fail as well.
 
     Examples:
       countledger region cut eu-west-1
@@ -43,6 +44,8 @@ def cut(
         lambda there: there | ways_of(name, regions, one_way=one_way),
     )
     _show(options, ways)
+    if not options.json:
+        notice("requests from one region to another are still answered: only replication stops")
 
 
 @shared

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -35,21 +35,30 @@ def region(_options: Options) -> None:
 
 @app.command("list")
 @shared
-def list_(options: Options) -> int:
-    """List the regions: replica, state and lag of each.
+def list_(
+    options: Options,
+    *,
+    sample: Annotated[
+        int, typer.Option(min=0, max=100, help="How many counters of each region to verify.")
+    ] = 5,
+) -> int:
+    """List the regions: replica, state, lag and drift of each.
 
     State: "ready"; "rebuilding" while the totals of a new region are being made, when they cannot
     be read; "no stack" where only the ledger has a replica. Lag: how old the oldest entry is that
-    the region's totals do not include yet; an entry that has not arrived there is not seen.
+    the region's totals do not include yet; an entry that has not arrived there is not seen. Drift:
+    how many of a few counters, chosen at random, have a total that is not the sum of the region's
+    own copy of the ledger ("0 of 5"). It is no proof for the others: `countledger verify --all
+    --region NAME` is. It reads all entries of these counters; --sample 0 compares none.
 
     Examples:
       countledger region list
-      countledger region list --json
+      countledger region list --sample 0 --json
 
-    Exit code 1: a region is not ready, or its replica is not active.
+    Exit code 1: a region is not ready, its replica is not active, or a total has drifted.
     """
     connection = options.connection()
-    views = list(views_of(connection))
+    views = list(views_of(connection, sample))
     now_ms = SystemClock().now_ms()
     rows = [_row(view, now_ms) for view in views]
     ways = sorted(cut_ways(options))
@@ -62,7 +71,10 @@ def list_(options: Options) -> int:
         notice(
             f"the ledger is in {views[0].name} only: `countledger region add REGION` adds a region"
         )
-    return 0 if all(one.state == "ready" and one.replica == "ACTIVE" for one in views) else FINDINGS
+    for one in views:
+        for counter in one.drift.drifted if one.drift else ():
+            notice(f"drift: {counter} in {one.name}: `countledger verify {counter}` there says why")
+    return 0 if all(map(_is_well, views)) else FINDINGS
 
 
 app.command("add")(add)
@@ -71,6 +83,11 @@ app.command("promote")(promote)
 app.command("salvage")(salvage)
 app.command("cut")(cut)
 app.command("heal")(heal)
+
+
+def _is_well(view: RegionView) -> bool:
+    drifted = view.drift is not None and view.drift.drifted
+    return view.state == "ready" and view.replica == "ACTIVE" and not drifted
 
 
 def _row(view: RegionView, now_ms: int) -> Row:
@@ -82,6 +99,7 @@ def _row(view: RegionView, now_ms: int) -> Row:
         "replica": view.replica,
         "state": view.state,
         "lag": None if lag_ms is None else show_duration(lag_ms // SECOND_MS * SECOND_MS),
+        "drift": _drift(view),
         "last change": None if through_ms is None else to_datetime(through_ms),
     }
 
@@ -93,7 +111,15 @@ def _document(view: RegionView, now_ms: int) -> Row:
         "name home replica state",
         lag_ms=_lag_ms(view, now_ms),
         handled_through=row["last change"],
+        drift=None if view.drift is None else view.drift._asdict(),
     )
+
+
+def _drift(view: RegionView) -> str | None:
+    """How many of the compared totals are wrong; None: none was compared."""
+    if view.drift is None or not view.drift.compared:
+        return None
+    return f"{len(view.drift.drifted)} of {view.drift.compared}"
 
 
 def _lag_ms(view: RegionView, now_ms: int) -> int | None:

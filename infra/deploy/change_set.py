@@ -65,6 +65,13 @@ class ResourceChange:
             return self.kind in _HOLDS_DATA and not harmless
         return self.effect in {Effect.REPLACE, Effect.DELETE}
 
+    @property
+    def loses_data(self) -> bool:
+        """Whether data, or a name that others use, is lost: unlike an alarm that goes."""
+        return self.dangerous and not (
+            self.effect is Effect.DELETE and self.kind not in _HOLDS_DATA
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:

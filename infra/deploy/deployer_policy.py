@@ -6,8 +6,11 @@ no narrower resource, a statement is for all; else for names that begin with tha
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, Final
+
+from countledger.infra.deploy.template_limits import POLICY_MAX
 
 # IAM restricts none of these to a resource; mappings are named by ids of Lambda's.
 _ANYWHERE: Final = (
@@ -217,6 +220,23 @@ def pass_role(role_arn: str) -> dict[str, Any]:
     """The statement with which a caller gives CloudFormation its role."""
     passed = {"StringEquals": {"iam:PassedToService": "cloudformation.amazonaws.com"}}
     return {**_allow("GiveTheRole", ["iam:PassRole"], role_arn), "Condition": passed}
+
+
+def parts_of(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """A policy in as few parts as fit IAM's limit of a managed policy, in the statements' order."""
+    parts: list[dict[str, Any]] = []
+    for statement in document["Statement"]:
+        grown = {**document, "Statement": [*(parts[-1]["Statement"] if parts else []), statement]}
+        if parts and _size(grown) <= POLICY_MAX:
+            parts[-1] = grown
+        else:
+            parts.append({**document, "Statement": [statement]})
+    return parts
+
+
+def _size(document: dict[str, Any]) -> int:
+    """As IAM counts: without white space."""
+    return len(json.dumps(document, separators=(",", ":")))
 
 
 def _statements(

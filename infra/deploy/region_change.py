@@ -220,10 +220,10 @@ class RegionChange:
         proposal = self.deploy_owner.propose_parameters(parameters)
         if proposal is None:
             return
-        lost = [one.resource for one in proposal.changes if one.dangerous]
+        lost = [one.resource for one in proposal.changes if one.loses_data]
         if lost:
             self.deploy_owner.discard(proposal)
-            raise DeployFailed(f"this would replace {', '.join(lost)}: nothing was changed")
+            raise DeployFailed(f"this would lose {', '.join(lost)}: nothing was changed")
         self._execute(self.deploy_owner, proposal)
 
     def _execute(self, deployment: Deployment, proposal: Proposal) -> dict[str, str]:
@@ -252,7 +252,8 @@ class RegionChange:
         given = parameters_in(owner)
         table = self._table_there() or {}
         code = self.code()
-        parameters = parameters_of(given, self.key_arn) | {
+        strict = self.owner.outputs.get("StrictTableName", "")
+        parameters = parameters_of(given, self.region, self.key_arn, strict) | {
             "HomeRegion": self.owner.setting("home_region"),
             "LedgerTableName": self.owner.setting("ledger_table"),
             "LedgerStreamArn": str(table["LatestStreamArn"]),

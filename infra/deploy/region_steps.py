@@ -226,6 +226,7 @@ _ITS_OWN: Final = frozenset(
         "RegionKmsKeyArns",
         "ReplicaRegions",
         "StrictRegions",
+        "StrictTableName",
         "StrictWitnessRegion",
     }
 )
@@ -236,16 +237,22 @@ def listed(parameters: Mapping[str, str], name: str) -> tuple[str, ...]:
     return tuple(one.strip() for one in parameters.get(name, "").split(",") if one.strip())
 
 
-def parameters_of(owner: Mapping[str, str], key_arn: str | None) -> dict[str, str]:
+def parameters_of(
+    owner: Mapping[str, str], region: str, key_arn: str | None, strict_table: str
+) -> dict[str, str]:
     """What a new region's stack takes from the parameters of the owner's, and its keys.
 
     Args:
         owner: the parameters of the stack that owns the ledger.
+        region: the new region.
         key_arn: the KMS key of the new region; None: it has none.
+        strict_table: the table of strict counters over regions; empty: the owner has none.
     """
     keys = (owner.get("KmsKeyArn", ""), *listed(owner, "RegionKmsKeyArns"))
     return {
         **{name: value for name, value in owner.items() if name not in _ITS_OWN},
         "KmsKeyArn": key_arn or "",
         "RegionKmsKeyArns": ",".join(one for one in keys if one and one != key_arn),
+        # The table has a replica only in the regions that it was made with.
+        "StrictTableName": strict_table if region in listed(owner, "StrictRegions") else "",
     }

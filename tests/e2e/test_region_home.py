@@ -91,6 +91,23 @@ def test_after_a_promotion_the_new_home_compacts_by_its_schedule(
     assert [_client(stack, one).total("s:a").total for one in (HOME, EU)] == [5, 5]
 
 
+def test_a_drifted_total_is_seen_in_its_region(stack: LocalStack, command: Command) -> None:
+    client = _client(stack, EU)
+    table = client.connection.setting("counters_table")
+    wrong = Update(table, keys.total_key("s:a"), (Assign("total", 6),))
+    client.connection.dynamo("standard").update(wrong)
+
+    found = command("region", "list", "--json")
+
+    assert found.code == 1
+    drift = {one["name"]: one["drift"] for one in found.json["regions"]}
+    assert drift[HOME] == {"compared": 1, "drifted": []}
+    assert drift[EU] == {"compared": 1, "drifted": ["s:a"]}
+    assert command("repair", "s:a", "--region", EU).code == 0
+    assert command("region", "list").code == 0
+    assert command("region", "list", "--sample", "0", "--json").json["regions"][0]["drift"] is None
+
+
 def test_what_stays_in_the_home_before_is_named(stack: LocalStack, command: Command) -> None:
     home = _home(command)
     command("namespace", "create", "stock", "--kind", "strict", "--region", home)

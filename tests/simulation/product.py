@@ -26,6 +26,7 @@ from countledger.consumers.leftovers import Leftovers
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verifier
+from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import keys
 from countledger.ledger.clock import Backoff
 from countledger.ledger.exact import ExactReader
@@ -263,6 +264,12 @@ class Product:
         """Keeps merged entries."""
         client: Any = ObjectsClient(self.world.bucket, self.process)
         return S3Archive(client, ArchiveLocation(self.world.bucket.name, ""))
+
+    @property
+    def windows(self) -> WindowVerifier:
+        """Verifies windows, with what is archived."""
+        archived = self.archive.entries if self.world.shape.archive else None
+        return WindowVerifier(self.auditor.verifier, archived)
 
     @cached_property
     def groups(self) -> Groups:

@@ -60,3 +60,12 @@ def test_the_dangerous_ones_come_first_and_causes_once() -> None:
         ResourceChange(Effect.DELETE, "B", QUEUE),
         ResourceChange(Effect.CHANGE, "A", QUEUE, ("Environment", "Tags")),
     )
+
+
+def test_a_conditional_alarm_may_go_and_no_table() -> None:
+    """A region that leaves takes its alarm with it; a stack is never to lose what it stores."""
+    alarm = ResourceChange(Effect.DELETE, "A", "AWS::CloudWatch::Alarm")
+    table = ResourceChange(Effect.DELETE, "T", "AWS::DynamoDB::GlobalTable")
+    function = ResourceChange(Effect.REPLACE, "F", "AWS::Lambda::Function")
+
+    assert [one.loses_data for one in (alarm, table, function)] == [False, True, True]

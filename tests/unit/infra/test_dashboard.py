@@ -27,7 +27,12 @@ ALARMS = {
 # What the services' own documentation lists, with the dimension and what it names.
 LAMBDA = {"Errors", "Invocations", "IteratorAge", "Throttles"}
 POLLING = {"FailedInvokeEventCount", "FilteredOutEventCount", "PolledEventCount"}
-TABLE = {"ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits", "WriteThrottleEvents"}
+TABLE = {
+    "ConsumedReadCapacityUnits",
+    "ConsumedWriteCapacityUnits",
+    "ReplicationLatency",
+    "WriteThrottleEvents",
+}
 SERVICES = {
     ("AWS/Lambda", "FunctionName"): (LAMBDA, "AWS::Lambda::Function"),
     ("AWS/Lambda", "EventSourceMappingUUID"): (POLLING, "AWS::Lambda::EventSourceMapping"),
@@ -110,6 +115,11 @@ def test_an_alarm_watches_what_there_is(name: str) -> None:
         table = RESOURCES[referred(dimension["Value"])]
         assert metric["MetricName"] in names
         assert table["Type"] == kind
+        if metric["MetricName"] == "ReplicationLatency":
+            (receiver,) = index
+            assert receiver["Name"] == "ReceivingRegion"
+            assert "ReplicaRegions" in str(receiver["Value"])
+            continue
         for one in index:
             assert one["Name"] == "GlobalSecondaryIndexName"
             indexes = table["Properties"]["GlobalSecondaryIndexes"]

@@ -15,6 +15,7 @@ import pytest
 from countledger.infra.deploy.deployer_policy import (
     Place,
     caller_policy,
+    parts_of,
     pass_role,
     resource_policy,
 )
@@ -113,4 +114,21 @@ def test_a_stack_of_several_regions_is_changed_in_each_and_nowhere_else() -> Non
     assert "MakeAndVerifyTotals" not in json.dumps(caller_policy(PLACE))
     # A document for the caller and one for the role: both fit with one more region.
     for document in (caller_policy(place), resource_policy(place)):
-        assert len(json.dumps(document, separators=(",", ":"))) < POLICY_MAX
+        assert len(parts_of(document)) == 1
+
+
+def test_with_four_more_regions_each_part_fits_and_nothing_is_left_out() -> None:
+    names = ("us-east-1", "ap-northeast-1", "ap-southeast-2", "us-gov-west-1")
+    place = replace(PLACE, stack="s" * 60, others=tuple((one, f"code-{one}") for one in names))
+    for document in (caller_policy(place), resource_policy(place)):
+        whole = {**document, "Statement": document["Statement"]}
+
+        parts = parts_of(whole)
+
+        assert [one for part in parts for one in part["Statement"]] == whole["Statement"]
+        for part in parts:
+            assert part["Version"] == whole["Version"]
+            assert len(json.dumps(part, separators=(",", ":"))) <= POLICY_MAX
+    # IAM takes ten managed policies for a role or user, unless more are asked for.
+    assert len(parts_of(caller_policy(place))) + len(parts_of(resource_policy(place))) < 10
+    assert len(parts_of(caller_policy(PLACE))) == 1

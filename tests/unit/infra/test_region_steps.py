@@ -159,7 +159,8 @@ def test_a_new_region_takes_settings_and_no_names_of_things() -> None:
     owner = {name: f"given-{name}" for name in load_template()["Parameters"]}
     owner |= {"KmsKeyArn": "key-us", "RegionKmsKeyArns": "key-ap,key-eu"}
 
-    found = parameters_of(owner, "key-eu")
+    owner["StrictRegions"] = "us,eu,ap"
+    found = parameters_of(owner, "eu", "key-eu", "strict-table")
 
     assert found["MaterializerBatchSize"] == "given-MaterializerBatchSize"
     assert found["KmsKeyArn"] == "key-eu"
@@ -167,3 +168,6 @@ def test_a_new_region_takes_settings_and_no_names_of_things() -> None:
     # The ARN of a role or policy holds in every region; all else with a place in it is left out.
     named = {name for name in found if name.endswith(("Arn", "Arns", "Bucket", "Region"))}
     assert named == {"ArchiveBucketArn", "KmsKeyArn", "PermissionsBoundaryArn", "RegionKmsKeyArns"}
+    # The table of strict counters over regions is there, and nowhere else.
+    assert found["StrictTableName"] == "strict-table"
+    assert parameters_of(owner, "sa", None, "strict-table")["StrictTableName"] == ""

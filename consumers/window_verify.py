@@ -1,0 +1,245 @@
+"""Verify windows: with each other, with the total, and with the entries that are there.
+
+    1  read the total and the items of its windows
+    2  read the entries: of the ledger, and of the archive where entries were merged
+    3  wait until the stream has been handled past that moment (`proof`)
+    4  read the items and then the total again
+
+If the total has the same version in (1) and (4), all windows of (4) contain the same entries: the
+total is written before them. Then they can be compared with each other, and with the entries.
+
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from countledger.consumers.verify import Judgement, Verdict
+from countledger.consumers.window_chain import (
+    broken_links,
+    counted,
+    differences,
+    is_expired,
+)
+from countledger.ledger import amount, keys
+from countledger.ledger.entry import decode_entry
+from countledger.ledger.errors import (
+    CorruptItem,
+    CountledgerError,
+    ServiceFailed,
+)
+from countledger.ledger.expressions import (
+    AllOf,
+    BeginsWith,
+    Compare,
+)
+from countledger.ledger.head import decode_head
+from countledger.ledger.operations import Query
+from countledger.ledger.total import windows_id_of, windows_names
+from countledger.ledger.window_items import decode_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from countledger.consumers.proof import Proof
+    from countledger.consumers.verify import Verifier
+    from countledger.consumers.window_chain import Worth
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.entry import Entry
+    from countledger.ledger.head import Head
+    from countledger.ledger.windows import WindowSetting
+
+_ATTEMPTS: Final = 3
+_CHUNK: Final = 20
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class WindowEvidence:
+    """What was found of one counter's windows.
+
+    Attributes:
+        counter: its name.
+        settings: of its namespace.
+        before, total: its total at first, and at the end.
+        items_before, items: the items of its windows at first, and at the end, by sort key.
+        entries: all entries, or the reason why they cannot be counted again.
+        proof: that the stream has been handled past these reads; None without proof.
+        since_ms: when the first of these reads began, ms since the epoch.
+    """
+
+    counter: str
+    settings: tuple[WindowSetting, ...]
+    before: Item
+    total: Item
+    items_before: dict[str, Item]
+    items: dict[str, Item]
+    entries: list[Entry] | str
+    proof: Proof | None
+    since_ms: int
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all items belong to one moment."""
+        at = ("version", "updated_at")
+        return self.proof is not None and all(self.before.get(n) == self.total.get(n) for n in at)
+
+    def windows(self, setting: WindowSetting, now_ms: int) -> list[Item]:
+        """The items of a setting that are not expired."""
+        prefix = keys.window_part(windows_id_of(self.total, setting.id) or "")
+        mine = (item for part, item in self.items.items() if part.startswith(prefix))
+        return [item for item in mine if not is_expired(item, now_ms)]
+
+    def windowed(self, setting: WindowSetting) -> Worth:
+        """What the total says is in the windows of a setting."""
+        _, total, events = windows_names(setting.id)
+        return self.total.get(total, 0), self.total.get(events, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowVerifier:
+    """Verifies windows.
+
+    Attributes:
+        verifier: reads totals and entries, and proves how far the stream has been handled.
+        archived: the archived entries of a counter and an incarnation of its head; None: no archive
+            was named.
+    """
+
+    verifier: Verifier
+    archived: Callable[[str, str], Iterable[Entry]] | None = None
+
+    def verify(self, counters: Iterable[str]) -> Iterator[Verdict]:
+        """Compare windows with each other, with the total, and with the entries that are there.
+
+        Reads all entries and all windows of each counter, twice if they change meanwhile.
+
+        Raises:
+            BadCounterName: a name breaks the grammar.
+        """
+        return (verdict_of(one, self.verifier.clock.now_ms()) for one in self.compare(counters))
+
+    def compare(self, counters: Iterable[str]) -> Iterator[WindowEvidence]:
+        feed = map(keys.check_counter, counters)
+        while chunk := list(islice(feed, _CHUNK)):
+            found: dict[str, WindowEvidence] = {}
+            open_ = list(dict.fromkeys(chunk))
+            for number in range(_ATTEMPTS):
+                found |= self._attempt(open_, settled=number > 0)
+                open_ = [one for one in open_ if not found[one].is_quiet]
+                if not open_:
+                    break
+            yield from (found[counter] for counter in chunk)
+
+    def _attempt(self, counters: list[str], *, settled: bool) -> dict[str, WindowEvidence]:
+        one, since_ms = self.verifier, self.verifier.clock.now_ms()
+        before = {counter: (self._total(counter), self._items(counter)) for counter in counters}
+        entries = {counter: self._entries(counter) for counter in counters}
+        moment_ms = self.verifier.clock.now_ms()
+        if settled:
+            one.clock.sleep_ms(one.settle_ms)
+        proof = one.prover.past(moment_ms, closely=True)
+        found: dict[str, WindowEvidence] = {}
+        for counter in counters:
+            items = self._items(counter)  # before the total, which is written first
+            found[counter] = WindowEvidence(
+                counter,
+                self._settings(counter),
+                before[counter][0],
+                self._total(counter),
+                before[counter][1],
+                items,
+                entries[counter],
+                proof,
+                since_ms,
+            )
+        return found
+
+    def _total(self, counter: str) -> Item:
+        return self.verifier.totals.item(counter) or {}
+
+    def _settings(self, counter: str) -> tuple[WindowSetting, ...]:
+        totals = self.verifier.totals
+        key = keys.windows_key(keys.namespace_of(counter))
+        return decode_settings(totals.dynamo.get(totals.table, key, consistent=True))
+
+    def _items(self, counter: str) -> dict[str, Item]:
+        totals = self.verifier.totals
+        where = AllOf(Compare("counter", "=", counter), BeginsWith("part", keys.WINDOW_PREFIX))
+        pages = totals.dynamo.pages(Query(totals.table, where, consistent=True))
+        return {item["part"]: item for page in pages for item in page}
+
+    def _entries(self, counter: str) -> list[Entry] | str:
+        """Every entry once, merged ones from the archive; or why that is not possible."""
+        exact = self.verifier.exact
+        where = AllOf(Compare("counter", "=", counter), BeginsWith("entry", keys.ENTRY_PREFIX))
+        try:
+            head = self._head(counter)
+            pages = exact.dynamo.pages(Query(exact.table, where, consistent=True))
+            found = [decode_entry(item) for page in pages for item in page]
+            if head != self._head(counter) or head.covers:
+                return "a compaction of it is running"
+            return [*found, *self._merged(counter, head)]
+        except (CorruptItem, ServiceFailed) as error:
+            return str(error)
+
+    def _head(self, counter: str) -> Head:
+        exact = self.verifier.exact
+        return decode_head(exact.dynamo.get(exact.table, keys.head_key(counter), consistent=True))
+
+    def _merged(self, counter: str, head: Head) -> list[Entry]:
+        settings = self._settings(counter)
+        first_ms = min((one.from_ms for one in settings), default=0)
+        if not head.entries or (head.to_at_ms is not None and head.to_at_ms < first_ms):
+            return []  # they are in no window
+        if self.archived is None:
+            raise CorruptItem(
+                f"{head.entries} of its entries were merged: give the archive that has them"
+            )
+        found = list(self.archived(counter, head.incarnation))
+        if (len(found), amount.total_of(one.delta for one in found)) != (head.entries, head.sum):
+            raise CorruptItem(
+                f"{head.entries} of its entries were merged, and the archive has {len(found)}"
+            )
+        return found
+
+
+def verdict_of(found: WindowEvidence, now_ms: int) -> Verdict:
+    """The verdict on a counter's windows. Pure."""
+    if not found.settings:
+        return _said(found, Judgement.EXACT, "its namespace has no windows")
+    if not found.is_quiet or found.proof is None:
+        reason = "its total changed, or the stream has not been handled that far"
+        return _said(found, Judgement.BUSY, f"no verdict: {reason}; try again")
+    broken: list[str] = []
+    try:
+        for setting in found.settings:
+            items, windowed = found.windows(setting, now_ms), found.windowed(setting)
+            broken += broken_links(setting, items, windowed, now_ms)
+            if not isinstance(found.entries, str):
+                again = counted(setting, found.entries)
+                broken += differences(again, items, windowed, now_ms)
+    except CountledgerError as error:
+        return _said(found, Judgement.UNREADABLE, str(error))
+    if broken:
+        more = f"; and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
+        return _said(found, Judgement.DRIFT, "; ".join(broken[:_SHOWN]) + more)
+    text = "windows add up"
+    if isinstance(found.entries, str):
+        return _said(found, Judgement.EXACT, f"{text}; not counted again: {found.entries}")
+    return _said(found, Judgement.EXACT, f"{text}, and are those of its entries")
+
+
+def _said(found: WindowEvidence, judgement: Judgement, proof: str) -> Verdict:
+    """A verdict whose numbers are those in windows, and those of entries in windows."""
+    windowed = [found.windowed(one) for one in found.settings]
+    entries = found.entries
+    exact = (
+        None
+        if isinstance(entries, str)
+        else amount.total_of(counted(one, entries).whole[0] for one in found.settings)
+    )
+    total = amount.total_of(worth[0] for worth in windowed)
+    return Verdict(found.counter, judgement, total, exact, 0, proof)

@@ -1,0 +1,227 @@
+"""Windows are verified link by link, and rebuilt from entries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.repair import Remedy
+from countledger.consumers.stream import ShardName
+from countledger.consumers.verify import Judgement
+from countledger.consumers.window_rebuild import WindowRebuilder
+from countledger.consumers.window_verify import WindowVerifier
+from countledger.ledger import keys
+from countledger.ledger.calendar import Per
+from countledger.ledger.entry import Entry, encode_entry
+from countledger.ledger.head import Head, encode_head
+from countledger.ledger.ids import new_id
+from countledger.ledger.limits import DAY_MS, HOUR_MS
+from countledger.ledger.operations import Delete, Put
+from countledger.ledger.total import windows_names
+from countledger.ledger.window_items import encode_settings
+from tests.unit.consumers.test_window_writing import setting, stored
+from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World, events_of
+from tests.unit.ledger.clocks import NOW_MS
+
+if TYPE_CHECKING:
+    from countledger.consumers.repair import Repair
+    from countledger.consumers.verify import Verdict
+    from countledger.ledger.attributes import Item
+
+ONE = setting(Per.MINUTE)
+
+
+class Windows(World):
+    """A counter with windows by the minute, whose entries came late."""
+
+    def record(self, delta: int, ago_ms: int = 0) -> Item:
+        at_ms = self.clock.now_ms()
+        entry = Entry(
+            counter=COUNTER,
+            id=new_id(at_ms),
+            delta=delta,
+            at_ms=at_ms,
+            origin="r",
+            occurred_at_ms=at_ms - ago_ms,
+        )
+        item = encode_entry(entry, 1)
+        self.dynamo.put(Put(LEDGER, item))
+        made = Materializer(
+            self.dynamo, COUNTERS, self.quarantine, self.clock, windows=lambda _counter: (ONE,)
+        )
+        outcome = made.apply(events_of([self.show(item=item)]), ShardName("label", "s"))
+        assert outcome.retry_from is None
+        return item
+
+    def windows(self) -> WindowVerifier:
+        return WindowVerifier(self.verifier())
+
+    def verdict_on_windows(self) -> Verdict:
+        return next(self.windows().verify([COUNTER]))
+
+    def rebuild(self, *, dry_run: bool = False) -> Repair:
+        return next(WindowRebuilder(self.windows(), dry_run).rebuild([COUNTER]))
+
+    def edit(self, kind: str, **attributes: object) -> None:
+        """Edit the last item of a kind by hand."""
+        items = [one for one in self.dynamo.items(COUNTERS) if f"#{kind}#" in one["part"]]
+        self.dynamo.put(Put(COUNTERS, {**items[-1], **attributes}))
+
+
+@pytest.fixture
+def world() -> Windows:
+    made = Windows()
+    made.add_shard("s")
+    made.dynamo.put(Put(COUNTERS, encode_settings("a", [ONE])))
+    for delta, ago_ms in ((1, 0), (4, HOUR_MS), (16, DAY_MS), (64, 3 * DAY_MS), (256, 20 * DAY_MS)):
+        made.record(delta, ago_ms)
+    return made
+
+
+def test_windows_that_add_up_are_exact(world: Windows) -> None:
+    verdict = world.verdict_on_windows()
+
+    assert (verdict.verdict, verdict.total, verdict.exact) == (Judgement.EXACT, 341, 341)
+    assert world.rebuild().remedy is Remedy.NONE
+
+
+def _cell(item: dict[str, Any]) -> str:
+    return next(name[1:] for name in sorted(item) if name[0] == "s" and name[1:].isdigit())
+
+
+@pytest.mark.parametrize(
+    ("kind", "link"),
+    [
+        ("hour", "its minutes add up to"),
+        ("day", "its hours add up to"),
+        ("month", "days add up to"),
+    ],
+)
+@pytest.mark.parametrize("gone", [False, True])
+def test_the_link_that_breaks_is_named_and_mended(
+    world: Windows, kind: str, link: str, *, gone: bool
+) -> None:
+    before = stored(world.dynamo, ONE)
+    items = [one for one in world.dynamo.items(COUNTERS) if f"#{kind}#" in one["part"]]
+    key = {"counter": COUNTER, "part": items[-1]["part"]}
+    if gone:
+        world.dynamo.delete(Delete(COUNTERS, key))
+    else:
+        cell = _cell(items[-1])
+        changed = {f"s{cell}": items[-1][f"s{cell}"] + 7, "sum": items[-1]["sum"] + 7}
+        world.dynamo.put(Put(COUNTERS, {**items[-1], **changed}))
+
+    verdict = world.verdict_on_windows()
+    assert verdict.verdict is Judgement.DRIFT
+    assert link in verdict.proof
+    assert world.rebuild(dry_run=True).remedy is Remedy.WOULD_REPAIR
+    assert world.rebuild().remedy is Remedy.REPAIRED
+
+    assert world.verdict_on_windows().verdict is Judgement.EXACT
+    assert stored(world.dynamo, ONE) == before
+
+
+def test_a_total_that_was_lost_gets_its_windows_again(world: Windows) -> None:
+    before = stored(world.dynamo, ONE)
+    world.dynamo.delete(Delete(COUNTERS, keys.total_key(COUNTER)))
+    assert world.rebuild().reason == "it has no total: repair it first"
+    world.repair()
+
+    assert world.rebuild().remedy is Remedy.REPAIRED
+
+    assert stored(world.dynamo, ONE) == before
+    assert world.total()[windows_names("one")[1]] == 341
+
+
+def test_nothing_that_comes_again_counts_twice_after_a_rebuild(world: Windows) -> None:
+    """An invocation that began before the progress was stored still sends its writes."""
+    before = stored(world.dynamo, ONE)
+    world.edit("month", sum=0)
+    for item in world.dynamo.items(COUNTERS):
+        if "#day#" in item["part"] or "#hour#" in item["part"]:
+            world.dynamo.delete(Delete(COUNTERS, {"counter": COUNTER, "part": item["part"]}))
+    assert world.rebuild().remedy is Remedy.REPAIRED
+
+    progress = world.dynamo.get(COUNTERS, keys.progress_key("label/s"), consistent=True)
+    zero = {"sequence": "0", "position": "0" * 40}
+    world.dynamo.put(Put(COUNTERS, {**(progress or {}), **zero}))
+    made = Materializer(
+        world.dynamo, COUNTERS, world.quarantine, world.clock, windows=lambda _counter: (ONE,)
+    )
+    made.apply(events_of(world.stream.records["s"]), ShardName("label", "s"))
+
+    assert stored(world.dynamo, ONE) == before
+
+
+def test_merged_entries_are_counted_from_the_archive_or_not_at_all(world: Windows) -> None:
+    """Without it the windows are compared with each other alone, and not rebuilt."""
+    entries = [one for one in world.dynamo.items(LEDGER) if one["entry"].startswith("e#")]
+    merged = entries[:3]
+    for one in merged:
+        world.dynamo.delete(Delete(LEDGER, {"counter": COUNTER, "entry": one["entry"]}))
+    total = sum(one["delta"] for one in merged)
+    head = Head(
+        generation=1,
+        run="run",
+        incarnation="inc",
+        sum=total,
+        events=3,
+        entries=3,
+        from_at_ms=NOW_MS,
+        to_at_ms=NOW_MS,
+    )
+    world.dynamo.put(Put(LEDGER, encode_head(COUNTER, head)))
+    assert "not counted again: 3 of its entries were merged" in world.verdict_on_windows().proof
+    before = stored(world.dynamo, ONE)
+    world.edit("month", sum=0)
+
+    refused = world.rebuild()
+    assert (refused.remedy, refused.healthy) == (Remedy.SKIPPED, False)
+    assert "give the archive that has them" in refused.reason
+
+    archived = [
+        Entry(
+            counter=COUNTER,
+            id=one["entry"][2:],
+            delta=one["delta"],
+            at_ms=one["at"],
+            origin="r",
+            occurred_at_ms=one["occurred_at"],
+        )
+        for one in merged
+    ]
+    short = replace(world.windows(), archived=lambda _counter, _incarnation: archived[1:])
+    assert "the archive has 2" in next(WindowRebuilder(short).rebuild([COUNTER])).reason
+    whole = replace(world.windows(), archived=lambda _counter, _incarnation: archived)
+    assert next(WindowRebuilder(whole).rebuild([COUNTER])).remedy is Remedy.REPAIRED
+    assert stored(world.dynamo, ONE) == before
+
+
+def test_an_item_that_changes_before_the_write_is_left_as_it_is(world: Windows) -> None:
+    world.edit("month", s01=99, n01=1, sum=99)
+    evidence = next(world.windows().compare([COUNTER]))
+    world.record(1_024)
+
+    class Seen(WindowVerifier):
+        def compare(self, counters: object) -> Any:  # noqa: ANN401, ARG002 - what was seen before
+            return iter([evidence])
+
+    skipped = next(WindowRebuilder(Seen(world.verifier())).rebuild([COUNTER]))
+
+    assert skipped.remedy is Remedy.SKIPPED
+    assert "changed meanwhile" in skipped.reason
+    assert [one for one in world.dynamo.items(COUNTERS) if one.get("sum") == 99 + 1_024]
+    assert world.total()[windows_names("one")[1]] == 1_365
+    assert world.rebuild().remedy is Remedy.REPAIRED
+    assert world.verdict_on_windows().total == 1_365
+
+
+def test_a_namespace_without_windows_has_nothing_to_verify() -> None:
+    world = Windows()
+    world.add_shard("s")
+
+    assert world.verdict_on_windows().proof == "its namespace has no windows"
+    assert world.rebuild().remedy is Remedy.NONE
