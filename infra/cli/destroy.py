@@ -46,7 +46,8 @@ def destroy(
     name of the stack. Messages in its queues, records in its stream of Kinesis, and the triggers of
     schedules are deleted with it. The tables are kept unless --delete-data is given; `countledger
     deploy --adopt` creates a stack around them again. The bucket of the code stays: other stacks
-    may use it. After an interruption or a failure run the same command again.
+    may use it. A table for strict counters over regions is kept in any case, since DynamoDB deletes
+    no single replica of it. After an interruption or a failure run the same command again.
 
     Examples:
       countledger destroy --stack-name shop                  [dim]keeps the tables[/dim]
@@ -122,8 +123,9 @@ def _describe(plan: DestroyPlan, name: str, *, delete_data: bool) -> None:
         notice(f"  detach       {one.policy} from {one.kind} {one.entity}")
     for table in plan.tables:
         what = "empty" if table.empty else "with all items"
-        line = f"  {'delete' if delete_data else 'keep':<12} table {table.name} ({what})"
-        typer.secho(line, err=True, fg=typer.colors.RED if delete_data else None)
+        deleted = delete_data and not table.strong
+        line = f"  {'delete' if deleted else 'keep':<12} table {table.name} ({what})"
+        typer.secho(line, err=True, fg=typer.colors.RED if deleted else None)
 
 
 def _agreed(name: str, yes: str | None) -> bool:
@@ -144,9 +146,22 @@ def _agreed(name: str, yes: str | None) -> bool:
 def _report(options: Options, plan: DestroyPlan | None, *, deleted: bool) -> int:
     tables = () if plan is None else plan.tables
     rows: list[Row] = [
-        {"table": one.name, "resource": one.resource, "deleted": deleted, "empty": one.empty}
+        {
+            "table": one.name,
+            "resource": one.resource,
+            "deleted": deleted and not one.strong,
+            "empty": one.empty,
+        }
         for one in tables
     ]
+    for one in tables:
+        if deleted and one.strong:
+            notice(
+                f"table {one.name} is in several regions at once and stays: `aws dynamodb "
+                f"update-table --table-name {one.name}` with --replica-updates deletes its two "
+                "other replicas in one call (or one, and the witness with "
+                "--global-table-witness-updates), and leaves a table that can be deleted"
+            )
     document = {"stack_name": options.settings.stack_name, "tables": rows}
     show(options, rows, document)
     return 0

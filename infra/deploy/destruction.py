@@ -149,9 +149,13 @@ class Destruction:
             )
 
     def delete_tables(self, plan: DestroyPlan) -> None:
-        """Delete the tables, the totals first: what is left after a crash is the ledger."""
+        """Delete the tables, the totals first: what is left after a crash is the ledger.
+
+        One of multi-region strong consistency stays: it goes in all its regions or in none.
+        """
         for table in reversed(plan.tables):
-            delete_table(self.dynamodb, table)
+            if not table.strong:
+                delete_table(self.dynamodb, table)
 
     def _of_deleted(self) -> DestroyPlan | None:
         """The tables of the newest deleted stack that left any: plans of a stack leave none."""

@@ -1,4 +1,4 @@
-"""The two tables of a stack, which outlive it: found, looked at, deleted.
+"""The tables of a stack, which outlive it: found, looked at, deleted.
 
 A stack that failed at its creation, or that was deleted, still names them: by its resources, and by
 its events, which CloudFormation keeps for 90 days under the stack's ARN.
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from countledger.infra.deploy.stack_operation import StackReader
 
 _TABLE: Final = "AWS::DynamoDB::GlobalTable"
+_ALL: Final = (*TABLES, "Strict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +27,19 @@ class RetainedTable:
     """A table that exists.
 
     Attributes:
-        resource: its name in the template, `Ledger` or `Counters`.
+        resource: its name in the template, `Ledger`, `Counters` or `Strict`.
         name: its name.
         empty: whether it has no item at all.
         protected: whether DynamoDB refuses to delete it.
+        strong: whether it has multi-region strong consistency: then DynamoDB deletes no single
+            replica of it.
     """
 
     resource: str
     name: str
     empty: bool
     protected: bool
+    strong: bool = False
 
 
 def tables_of(
@@ -56,7 +60,7 @@ def tables_of(
     for resource, (kind, made) in (stack.resources() if live else {}).items():
         if kind == _TABLE and made:
             names[resource] = made
-    found = (_looked_at(dynamodb, one, names[one]) for one in TABLES if one in names)
+    found = (_looked_at(dynamodb, one, names[one]) for one in _ALL if one in names)
     return tuple(one for one in found if one is not None)
 
 
@@ -70,7 +74,9 @@ def _looked_at(dynamodb: DynamoDBClient, resource: str, name: str) -> RetainedTa
         # One item would be enough; a page without any could still be followed by another.
         page = dynamodb.scan(TableName=name, Limit=1, ConsistentRead=True, Select="COUNT")
     empty = page["Count"] == 0 and "LastEvaluatedKey" not in page
-    return RetainedTable(resource, name, empty, table.get("DeletionProtectionEnabled", False))
+    protected = table.get("DeletionProtectionEnabled", False)
+    strong = table.get("MultiRegionConsistency") == "STRONG"
+    return RetainedTable(resource, name, empty, protected, strong)
 
 
 def delete_table(dynamodb: DynamoDBClient, table: RetainedTable) -> None:

@@ -7,14 +7,18 @@ no two writes conflict here; the simulation has the conflicts.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from countledger import CountLedger, Kind, outcomes
+from countledger import CountLedger, Kind, Settings, outcomes
+from countledger.infra.cli.destroy import destruction_of
+from countledger.infra.deploy.stack_operation import StackReader
 from countledger.infra.local.stack import LocalStack
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.lines import CounterLine
+from countledger.ledger.connection import Connection
 from countledger.ledger.errors import AccessDenied, BadSetting, NotRanked, Refused, WrongRegion
 from countledger.ledger.operations import Put
 from tests.e2e.test_regions_local import client_in
@@ -123,3 +127,19 @@ def test_another_region_may_change_no_total(
     stack.drain()
     with pytest.raises(WrongRegion):
         west.strict.change(f"{name}-s:a", 1)
+
+
+def test_destroying_a_stack_names_its_table_and_keeps_it(stack: LocalStack) -> None:
+    """DynamoDB deletes no single replica of it."""
+    settings = Settings(stack_name=stack.name)
+    connection = Connection.open(settings, session=stack.session(), endpoint_url=stack.url)
+    reader = StackReader(cloudformation=connection.stacks(), name=stack.name, poll_s=0.05)
+    destruction = destruction_of(connection, reader, None)
+    plan = destruction.plan()
+    assert plan is not None
+    (strict,) = [one for one in plan.tables if one.resource == "Strict"]
+    assert [one.strong for one in plan.tables] == [False, False, True]
+
+    destruction.delete_tables(replace(plan, tables=(strict,)))
+
+    connection.dynamo("standard").describe(strict.name)

@@ -6,7 +6,7 @@ from typing import Final
 from countledger.compaction.retire import Retire
 from countledger.producers.sequences.sequences import Sequences
 from countledger.producers.strict.definition import Method
-from tests.faults import consuming, limiting, producing
+from tests.faults import consuming, holding, limiting, producing
 from tests.faults.matrix import (
     CLAIM,
     COMMIT,
@@ -160,6 +160,14 @@ _QUOTAS: Final = (
         Words("done", "NoSuchQuota"),
     ),
 )
+_HOLDS: Final = tuple(
+    Operation(name, _TRANSACT, begin, replace(STRICT, done=done), hides=True)
+    for name, begin, done in (
+        ("hold", holding.placing, "Held"),
+        ("confirm a hold", holding.confirming, "Confirmed"),
+        ("cancel a hold", holding.cancelling, "Cancelled"),
+    )
+)
 _CONSUMERS: Final = (
     Operation("apply records", _UPDATE, consuming.applying(), _HANDLED_BY_SDK),
     Operation(
@@ -279,5 +287,5 @@ _SEVERAL: Final = frozenset(
 )
 OPERATIONS: Final = tuple(
     replace(one, several=one.name in _SEVERAL)
-    for one in (*_ENTRIES, *_STRICT, *_OWNED, *_QUOTAS, *_CONSUMERS)
+    for one in (*_ENTRIES, *_STRICT, *_OWNED, *_QUOTAS, *_HOLDS, *_CONSUMERS)
 )

@@ -4,10 +4,11 @@ from tests.guide import promises
 from tests.guide.marked import with_tables
 from tests.guide.message import SCHEMA, schema_text
 from tests.guide.scaling import SCALING, scaling_tables
-from tests.guide.tables import GUIDE, QUOTAS, quota_tables, tables
+from tests.guide.tables import GUIDE, HOLDS, QUOTAS, hold_tables, quota_tables, tables
 
 SCHEMA.write_text(schema_text())
 GUIDE.write_text(with_tables(GUIDE.read_text(), tables()))
+HOLDS.write_text(with_tables(HOLDS.read_text(), hold_tables()))
 QUOTAS.write_text(with_tables(QUOTAS.read_text(), quota_tables()))
 promises.TESTING.write_text(with_tables(promises.TESTING.read_text(), promises.tables()))
 SCALING.write_text(with_tables(SCALING.read_text(), scaling_tables()))

@@ -1,4 +1,4 @@
-"""The tables of the documents, made from what the tests expect: docs/strict.md, docs/quotas.md.
+"""The tables of the documents, made from what the tests expect: of strict counters, quotas, holds.
 
 Each stands between two marks; `make docs` writes it there again.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.engines.test_costs import STRICT_COSTS
 from tests.faults.matrix import (
+    ENDLESS,
     ROWS,
     STRICT,
     TROUBLES,
@@ -23,12 +24,13 @@ from tests.faults.operations import OPERATIONS
 from tests.guide.marked import table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tests.faults.play import Operation
 
 GUIDE: Final = Path(__file__).parents[2] / "docs" / "strict.md"
 QUOTAS: Final = GUIDE.with_name("quotas.md")
+HOLDS: Final = GUIDE.with_name("holds.md")
 # The rows of the matrix as the guide names them.
 _CALLS: Final = {
     "acquire (under)": "`acquire` without a key, prefer under",
@@ -38,6 +40,11 @@ _CALLS: Final = {
     "reserve": "`reserve` with a key",
     "commit": "`commit`",
     "release a reservation": "`release`",
+}
+_OF_HOLDS: Final = {
+    "hold": "`hold` with a key",
+    "confirm a hold": "`confirm`",
+    "cancel a hold": "`cancel`",
 }
 _HIDDEN: Final = ", hidden by an SDK retry"
 _RIGHT: Final = Cell("Applied")
@@ -60,17 +67,24 @@ def tables() -> dict[str, str]:
 
 def quota_tables() -> dict[str, str]:
     """Every table of the guide to quotas."""
-    troubles = [trouble for trouble in TROUBLES if not trouble.hidden]
-    calls = {str(one): one for one in OPERATIONS if str(one) in _CALLS}
-    return {
-        "failures": table_of(
-            ["call", *map(str, troubles)],
-            (
-                [text, *(_of_call(calls[name], trouble) for trouble in troubles)]
-                for name, text in _CALLS.items()
-            ),
-        )
-    }
+    return {"failures": _of_calls(_CALLS, TROUBLES)}
+
+
+def hold_tables() -> dict[str, str]:
+    """Every table of the guide to holds; also where every request meets the trouble."""
+    return {"failures": _of_calls(_OF_HOLDS, (*TROUBLES, *ENDLESS))}
+
+
+def _of_calls(named: Mapping[str, str], among: Iterable[Trouble]) -> str:
+    troubles = [trouble for trouble in among if not trouble.hidden]
+    calls = {str(one): one for one in OPERATIONS if str(one) in named}
+    return table_of(
+        ["call", *map(str, troubles)],
+        (
+            [text, *(_of_call(calls[name], trouble) for trouble in troubles)]
+            for name, text in named.items()
+        ),
+    )
 
 
 def _of_call(call: Operation, trouble: Trouble) -> str:

@@ -11,7 +11,7 @@ from tests.faults.matrix import ROWS, TROUBLES
 from tests.guide import promises
 from tests.guide.marked import with_tables
 from tests.guide.promises import promises_of
-from tests.guide.tables import GUIDE, QUOTAS, quota_tables, tables
+from tests.guide.tables import GUIDE, HOLDS, QUOTAS, hold_tables, quota_tables, tables
 
 
 def test_the_guide_has_the_tables_as_they_should_be() -> None:
@@ -27,6 +27,13 @@ def test_the_guide_to_quotas_has_its_table_as_it_should_be() -> None:
 
     assert text == with_tables(text, quota_tables())
     assert "not counted" in quota_tables()["failures"]
+
+
+def test_the_guide_to_holds_has_its_table_as_it_should_be() -> None:
+    text = HOLDS.read_text()
+
+    assert text == with_tables(text, hold_tables())
+    assert "twice" not in hold_tables()["failures"]
 
 
 def test_a_stale_table_is_replaced_and_nothing_else() -> None:

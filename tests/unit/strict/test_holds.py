@@ -353,6 +353,26 @@ def test_an_index_that_is_late_costs_reads_and_nothing_else(shop: Shop) -> None:
     assert shop.state() == (1, 1, 0)
 
 
+@pytest.mark.parametrize("released_by", ["confirm", "sale"])
+def test_the_balance_is_right_at_once_after_expiry(shop: Shop, released_by: str) -> None:
+    """For every process, also one that has seen the counter; and nothing can be taken twice."""
+    held, other = shop.hold(4), shop.process()
+    assert other.show(HALL).available == 6
+    shop.clock.at_ms += 11 * MINUTE_MS + 1
+
+    if released_by == "confirm":
+        assert isinstance(shop.strict.confirm(held.id), HoldExpired)
+    else:
+        assert isinstance(shop.strict.change(HALL, -7, key="o-1"), Applied)
+        shop.strict.change(HALL, 7, key="o-2")
+    for strict in (shop.strict, other):
+        shown = strict.show(HALL)
+        assert (shown.value, shown.held, shown.available) == (10, 0, 10)
+        assert list(strict.holds(HALL)) == []
+    assert isinstance(other.change(HALL, -10, key="o-3"), Applied)
+    assert isinstance(shop.strict.confirm(held.id, readmit=True), BoundReached)
+
+
 def test_a_lost_answer_of_each_call_counts_once(shop: Shop) -> None:
     lost = [Fault(Unclear("lost"), applied=True)]
     shop.dynamo.transact_faults[:] = lost

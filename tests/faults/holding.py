@@ -1,0 +1,60 @@
+"""The operations of holds in the matrix: place, confirm, cancel."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from countledger.ledger.connection import Retries
+from countledger.ledger.ids import id_of_key
+from countledger.producers.strict.counters import StrictCounters
+from countledger.producers.strict.hold import hold_id
+from tests.faults.play import Begin, Play, World
+
+_HELD = 3
+_TAKEN = 2
+_OPENING = 10
+
+
+def _begun(world: World, name: str, retries: Retries) -> tuple[StrictCounters, str]:
+    """Of a new process: a counter of ten."""
+    strict, counter = world.ledger.strict, f"fh-{name}:a"
+    context = world.context(strict.context, retries)
+    own = StrictCounters(context, world.namespaces, strict.region, strict.home_region)
+    own.create(counter, method="marker", lower=0, opening=_OPENING)
+    return own, counter
+
+
+def _place(strict: StrictCounters, counter: str) -> object:
+    return strict.hold(counter, _HELD, key="k", expires_in=timedelta(minutes=10))
+
+
+def placing(world: World, name: str, retries: Retries) -> Play:
+    """Three of ten are held."""
+    strict, counter = _begun(world, name, retries)
+    return Play.repeatable(
+        lambda: _place(strict, counter),
+        lambda: int(strict.show(counter).held) // _HELD,
+        strict.context.dynamo,
+    )
+
+
+def ending(act: Callable[[StrictCounters, str], object], value: int) -> Begin:
+    """Three of ten are held; then the hold is confirmed or cancelled, which leaves that value."""
+
+    def begin(world: World, name: str, retries: Retries) -> Play:
+        strict, counter = _begun(world, name, retries)
+        _place(strict, counter)
+        hold = hold_id(counter, id_of_key("k"))
+
+        def effect() -> int:
+            shown = strict.show(counter)
+            ended = (shown.value, shown.held) == (value, 0)
+            assert ended or (shown.value, shown.held) == (_OPENING, _HELD)
+            return int(ended)
+
+        return Play.repeatable(lambda: act(strict, hold), effect, strict.context.dynamo)
+
+    return begin
+
+
+confirming = ending(lambda strict, hold: strict.confirm(hold, _TAKEN), _OPENING - _TAKEN)
+cancelling = ending(lambda strict, hold: strict.cancel(hold), _OPENING)
