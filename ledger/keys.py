@@ -2,7 +2,8 @@
 
 ledger    (counter, entry):  `e#<spread><id>` an entry, `s#head` the head, `s#archived` its archive,
                              (`namespace#<ns>`, `settings`) a namespace;
-                             (`region#home`, `epoch` or `lease`), which region merges
+                             (`region#home`, `epoch` or `lease`), which region merges;
+                             (`deletion#<ns>`, counter), a counter being deleted
 counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`audit#<task>`, `bookmark`), how far a walk has come;
                              of a strict counter also (`<counter>#<NN>`, `bin`) and, at either,
@@ -24,7 +25,8 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (counter, `holds`), the lease of the process that releases
                              its expired holds;
                              (`quarantine#<source>`, `<time>-<digest>`), a record in
-                             quarantine; (`deletion#<ns>`, counter), a counter being deleted;
+                             quarantine; (`deletion#<ns>`, counter), a counter being deleted,
+                             by a release up to 0.1.0;
                              (`region#`, `state`), whether this region's totals are complete;
                              (`namespace#<ns>`, `windows`), the windows of a namespace; of each
                              counter there (counter, `w#<id>#month#<month>`), days of a month;
@@ -394,7 +396,12 @@ def quarantine_place(at_ms: int, identity: str) -> str:
 
 
 def deletion_key(counter: str) -> dict[str, str]:
-    """The key of the mark of a counter that is being deleted, in `counters`, by its namespace."""
+    """The key of the mark of a counter that is being deleted, in `ledger`, by its namespace."""
+    return {"counter": DELETION_PREFIX + namespace_of(counter), "entry": counter}
+
+
+def earlier_deletion_key(counter: str) -> dict[str, str]:
+    """The key of that mark in `counters`, where releases up to 0.1.0 kept it."""
     return {"counter": DELETION_PREFIX + namespace_of(counter), "part": counter}
 
 

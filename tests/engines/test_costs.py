@@ -108,7 +108,7 @@ OPERATION_COSTS: Final[dict[str, tuple[Units, Units | None]]] = {
     "retire by transaction": ((11, 6), (0, 3)),
     "retire by deletion": ((7, 6), (0, 3)),
     "archive": ((9, 8), (0, 3)),
-    "mark for deletion": ((1, 2), (0, 2)),
+    "mark for deletion": ((1, 3), (0, 2)),
     "empty a counter": ((13, 11.5), (0, 1)),
     "forget a counter": ((2, 6.5), (0, 4)),
 }
