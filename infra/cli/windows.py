@@ -97,6 +97,9 @@ def disable(options: Options, namespace: Name) -> None:
     """Switch the windows of a namespace off, for what is recorded a minute later or after that.
 
     What they have counted stays, and can be read. The same command again changes nothing.
+
+    Examples:
+      countledger windows disable views
     """
     ended = options.client().window_settings.disable(namespace)
     if ended is None:
