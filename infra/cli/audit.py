@@ -9,7 +9,7 @@ import typer
 
 from countledger import Audit, Judgement, Remedy, Repair, Verdict
 from countledger.consumers.walk import SEGMENTS_DEFAULT, SEGMENTS_MAX
-from countledger.infra.cli.options import BadUsage, CounterNames, Options, shared
+from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
 from countledger.infra.cli.output import FINDINGS, facts, notice, show_json, show_report, show_rows
 from countledger.infra.cli.progress import open_progress
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from countledger.infra.cli.output import Row
     from countledger.ledger.attributes import Key
 
-Outcome = TypeVar("Outcome", Verdict, Repair)
+AuditOutcome = TypeVar("AuditOutcome", Verdict, Repair)
 
 # Outcomes after which a total is exact, and those of them that need no line among all counters.
 _GOOD: Final = frozenset({Judgement.EXACT, Remedy.NONE, Remedy.REPAIRED, Remedy.MADE})
@@ -43,6 +43,12 @@ Resume = Annotated[
         help="With --all: a file that stores the position. If it exists, continue from there.",
     ),
 ]
+Archived = Annotated[
+    str | None,
+    typer.Option(
+        metavar="s3://BUCKET/PREFIX", help="Windows: where the entries are that were merged."
+    ),
+]
 
 
 @shared
@@ -51,6 +57,11 @@ def verify(
     counters: CounterNames = None,
     *,
     everything: Everything = False,
+    windows: Annotated[
+        bool, typer.Option("--windows", help="Compare windows instead of totals.")
+    ] = False,
+    namespace: WholeNamespace = None,
+    archived: Archived = None,
     segments: Segments = SEGMENTS_DEFAULT,
     resume: Resume = None,
 ) -> int:
@@ -65,16 +76,33 @@ def verify(
     is then 1: no number contains them.
     With --resume an interrupted walk continues where it stopped; at its end the file is deleted.
 
+    With --windows minutes are compared with hours, hours with days, days with the total, and all of
+    them with the entries that are there. Give --archived where entries were merged: else their
+    windows are only compared with each other. --namespace takes all counters of one.
+
     Examples:
       countledger verify likes:post-1
+      countledger verify views:home --windows
+      countledger verify --windows --namespace views --archived s3://my-bucket/counters
       countledger verify --all --json
       countledger verify --all --segments 16 --resume verify.json
     """
+    if windows:
+        named = named_of_windows(counters, namespace, everything=everything, resume=resume)
+        audit = options.client().window_audit
+        if named:
+            return show_outcomes(options, "verdicts", audit.verify(named, archived=archived))
+        walk = audit.verify_all(namespace, archived=archived, segments=segments, resume=resume)
+        return show_outcomes(options, "verdicts", walk)
+    if namespace is not None or archived is not None:
+        raise BadUsage("--namespace and --archived go with --windows")
     named = _named(counters, everything=everything, resume=resume)
     client = options.client()
     if named:
-        return _show(options, "verdicts", client.audit.verify_many(named))
-    return _show(options, "verdicts", client.audit.verify_all(segments=segments, resume=resume))
+        return show_outcomes(options, "verdicts", client.audit.verify_many(named))
+    return show_outcomes(
+        options, "verdicts", client.audit.verify_all(segments=segments, resume=resume)
+    )
 
 
 @shared
@@ -120,9 +148,9 @@ def repair(
     named = _named(counters, everything=everything, resume=resume)
     client = options.client()
     if named:
-        return _show(options, "repairs", client.audit.repair_many(named, dry_run=dry_run))
+        return show_outcomes(options, "repairs", client.audit.repair_many(named, dry_run=dry_run))
     everyone = client.audit.repair_all(dry_run=dry_run, segments=segments, resume=resume)
-    return _show(options, "repairs", everyone)
+    return show_outcomes(options, "repairs", everyone)
 
 
 def _recover_progress(options: Options) -> int:
@@ -146,7 +174,24 @@ def _named(counters: list[str] | None, *, everything: bool, resume: Path | None)
     return counters or []
 
 
-def _show(options: Options, title: str, found: Iterator[Outcome] | Audit[Outcome]) -> int:
+def named_of_windows(
+    counters: list[str] | None, namespace: str | None, *, everything: bool, resume: Path | None
+) -> list[str]:
+    """The counters whose windows are meant; none: those of a namespace, or all.
+
+    Raises:
+        BadUsage: none of the three was given, or several.
+    """
+    if [bool(counters), everything, namespace is not None].count(True) != 1:
+        raise BadUsage("give counters, --namespace, or --all")
+    if counters and resume:
+        raise BadUsage("--resume goes with --namespace or --all")
+    return counters or []
+
+
+def show_outcomes(
+    options: Options, title: str, found: Iterator[AuditOutcome] | Audit[AuditOutcome]
+) -> int:
     """Print outcomes as they come, and in the end how many there were of each; the exit code."""
     counts: dict[str, int] = {}
     foreign: list[Key] = []
