@@ -190,9 +190,16 @@ def test_what_an_earlier_release_noted_of_a_deletion_is_kept() -> None:
 
     found = [world.deleter().mark(COUNTER) for _ in range(2)]
 
-    noted = {"deleted_at_ms": 7, "generation": 3, "emptied": "first", "tidied": True}
-    at_ms = world.clock.at_ms
-    assert found == [DeletionMark(counter=COUNTER, id="mark", at_ms=at_ms, **noted)] * 2
+    mark = DeletionMark(
+        counter=COUNTER,
+        id="mark",
+        at_ms=world.clock.at_ms,
+        deleted_at_ms=7,
+        generation=3,
+        emptied="first",
+        tidied=True,
+    )
+    assert found == [mark, mark]
 
 
 def test_a_mark_that_another_process_moves_first_is_read_again() -> None:
