@@ -170,10 +170,9 @@ class LedgerDeleter:
                 f"counter {counter!r} has no entries and no total: nothing to delete"
             )
         now_ms = self.clock.now_ms()
+        mark = deletion_marks.mark_of(self.regions.table, counter, self.new_id(), now_ms)
         try:
-            self.dynamo.put(
-                deletion_marks.mark_of(self.regions.table, counter, self.new_id(), now_ms)
-            )
+            self.dynamo.put(mark)
         except ConditionFailed as failed:
             # Marked by another process, or by an attempt of this one that got no answer.
             now_ms = deletion_marks.decode_mark(failed.item).at_ms if failed.item else now_ms
