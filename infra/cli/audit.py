@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
@@ -12,12 +14,19 @@ from countledger.consumers.walk import SEGMENTS_DEFAULT, SEGMENTS_MAX
 from countledger.infra.cli.options import BadUsage, CounterNames, Options, shared
 from countledger.infra.cli.output import FINDINGS, facts, notice, show_json, show_report, show_rows
 from countledger.infra.cli.progress import open_progress
+from countledger.ledger import keys
+from countledger.ledger.errors import CorruptItem, NoSuchCounter
+from countledger.ledger.namespace import Kind
+from countledger.producers.strict.definition import Method
+from countledger.producers.strict.open_holds import counters_with_holds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from countledger import CountLedger
     from countledger.infra.cli.output import Row
     from countledger.ledger.attributes import Key
+    from countledger.producers.strict.open_holds import HeldComparison
 
 Outcome = TypeVar("Outcome", Verdict, Repair)
 
@@ -56,6 +65,8 @@ def verify(
 ) -> int:
     """Compare totals with the exact sums of the ledger, and prove the verdict.
 
+    Of a strict counter with holds: what it holds (shown as total) with the sum of its open holds.
+
     "exact": they agree. "drift": they do not, although everything has arrived. "busy": too much
     was going on to prove either; try again. "unreadable": an item is corrupt. The exit
     code is 1 unless all are exact.
@@ -73,8 +84,12 @@ def verify(
     named = _named(counters, everything=everything, resume=resume)
     client = options.client()
     if named:
-        return _show(options, "verdicts", client.audit.verify_many(named))
-    return _show(options, "verdicts", client.audit.verify_all(segments=segments, resume=resume))
+        strict = [one for one in named if _has_holds(client, one)]
+        others = [one for one in named if one not in strict]
+        found = chain(client.audit.verify_many(others), held_verdicts(client, strict))
+        return _show(options, "verdicts", found)
+    walk = client.audit.verify_all(segments=segments, resume=resume)
+    return _show(options, "verdicts", walk, held_verdicts(client, all_with_holds(client)))
 
 
 @shared
@@ -146,9 +161,65 @@ def _named(counters: list[str] | None, *, everything: bool, resume: Path | None)
     return counters or []
 
 
-def _show(options: Options, title: str, found: Iterator[Outcome] | Audit[Outcome]) -> int:
-    """Print outcomes as they come, and in the end how many there were of each; the exit code."""
+def _has_holds(client: CountLedger, counter: str) -> bool:
+    namespace = client.namespaces.find(keys.namespace_of(keys.check_counter(counter)))
+    return (
+        namespace is not None
+        and namespace.kind is Kind.STRICT
+        and client.strict.show(counter).method is Method.MARKER
+    )
+
+
+def all_with_holds(client: CountLedger) -> Iterator[str]:
+    """The strict counters to compare: those of the home region that have holds."""
+    if client.connection.setting("home_region") == client.connection.region:
+        found = client.namespaces.list(on_corrupt=lambda _error: None)
+        strict = [one.name for one in found if one.kind is Kind.STRICT]
+        yield from counters_with_holds(client.strict.context, strict)
+
+
+def held_verdicts(client: CountLedger, counters: Iterable[str]) -> Iterator[Verdict]:
+    """What strict counters hold, compared with their open holds."""
+    for counter in counters:
+        try:
+            yield verdict_on_holds(client.strict.verify_holds(counter))
+        except CorruptItem as error:
+            yield Verdict(counter, Judgement.UNREADABLE, None, None, 0, str(error))
+        except NoSuchCounter:
+            continue  # it was deleted since it was found
+
+
+def verdict_on_holds(found: HeldComparison) -> Verdict:
+    """The verdict on what a strict counter holds; its open holds decide. Pure."""
+    proof = f"{found.holds} open holds"
+    if found.overdue:
+        proof += f", {found.overdue} of them expired and not released"
+    if not found.proven:
+        verdict, proof = Judgement.BUSY, "no verdict: holds were placed or ended; try again"
+    elif found.differing:
+        verdict = Judgement.DRIFT
+        proof += f"; what they reserve is not what is held in {', '.join(found.differing)}"
+    else:
+        verdict = Judgement.EXACT
+    return Verdict(found.counter, verdict, found.held, found.reserved, 0, proof)
+
+
+def _show(
+    options: Options,
+    title: str,
+    found: Iterator[Outcome] | Audit[Outcome],
+    more: Iterable[Outcome] = (),
+) -> int:
+    """Print outcomes as they come, and in the end how many there were of each; the exit code.
+
+    Args:
+        options: of the command.
+        title: of the outcomes, for programs.
+        found: the outcomes.
+        more: further ones, which the counts of an audit do not include.
+    """
     counts: dict[str, int] = {}
+    further: Counter[str] = Counter()
     foreign: list[Key] = []
     if isinstance(found, Audit):
         found.on_foreign = foreign.extend
@@ -156,7 +227,7 @@ def _show(options: Options, title: str, found: Iterator[Outcome] | Audit[Outcome
     def rows() -> Iterator[Row]:
         with open_progress() as progress:
             bar = progress.add("compared")
-            for outcome in found:
+            for outcome in chain(found, _counted(more, further)):
                 counts[_name_of(outcome)] = counts.get(_name_of(outcome), 0) + 1
                 bar.advance()
                 if not (isinstance(found, Audit) and _name_of(outcome) in _QUIET):
@@ -164,7 +235,8 @@ def _show(options: Options, title: str, found: Iterator[Outcome] | Audit[Outcome
 
     def summary() -> tuple[Row, str]:
         if isinstance(found, Audit):
-            counts.update(found.counts)  # those before an interruption as well
+            # Those before an interruption as well.
+            counts.update({name: n + further[name] for name, n in found.counts.items()})
         each = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
         text = f"{sum(counts.values())} compared: {each}" if counts else "there are no counters"
         names = [f"{key['counter']} {key['entry']}" for key in foreign[:_FOREIGN_SHOWN]]
@@ -179,6 +251,12 @@ def _show(options: Options, title: str, found: Iterator[Outcome] | Audit[Outcome
     if _foreign_in(found):
         notice(_foreign_text(_foreign_in(found), foreign))
     return FINDINGS if findings() else 0
+
+
+def _counted(outcomes: Iterable[Outcome], counts: Counter[str]) -> Iterator[Outcome]:
+    for outcome in outcomes:
+        counts[_name_of(outcome)] += 1
+        yield outcome
 
 
 def _foreign_in(found: object) -> int:
