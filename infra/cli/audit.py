@@ -11,24 +11,18 @@ import typer
 
 from countledger import Audit, Judgement, Remedy, Repair, Verdict
 from countledger.consumers.walk import SEGMENTS_DEFAULT, SEGMENTS_MAX
-from countledger.infra.cli.options import BadUsage, CounterNames, Options, shared
+from countledger.infra.cli.held_verdicts import all_with_holds, has_holds, held_verdicts
+from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
 from countledger.infra.cli.output import FINDINGS, facts, notice, show_json, show_report, show_rows
 from countledger.infra.cli.progress import open_progress
-from countledger.ledger import keys
-from countledger.ledger.errors import CorruptItem, NoSuchCounter
-from countledger.ledger.namespace import Kind
-from countledger.producers.strict.definition import Method
-from countledger.producers.strict.open_holds import counters_with_holds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from countledger import CountLedger
     from countledger.infra.cli.output import Row
     from countledger.ledger.attributes import Key
-    from countledger.producers.strict.open_holds import HeldComparison
 
-Outcome = TypeVar("Outcome", Verdict, Repair)
+AuditOutcome = TypeVar("AuditOutcome", Verdict, Repair)
 
 # Outcomes after which a total is exact, and those of them that need no line among all counters.
 _GOOD: Final = frozenset({Judgement.EXACT, Remedy.NONE, Remedy.REPAIRED, Remedy.MADE})
@@ -52,6 +46,12 @@ Resume = Annotated[
         help="With --all: a file that stores the position. If it exists, continue from there.",
     ),
 ]
+Archived = Annotated[
+    str | None,
+    typer.Option(
+        metavar="s3://BUCKET/PREFIX", help="Windows: where the entries are that were merged."
+    ),
+]
 
 
 @shared
@@ -60,6 +60,11 @@ def verify(
     counters: CounterNames = None,
     *,
     everything: Everything = False,
+    windows: Annotated[
+        bool, typer.Option("--windows", help="Compare windows instead of totals.")
+    ] = False,
+    namespace: WholeNamespace = None,
+    archived: Archived = None,
     segments: Segments = SEGMENTS_DEFAULT,
     resume: Resume = None,
 ) -> int:
@@ -76,20 +81,35 @@ def verify(
     is then 1: no number contains them.
     With --resume an interrupted walk continues where it stopped; at its end the file is deleted.
 
+    With --windows minutes are compared with hours, hours with days, days with the total, and all of
+    them with the entries that are there. Give --archived where entries were merged: else their
+    windows are only compared with each other. --namespace takes all counters of one.
+
     Examples:
       countledger verify likes:post-1
+      countledger verify views:home --windows
+      countledger verify --windows --namespace views --archived s3://my-bucket/counters
       countledger verify --all --json
       countledger verify --all --segments 16 --resume verify.json
     """
+    if windows:
+        named = named_of_windows(counters, namespace, everything=everything, resume=resume)
+        audit = options.client().window_audit
+        if named:
+            return show_outcomes(options, "verdicts", audit.verify(named, archived=archived))
+        walk = audit.verify_all(namespace, archived=archived, segments=segments, resume=resume)
+        return show_outcomes(options, "verdicts", walk)
+    if namespace is not None or archived is not None:
+        raise BadUsage("--namespace and --archived go with --windows")
     named = _named(counters, everything=everything, resume=resume)
     client = options.client()
     if named:
-        strict = [one for one in named if _has_holds(client, one)]
+        strict = [one for one in named if has_holds(client, one)]
         others = [one for one in named if one not in strict]
         found = chain(client.audit.verify_many(others), held_verdicts(client, strict))
-        return _show(options, "verdicts", found)
+        return show_outcomes(options, "verdicts", found)
     walk = client.audit.verify_all(segments=segments, resume=resume)
-    return _show(options, "verdicts", walk, held_verdicts(client, all_with_holds(client)))
+    return show_outcomes(options, "verdicts", walk, held_verdicts(client, all_with_holds(client)))
 
 
 @shared
@@ -135,9 +155,9 @@ def repair(
     named = _named(counters, everything=everything, resume=resume)
     client = options.client()
     if named:
-        return _show(options, "repairs", client.audit.repair_many(named, dry_run=dry_run))
+        return show_outcomes(options, "repairs", client.audit.repair_many(named, dry_run=dry_run))
     everyone = client.audit.repair_all(dry_run=dry_run, segments=segments, resume=resume)
-    return _show(options, "repairs", everyone)
+    return show_outcomes(options, "repairs", everyone)
 
 
 def _recover_progress(options: Options) -> int:
@@ -161,54 +181,26 @@ def _named(counters: list[str] | None, *, everything: bool, resume: Path | None)
     return counters or []
 
 
-def _has_holds(client: CountLedger, counter: str) -> bool:
-    namespace = client.namespaces.find(keys.namespace_of(keys.check_counter(counter)))
-    return (
-        namespace is not None
-        and namespace.kind is Kind.STRICT
-        and client.strict.show(counter).method is Method.MARKER
-    )
+def named_of_windows(
+    counters: list[str] | None, namespace: str | None, *, everything: bool, resume: Path | None
+) -> list[str]:
+    """The counters whose windows are meant; none: those of a namespace, or all.
+
+    Raises:
+        BadUsage: none of the three was given, or several.
+    """
+    if [bool(counters), everything, namespace is not None].count(True) != 1:
+        raise BadUsage("give counters, --namespace, or --all")
+    if counters and resume:
+        raise BadUsage("--resume goes with --namespace or --all")
+    return counters or []
 
 
-def all_with_holds(client: CountLedger) -> Iterator[str]:
-    """The strict counters to compare: those of the home region that have holds."""
-    if client.connection.setting("home_region") == client.connection.region:
-        found = client.namespaces.list(on_corrupt=lambda _error: None)
-        strict = [one.name for one in found if one.kind is Kind.STRICT]
-        yield from counters_with_holds(client.strict.context, strict)
-
-
-def held_verdicts(client: CountLedger, counters: Iterable[str]) -> Iterator[Verdict]:
-    """What strict counters hold, compared with their open holds."""
-    for counter in counters:
-        try:
-            yield verdict_on_holds(client.strict.verify_holds(counter))
-        except CorruptItem as error:
-            yield Verdict(counter, Judgement.UNREADABLE, None, None, 0, str(error))
-        except NoSuchCounter:
-            continue  # it was deleted since it was found
-
-
-def verdict_on_holds(found: HeldComparison) -> Verdict:
-    """The verdict on what a strict counter holds; its open holds decide. Pure."""
-    proof = f"{found.holds} open holds"
-    if found.overdue:
-        proof += f", {found.overdue} of them expired and not released"
-    if not found.proven:
-        verdict, proof = Judgement.BUSY, "no verdict: holds were placed or ended; try again"
-    elif found.differing:
-        verdict = Judgement.DRIFT
-        proof += f"; what they reserve is not what is held in {', '.join(found.differing)}"
-    else:
-        verdict = Judgement.EXACT
-    return Verdict(found.counter, verdict, found.held, found.reserved, 0, proof)
-
-
-def _show(
+def show_outcomes(
     options: Options,
     title: str,
-    found: Iterator[Outcome] | Audit[Outcome],
-    more: Iterable[Outcome] = (),
+    found: Iterator[AuditOutcome] | Audit[AuditOutcome],
+    more: Iterable[AuditOutcome] = (),
 ) -> int:
     """Print outcomes as they come, and in the end how many there were of each; the exit code.
 
@@ -253,7 +245,7 @@ def _show(
     return FINDINGS if findings() else 0
 
 
-def _counted(outcomes: Iterable[Outcome], counts: Counter[str]) -> Iterator[Outcome]:
+def _counted(outcomes: Iterable[AuditOutcome], counts: Counter[str]) -> Iterator[AuditOutcome]:
     for outcome in outcomes:
         counts[_name_of(outcome)] += 1
         yield outcome
