@@ -99,7 +99,7 @@ class DeletionMarks:
         item = self.dynamo.get(self.ledger, key, consistent=True)
         if item is not None:
             return decode_mark(item)
-        earlier_key = keys.earlier_deletion_key(counter)
+        earlier_key = keys.deletion_key(counter, "part")
         earlier = self.dynamo.get(self.counters, earlier_key, consistent=True)
         if earlier is None:
             return None

@@ -166,7 +166,7 @@ def test_a_mark_that_another_deletion_made_is_not_this_one() -> None:
 
 def _mark_earlier(world: World, **more: object) -> None:
     """A mark as a release up to 0.1.0 wrote it."""
-    item = {**keys.earlier_deletion_key(COUNTER), "id": "mark", "at": world.clock.at_ms, **more}
+    item = {**keys.deletion_key(COUNTER, "part"), "id": "mark", "at": world.clock.at_ms, **more}
     world.dynamo.put(Put(COUNTERS, item))
 
 
@@ -181,7 +181,7 @@ def test_a_deletion_that_an_earlier_release_began_continues() -> None:
     world.delete(DeletionStage.DELETED, DeletionStage.FORGOTTEN)
 
     assert world.item(keys.deletion_key(COUNTER)) is None
-    assert world.item(keys.earlier_deletion_key(COUNTER)) is None
+    assert world.item(keys.deletion_key(COUNTER, "part")) is None
 
 
 def test_what_an_earlier_release_noted_of_a_deletion_is_kept() -> None:
