@@ -395,7 +395,7 @@ def quarantine_place(at_ms: int, identity: str) -> str:
 
 
 def deletion_key(counter: str, sort: str = "entry") -> dict[str, str]:
-    """The key of the mark of a deletion in `ledger`; until 0.1.0 in `counters`, sorted by `part`."""
+    """The key of the mark of a deletion in `ledger`; until 0.1.0 in `counters`, by `part`."""
     return {"counter": DELETION_PREFIX + namespace_of(counter), sort: counter}
 
 
