@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from countledger.compaction.compactor import Compactor
+from countledger.compaction.counter_regions import RegionalTotals
 from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.deletions import Deletions
 from countledger.compaction.lease import LeaseTerms
@@ -53,6 +54,7 @@ class World:
         unproven: why no total can be taken for final.
         tidied: up to which moment what lies beside a counter was deleted, call by call.
         terms: of the right to merge.
+        cleared: the counters whose totals were cleared without a transaction.
     """
 
     hesitant: bool = False
@@ -60,6 +62,7 @@ class World:
     unproven: str | None = None
     tidied: list[int] = field(default_factory=list)
     terms: LeaseTerms = field(default_factory=LeaseTerms)
+    cleared: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.description: dict[str, object] = {}
@@ -163,8 +166,12 @@ class World:
             self.namespaces,
             limit_of,
             compact or self.compactor().compact,
-            lambda _: self.unproven,
-            tidy or self._tidy,
+            lambda _: RegionalTotals(
+                lambda counter: self.item(keys.total_key(counter)),
+                lambda _: self.unproven,
+                self.cleared.append,
+                tidy or self._tidy,
+            ),
             self.clock,
         )
 
