@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from countledger.compaction.deletion_marks import decode_mark
+from countledger.compaction.regions import PATIENCE_MS
 from countledger.ledger import keys
 from countledger.ledger.before_send import guarded
+from countledger.ledger.clock import polled
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.head import decode_head
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from countledger.ledger.head import Head
     from countledger.ledger.operations import Put
 
+_T = TypeVar("_T")
 Tidy: TypeAlias = Callable[[str, int], Sequence[str]]
 
 
@@ -68,10 +72,18 @@ class CounterRegions:
         return (self.regions.region, *self.regions.survey().others)
 
     def waits(self) -> str | None:
-        """Why the home may write nothing now: it must hold the lease; None: it may."""
-        if unready := self.regions.survey().unready:
-            return f"replicas not in service: {', '.join(unready)}"
-        return self.regions.hold_lease()
+        """Why the home may write nothing now: it must hold the lease; None: it may.
+
+        It waits a few seconds until the lease has arrived everywhere; a lease costs a write unit,
+        and each look a read unit in each region.
+        """
+
+        def missing() -> str | None:
+            if unready := self.regions.survey().unready:
+                return f"replicas not in service: {', '.join(unready)}"
+            return self.regions.hold_lease()
+
+        return self._polled(missing)
 
     def changed_elsewhere_ms(self, counter: str) -> list[int]:
         """When its total changed last in each other region that has one: a read unit in each."""
@@ -114,11 +126,15 @@ class CounterRegions:
         for name in self.names:
             if name == mark.region:
                 continue
-            if self._head(mark.counter, name).incarnation != mark.id:
+            if self._polled(partial(self._unshown, mark, name)):
                 return f"the empty head has not arrived in {name}; call again"
             if reason := self.totals(name).clear(mark.counter):
                 return self._of(name, reason)
         return None
+
+    def _unshown(self, mark: DeletionMark, region: str) -> bool | None:
+        """True if a region does not show the empty head, or one that followed it."""
+        return self._head(mark.counter, region).incarnation != mark.id or None
 
     def tidy(self, counter: str, before_ms: int) -> list[str]:
         """Delete what else is kept of a counter, in each region; what stays."""
@@ -155,6 +171,9 @@ class CounterRegions:
         """As `write`, unless it was done before."""
         with suppress(ConditionFailed):
             self.write(write)
+
+    def _polled(self, missing: Callable[[], _T | None]) -> _T | None:
+        return polled(self.regions.clock, PATIENCE_MS, missing, lambda _: False)
 
     def _of(self, region: str, text: str) -> str:
         return text if region == self.regions.region else f"in {region}: {text}"

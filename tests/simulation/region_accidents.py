@@ -69,6 +69,9 @@ class RegionAccidents:
     def plan(self, span_ms: float) -> None:
         """Draw what happens within a time, and when."""
         shape, random = self.world.shape, self.random
+        if shape.deletes:
+            self.world.schedule.spawn("fate of regions", self._strike_at_wakes)
+            return
         if any(shape.weights.get(name) for name in _NOT_WITH) or shape.reused:
             return
         if len(self.world.regions) == 1 and random.random() < _STAY_ALONE:
@@ -84,6 +87,19 @@ class RegionAccidents:
         if shape.rivals or random.random() < _RIVALS:
             # Every stack names its own region home: a mistake, or one that knows of no promotion.
             self.world.believers.update(self.world.regions)
+
+    def _strike_at_wakes(self) -> None:
+        """Something happens when those that rest go on, or soon after."""
+        world = self.world
+        for _ in range(self.random.choice(_HOW_MANY)):
+            rested_ms = world.auditor.deletions.wake_ms
+            while world.auditor.deletions.wake_ms == rested_ms:
+                if world.faults.calm:
+                    return
+                world.schedule.pause(MINUTE_MS)
+            left_ms = max(0.0, world.auditor.deletions.wake_ms - world.schedule.now_ms)
+            world.schedule.pause(left_ms + self.random.random() ** 2 * 4 * MINUTE_MS)
+            self._happen(self.random.choice(list(ACCIDENTS)))
 
     def _happen(self, name: str) -> None:
         # One after the other: operators do not change the regions in two ways at once.
