@@ -6,9 +6,10 @@ from decimal import Decimal
 
 import pytest
 
-from countledger.consumers.alerts.alert import Alert, AlertLog, FailedAlert
+from countledger.consumers.alerts.alert import Alert, FailedAlert
+from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.dead_letters import DeadLetter
 from countledger.consumers.alerts.evaluator import Evaluator
-from countledger.consumers.alerts.message import DeadLetter
 from countledger.consumers.alerts.rule import Rule, Target
 from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.ledger.dynamo import DynamoClient

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from countledger.consumers.alerts import evaluator as evaluator_module
 from countledger.consumers.alerts import rule_items, state, state_item
 from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link, Notifier
-from countledger.consumers.alerts.evaluator import InitialScan
-from countledger.consumers.alerts.message import QueueDeadLetters
+from countledger.consumers.alerts.dead_letters import QueueDeadLetters
+from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rule import Rule
 from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.alerts.state import decide
