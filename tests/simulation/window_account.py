@@ -22,7 +22,7 @@ from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from countledger.ledger.window_items import encode_settings
 from countledger.ledger.windows import WindowSetting
 from tests.simulation.product import Product
-from tests.simulation.shape import COUNTERS, DELETED_WINDOWS, LEDGER, WINDOWS
+from tests.simulation.shape import COUNTERS, LEDGER, OF_WINDOWS
 from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
@@ -68,10 +68,15 @@ def set_up(world: World, random: Random, focus: str | None) -> None:
 
     Simulations of a focus that somebody named have none, but for those of windows.
     """
-    if focus not in {WINDOWS, DELETED_WINDOWS} and (focus is not None or random.random() > _FEW):
+    if focus not in OF_WINDOWS and (focus is not None or random.random() > _FEW):
         return
     settings = {region: _drawn(world, random, region) for region in world.regions}
     world.auditor.windows.settings = settings
+    for region, some in settings.items():
+        zones = {one.id: one.zone for one in some}
+        world.auditor.alerts[region].windows.zone_of = lambda windows, of=zones: of[  # type: ignore[misc]
+            windows.rpartition(".")[0]
+        ]
     for region, some in settings.items():
         item = encode_settings(NAMESPACE, some)
         world.copies[region][COUNTERS].store((item["counter"], item["part"]), item)
