@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         TableDescriptionTypeDef,
     )
 
+    from countledger.ledger.attempts import CallLimits
     from countledger.ledger.operations import Delete, Put, PutBatch, Scan, Update, Write
 
 # Every call requests its units: to sum them, and because only the service itself reports them.
@@ -57,6 +58,7 @@ class DynamoClient:
         clock: what waits between the tries of a batch read.
         random: what the jitter of those waits is drawn from.
         backoff: how often and how long.
+        limits: of a call that is tried again by its protocol; None: the protocol's alone.
     """
 
     client: DynamoDBClient
@@ -64,6 +66,7 @@ class DynamoClient:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
     backoff: Backoff = field(default_factory=Backoff)
+    limits: CallLimits | None = None
 
     def metered(self) -> DynamoClient:
         """The same client with a meter of its own, whose units count in this one's as well."""
