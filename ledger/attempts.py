@@ -133,11 +133,9 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """How often one call may be tried, and for how long: set by the app, beside each protocol's.
+    """For how long one call may be tried again, and how often in all.
 
-    Attributes:
-        timeout_ms: no attempt begins so long after the first one.
-        attempts: how many in all.
+    An app sets them; each protocol has a bound of its own beside them.
     """
 
     timeout_ms: int
