@@ -215,7 +215,7 @@ class Connection:
         client: LambdaClient = self._client("lambda")
         return client
 
-    def metrics(self) -> Any:  # noqa: ANN401 - its few answers are typed where they are read
+    def metrics(self) -> Any:  # noqa: ANN401 - typed where they are read
         """A client of CloudWatch."""
         return self._client("cloudwatch")
 
@@ -265,12 +265,8 @@ class Connection:
 
         credentials = self.session.get_credentials()
         try:
-            return FastClient(
-                client,
-                credentials,
-                attempts=self._attempts(retries),
-                timeout_ms=self.settings.call_timeout_ms,
-            )
+            limits = CallLimits(self.settings.call_timeout_ms, self._attempts(retries))
+            return FastClient(client, credentials, limits)
         except AttributeError as error:
             if not self.settings.transport:
                 return client
@@ -294,7 +290,6 @@ class Connection:
         )
 
     def _attempts(self, retries: Retries) -> int:
-        """How often the SDK makes a call."""
         return min(_ATTEMPTS[retries], self.settings.max_attempts)
 
 
