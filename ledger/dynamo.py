@@ -1,8 +1,7 @@
 """The DynamoDB client: it carries out operations, and knows nothing of counters.
 
-It retries nothing by itself, but for the leftovers of a batch read: how often a write may be sent
-is decided where its meaning is known. What the SDK retries is a matter of the client that it is
-given (see `connection`).
+It retries only the leftovers of a batch read: how often a write may be sent is decided where its
+meaning is known. What the SDK retries is a matter of its client (see `connection`).
 """
 
 from __future__ import annotations
@@ -55,9 +54,7 @@ class DynamoClient:
     Attributes:
         client: the low-level client.
         meter: where consumed units are summed.
-        clock: what waits between the tries of a batch read.
-        random: what the jitter of those waits is drawn from.
-        backoff: how often and how long.
+        clock: what waits between the tries of a batch read, as `random` and `backoff` say.
         limits: of a call that is tried again by its protocol; None: the protocol's alone.
     """
 
