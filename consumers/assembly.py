@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from countledger.consumers.auditor import Auditor
     from countledger.consumers.catching_up import CatchingUp
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from countledger.consumers.snapshot import SnapshotReader
     from countledger.consumers.stream import LedgerStream
     from countledger.consumers.totals import Listing, TotalsReader
+    from countledger.consumers.window_auditor import WindowAuditor
     from countledger.consumers.window_settings import WindowSettings
     from countledger.consumers.windows import WindowsReader
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.entry import Entry
     from countledger.ledger.exact import ExactReader
     from countledger.ledger.namespace import Namespaces
     from countledger.ledger.quarantine_record import QuarantinedRecord
@@ -38,6 +40,7 @@ __all__ = [
     "Redrive",
     "RegionsReader",
     "TotalsReader",
+    "WindowAuditor",
     "WindowSettings",
     "WindowsReader",
     "auditor_of",
@@ -52,6 +55,7 @@ __all__ = [
     "snapshots_of",
     "stream_of",
     "totals_of",
+    "window_auditor_of",
     "window_settings_of",
     "windows_of",
 ]
@@ -188,14 +192,28 @@ def auditor_of(connection: Connection, exact: ExactReader, namespaces: Namespace
     return Auditor(verifier, namespaces, connection.region)
 
 
+def window_auditor_of(
+    auditor: Auditor, archive_at: Callable[[str], Callable[[str, str], Iterable[Entry]]]
+) -> WindowAuditor:
+    """What verifies and rebuilds windows.
+
+    Args:
+        auditor: of the totals.
+        archive_at: as `WindowAuditor.archive_at`.
+    """
+    from countledger.consumers.window_auditor import WindowAuditor
+
+    return WindowAuditor(auditor, archive_at)
+
+
 def quarantine_of(
-    connection: Connection, auditor: Auditor, ingest: Callable[[], Redrive]
+    connection: Connection, windows: WindowAuditor, ingest: Callable[[], Redrive]
 ) -> QuarantineService:
     """The quarantine of a stack.
 
     Args:
         connection: to the stack.
-        auditor: repairs the counters of records of the ledger.
+        windows: repairs the counters of records of the ledger, and their windows.
         ingest: the redrive of records of Kinesis; it is made for each of them, because it needs an
             extra that the others do not.
     """
@@ -208,7 +226,7 @@ def quarantine_of(
         return ingest()(record, even_if_counted=even_if_counted)
 
     redrives: dict[QuarantineSource, Redrive] = {
-        QuarantineSource.LEDGER: RepairCounter(auditor),
+        QuarantineSource.LEDGER: RepairCounter(windows.auditor, windows.rebuild),
         QuarantineSource.COUNTERS: review_alert_log,
         QuarantineSource.KINESIS: redrive_ingested,
     }

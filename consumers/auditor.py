@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from countledger.consumers.audit import CHUNK, Audit, FileBookmarks, NoBookmarks
 from countledger.consumers.directory import ProgressRecovery
-from countledger.consumers.repair import Repair, Repairer, unrepaired
+from countledger.consumers.repair import Remedy, Repair, Repairer, unrepaired
 from countledger.consumers.verify import Judgement
 from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker
 from countledger.ledger import keys
@@ -49,7 +49,7 @@ class Auditor:
 
     def verify_many(self, counters: Iterable[str]) -> Iterator[Verdict]:
         """`verify` for many counters; a hundred share one proof."""
-        return self._each(self.verifier.verify, self._unread, counters)
+        return self.each(self.verifier.verify, self.unread, counters)
 
     def verify_all(
         self, *, segments: int = SEGMENTS_DEFAULT, resume: Path | None = None
@@ -65,8 +65,8 @@ class Auditor:
             BadSetting: when iterated: `segments` is invalid, or the file is of another walk.
         """
         verify = replace(self.verifier, chunk=CHUNK).verify
-        return self._audit(
-            "verify", verify, self._unread, lambda one: str(one.verdict), segments, resume
+        return self.walk(
+            "verify", verify, self.unread, lambda one: str(one.verdict), segments, resume
         )
 
     def repair(self, counter: str, *, dry_run: bool = False) -> Repair:
@@ -79,7 +79,7 @@ class Auditor:
 
     def repair_many(self, counters: Iterable[str], *, dry_run: bool = False) -> Iterator[Repair]:
         """`repair` for many counters; a hundred share one proof."""
-        return self._each(Repairer(self.verifier, dry_run).repair, self._unrepaired, counters)
+        return self.each(Repairer(self.verifier, dry_run).repair, self.unrepaired, counters)
 
     def repair_all(
         self,
@@ -91,8 +91,8 @@ class Auditor:
         """Repair every counter, and create missing totals; otherwise as `verify_all`."""
         repair = Repairer(replace(self.verifier, chunk=CHUNK), dry_run).repair
         task = "repair, dry run" if dry_run else "repair"
-        return self._audit(
-            task, repair, self._unrepaired, lambda one: str(one.remedy), segments, resume
+        return self.walk(
+            task, repair, self.unrepaired, lambda one: str(one.remedy), segments, resume
         )
 
     def recover_progress(self) -> Iterator[str]:
@@ -109,7 +109,7 @@ class Auditor:
             one.totals.dynamo, one.totals.table, one.stream, one.clock
         ).recover()
 
-    def _each(
+    def each(
         self,
         process: Process[Audited],
         unread: Callable[[str, CorruptItem], Audited],
@@ -132,13 +132,15 @@ class Auditor:
             outcomes |= zip(good, process(good.values()), strict=True)
             yield from (outcomes[place] for place in range(len(chunk)))
 
-    def _unread(self, counter: str, error: CorruptItem) -> Verdict:
+    def unread(self, counter: str, error: CorruptItem) -> Verdict:
+        """The verdict on a counter whose namespace cannot be read."""
         return unrepaired(self.verifier, counter, error).verdict
 
-    def _unrepaired(self, counter: str, error: CorruptItem) -> Repair:
+    def unrepaired(self, counter: str, error: CorruptItem) -> Repair:
+        """What becomes of such a counter: it is skipped."""
         return unrepaired(self.verifier, counter, error)
 
-    def _audit(  # noqa: PLR0917 - handed on
+    def walk(  # noqa: PLR0917 - handed on
         self,
         task: str,
         process: Process[Audited],
@@ -146,7 +148,9 @@ class Auditor:
         name_of: Callable[[Audited], str],
         segments: int,
         resume: Path | None,
+        is_wanted: Callable[[str], bool] | None = None,
     ) -> Audit[Audited]:
+        """An audit of all counters, or of those that are wanted."""
         ledger = self.verifier.exact.table
         totals = self.verifier.totals.table
         purpose = f"{task} of {ledger} and {totals} in {self.region}"
@@ -154,7 +158,7 @@ class Auditor:
             Walker(self.verifier.exact.dynamo, ledger, totals),
             process,
             name_of,
-            self.namespaces.is_of_a_ledger,
+            is_wanted or self.namespaces.is_of_a_ledger,
             segments,
             NoBookmarks() if resume is None else FileBookmarks(resume, purpose),
             unread=unread,
@@ -195,12 +199,15 @@ class RepairCounter:
 
     The watermark has passed the record. A repair reads the ledger, which has the entry, after a
     proof that all other records were applied, and raises the watermarks. So nothing counts twice.
+    The record may be missing in the counter's windows alone, so they are rebuilt, too.
 
     Attributes:
         auditor: repairs.
+        rebuild: rebuilds the windows of counters.
     """
 
     auditor: Auditor
+    rebuild: Callable[[Iterable[str]], Iterator[Repair]]
 
     def __call__(self, record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:  # noqa: ARG002 - of the protocol
         """As `Auditor.repair`.
@@ -220,7 +227,12 @@ class RepairCounter:
                 "; correct or delete that item by hand, then resend this record: the counter is "
                 "repaired then"
             )
-        return RedriveAnswer(repair.healthy, detail)
+        if not repair.healthy:
+            return RedriveAnswer(resolved=False, detail=detail)
+        windows = next(iter(self.rebuild([record.counter])))
+        if windows.remedy is not Remedy.NONE:
+            detail += f"; windows: {windows.remedy} ({windows.reason})"
+        return RedriveAnswer(windows.healthy, detail)
 
 
 def review_alert_log(record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:  # noqa: ARG001 - of the protocol

@@ -83,7 +83,9 @@ class WindowRebuilder:
         verdict, reason = verdict_of(found, self._now_ms()), ""
         if verdict.verdict is Judgement.EXACT:
             return Repair(found.counter, Remedy.NONE, verdict, verdict.proof)
-        if found.proof is None or not found.total:
+        if found.flaw is not None:
+            reason = found.flaw
+        elif found.proof is None or not found.total:
             reason = verdict.proof if found.total else "it has no total: repair it first"
         elif isinstance(found.entries, str):
             reason = f"its windows cannot be counted again: {found.entries}"
@@ -184,7 +186,7 @@ def item_rebuilt_of(  # noqa: PLR0917 - of one write
     clauses: list[Clause] = [
         Assign("sum", whole[0]),
         Assign("events", whole[1]),
-        Assign("version", int(before.get("version", 0)) + 1),
+        Assign("version", _next(before.get("version", 0))),
     ]
     for cell, worth in cells.items():
         clauses += (Assign(SUM + cell, worth[0]), Assign(EVENTS + cell, worth[1]))
@@ -201,6 +203,11 @@ def _raised(item: Item, proof: Proof, now_ms: int) -> Iterator[Assign]:
         there = watermark.sequence_in(item, shard)
         if shard not in proof.landed and (there is None or there < handled):
             yield Assign(watermark.attribute(shard), watermark.encode(handled, now_ms))
+
+
+def _next(version: object) -> int:
+    """The version after one; where that was edited by hand, the first."""
+    return version + 1 if isinstance(version, int) else 1
 
 
 def _same(name: str, item: Item) -> Condition:

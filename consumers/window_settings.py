@@ -115,7 +115,7 @@ class WindowSettings:
             NamespaceUnknown: the namespace does not exist.
             NoWindows: it holds strict counters or sequences, which have no entries.
             Throttled: other changes of the same namespace came first each time.
-            Unclear: the write took so long that windows may lack entries; call `verify`.
+            Unclear: the write took so long that windows may lack entries: rebuild them.
         """
         found = self.namespaces.get(keys.check_namespace(namespace))
         if found.kind is not Kind.LEDGER:
@@ -239,8 +239,8 @@ class WindowSettings:
             if self.clock.now_ms() - at_ms > WINDOWS_SEND_MS:
                 raise Unclear(
                     f"windows of namespace {namespace!r} were changed, but too late for some "
-                    "materializers: windows of that time may be wrong until `countledger repair "
-                    f"--namespace {namespace}`"
+                    "materializers: windows of that time may be wrong until `countledger windows "
+                    f"rebuild --namespace {namespace}`"
                 )
             return wanted
         raise Throttled(f"windows of namespace {namespace!r} kept being changed; try again")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger import amount
 from countledger.ledger.calendar import Per, Window, window_of
 from countledger.ledger.clock import show_duration, to_datetime
-from countledger.ledger.errors import BadSetting, BadTime, shown
+from countledger.ledger.errors import BadSetting, BadTime, NoWindows, shown
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, WINDOWS_MAX
 
 if TYPE_CHECKING:
@@ -113,6 +113,14 @@ class WindowSums:
                 )
             )
         return found
+
+
+def no_windows(namespace: str) -> NoWindows:
+    """The error for a namespace that never had windows."""
+    return NoWindows(
+        f"namespace {namespace!r} has no windows: `countledger windows enable {namespace} --by "
+        "day` switches them on, for what is recorded from then on"
+    )
 
 
 def of_the_zone(settings: Sequence[WindowSetting]) -> list[WindowSetting]:

@@ -7,12 +7,12 @@
 
 If the total has the same version in (1) and (4), all windows of (4) contain the same entries: the
 total is written before them. Then they can be compared with each other, and with the entries.
-
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -24,17 +24,15 @@ from countledger.consumers.window_chain import (
     is_expired,
 )
 from countledger.ledger import amount, keys
+from countledger.ledger.attributes import check_format
 from countledger.ledger.entry import decode_entry
 from countledger.ledger.errors import (
     CorruptItem,
     CountledgerError,
+    NewerFormat,
     ServiceFailed,
 )
-from countledger.ledger.expressions import (
-    AllOf,
-    BeginsWith,
-    Compare,
-)
+from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.head import decode_head
 from countledger.ledger.operations import Query
 from countledger.ledger.total import windows_id_of, windows_names
@@ -68,17 +66,25 @@ class WindowEvidence:
         entries: all entries, or the reason why they cannot be counted again.
         proof: that the stream has been handled past these reads; None without proof.
         since_ms: when the first of these reads began, ms since the epoch.
+        flaw: why nothing may be written: the setting cannot be read, or an item is of a later
+            release; None: nothing is in the way.
     """
 
     counter: str
-    settings: tuple[WindowSetting, ...]
-    before: Item
-    total: Item
-    items_before: dict[str, Item]
-    items: dict[str, Item]
-    entries: list[Entry] | str
-    proof: Proof | None
-    since_ms: int
+    settings: tuple[WindowSetting, ...] = ()
+    before: Item = field(default_factory=dict)
+    total: Item = field(default_factory=dict)
+    items_before: dict[str, Item] = field(default_factory=dict)
+    items: dict[str, Item] = field(default_factory=dict)
+    entries: list[Entry] | str = field(default_factory=list)
+    proof: Proof | None = None
+    since_ms: int = 0
+    flaw: str | None = None
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether another attempt would find the same: it is quiet, or nothing can be compared."""
+        return self.is_quiet or not self.settings or self.flaw is not None
 
     @property
     def is_quiet(self) -> bool:
@@ -106,10 +112,12 @@ class WindowVerifier:
         verifier: reads totals and entries, and proves how far the stream has been handled.
         archived: the archived entries of a counter and an incarnation of its head; None: no archive
             was named.
+        chunk: how many counters share one proof; the entries of all of them are in memory.
     """
 
     verifier: Verifier
     archived: Callable[[str, str], Iterable[Entry]] | None = None
+    chunk: int = _CHUNK
 
     def verify(self, counters: Iterable[str]) -> Iterator[Verdict]:
         """Compare windows with each other, with the total, and with the entries that are there.
@@ -123,47 +131,54 @@ class WindowVerifier:
 
     def compare(self, counters: Iterable[str]) -> Iterator[WindowEvidence]:
         feed = map(keys.check_counter, counters)
-        while chunk := list(islice(feed, _CHUNK)):
-            found: dict[str, WindowEvidence] = {}
-            open_ = list(dict.fromkeys(chunk))
+        while chunk := list(islice(feed, self.chunk)):
+            known: dict[str, WindowEvidence] = {}
+            found = {counter: self._opened(counter, known) for counter in dict.fromkeys(chunk)}
             for number in range(_ATTEMPTS):
-                found |= self._attempt(open_, settled=number > 0)
-                open_ = [one for one in open_ if not found[one].is_quiet]
+                open_ = [one for one in found.values() if not one.is_decided]
                 if not open_:
                     break
+                found |= self._attempt(open_, settled=number > 0)
             yield from (found[counter] for counter in chunk)
 
-    def _attempt(self, counters: list[str], *, settled: bool) -> dict[str, WindowEvidence]:
+    def _opened(self, counter: str, known: dict[str, WindowEvidence]) -> WindowEvidence:
+        """The setting of a counter's namespace: one read unit for each namespace."""
+        namespace = keys.namespace_of(counter)
+        if namespace not in known:
+            totals = self.verifier.totals
+            try:
+                item = totals.dynamo.get(totals.table, keys.windows_key(namespace), consistent=True)
+                known[namespace] = WindowEvidence(counter, decode_settings(item))
+            except CorruptItem as error:
+                known[namespace] = WindowEvidence(counter, flaw=str(error))
+        return replace(known[namespace], counter=counter)
+
+    def _attempt(
+        self, opened: list[WindowEvidence], *, settled: bool
+    ) -> Iterator[tuple[str, WindowEvidence]]:
         one, since_ms = self.verifier, self.verifier.clock.now_ms()
-        before = {counter: (self._total(counter), self._items(counter)) for counter in counters}
-        entries = {counter: self._entries(counter) for counter in counters}
+        began = [
+            replace(
+                each,
+                before=self._total(each.counter),
+                items_before=self._items(each.counter),
+                entries=self._entries(each),
+                since_ms=since_ms,
+            )
+            for each in opened
+        ]
         moment_ms = self.verifier.clock.now_ms()
         if settled:
             one.clock.sleep_ms(one.settle_ms)
         proof = one.prover.past(moment_ms, closely=True)
-        found: dict[str, WindowEvidence] = {}
-        for counter in counters:
-            items = self._items(counter)  # before the total, which is written first
-            found[counter] = WindowEvidence(
-                counter,
-                self._settings(counter),
-                before[counter][0],
-                self._total(counter),
-                before[counter][1],
-                items,
-                entries[counter],
-                proof,
-                since_ms,
-            )
-        return found
+        for each in began:
+            items = self._items(each.counter)  # before the total, which is written first
+            total = self._total(each.counter)
+            flaw = _newer_in([total, *items.values()])
+            yield each.counter, replace(each, items=items, total=total, proof=proof, flaw=flaw)
 
     def _total(self, counter: str) -> Item:
         return self.verifier.totals.item(counter) or {}
-
-    def _settings(self, counter: str) -> tuple[WindowSetting, ...]:
-        totals = self.verifier.totals
-        key = keys.windows_key(keys.namespace_of(counter))
-        return decode_settings(totals.dynamo.get(totals.table, key, consistent=True))
 
     def _items(self, counter: str) -> dict[str, Item]:
         totals = self.verifier.totals
@@ -171,17 +186,17 @@ class WindowVerifier:
         pages = totals.dynamo.pages(Query(totals.table, where, consistent=True))
         return {item["part"]: item for page in pages for item in page}
 
-    def _entries(self, counter: str) -> list[Entry] | str:
+    def _entries(self, found: WindowEvidence) -> list[Entry] | str:
         """Every entry once, merged ones from the archive; or why that is not possible."""
-        exact = self.verifier.exact
+        exact, counter = self.verifier.exact, found.counter
         where = AllOf(Compare("counter", "=", counter), BeginsWith("entry", keys.ENTRY_PREFIX))
         try:
             head = self._head(counter)
             pages = exact.dynamo.pages(Query(exact.table, where, consistent=True))
-            found = [decode_entry(item) for page in pages for item in page]
+            entries = [decode_entry(item) for page in pages for item in page]
             if head != self._head(counter) or head.covers:
                 return "a compaction of it is running"
-            return [*found, *self._merged(counter, head)]
+            return [*entries, *self._merged(found, head)]
         except (CorruptItem, ServiceFailed) as error:
             return str(error)
 
@@ -189,16 +204,15 @@ class WindowVerifier:
         exact = self.verifier.exact
         return decode_head(exact.dynamo.get(exact.table, keys.head_key(counter), consistent=True))
 
-    def _merged(self, counter: str, head: Head) -> list[Entry]:
-        settings = self._settings(counter)
-        first_ms = min((one.from_ms for one in settings), default=0)
+    def _merged(self, evidence: WindowEvidence, head: Head) -> list[Entry]:
+        first_ms = min((one.from_ms for one in evidence.settings), default=0)
         if not head.entries or (head.to_at_ms is not None and head.to_at_ms < first_ms):
             return []  # they are in no window
         if self.archived is None:
             raise CorruptItem(
                 f"{head.entries} of its entries were merged: give the archive that has them"
             )
-        found = list(self.archived(counter, head.incarnation))
+        found = list(self.archived(evidence.counter, head.incarnation))
         if (len(found), amount.total_of(one.delta for one in found)) != (head.entries, head.sum):
             raise CorruptItem(
                 f"{head.entries} of its entries were merged, and the archive has {len(found)}"
@@ -206,8 +220,20 @@ class WindowVerifier:
         return found
 
 
+def _newer_in(items: Iterable[Item]) -> str | None:
+    """Why these items may not be written: a later release wrote one of them."""
+    try:
+        for item in items:
+            check_format(item)
+    except NewerFormat as error:
+        return str(error)
+    return None
+
+
 def verdict_of(found: WindowEvidence, now_ms: int) -> Verdict:
     """The verdict on a counter's windows. Pure."""
+    if found.flaw is not None:
+        return _said(found, Judgement.UNREADABLE, found.flaw)
     if not found.settings:
         return _said(found, Judgement.EXACT, "its namespace has no windows")
     if not found.is_quiet or found.proof is None:
@@ -219,17 +245,17 @@ def verdict_of(found: WindowEvidence, now_ms: int) -> Verdict:
             items, windowed = found.windows(setting, now_ms), found.windowed(setting)
             broken += broken_links(setting, items, windowed, now_ms)
             if not isinstance(found.entries, str):
-                again = counted(setting, found.entries)
-                broken += differences(again, items, windowed, now_ms)
+                recount = counted(setting, found.entries)
+                broken += differences(recount, items, windowed, now_ms)
     except CountledgerError as error:
         return _said(found, Judgement.UNREADABLE, str(error))
     if broken:
         more = f"; and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
         return _said(found, Judgement.DRIFT, "; ".join(broken[:_SHOWN]) + more)
-    text = "windows add up"
+    again = ", and are those of its entries"
     if isinstance(found.entries, str):
-        return _said(found, Judgement.EXACT, f"{text}; not counted again: {found.entries}")
-    return _said(found, Judgement.EXACT, f"{text}, and are those of its entries")
+        again = f"; not counted again: {found.entries}"
+    return _said(found, Judgement.EXACT, f"windows add up{again}")
 
 
 def _said(found: WindowEvidence, judgement: Judgement, proof: str) -> Verdict:
@@ -241,5 +267,7 @@ def _said(found: WindowEvidence, judgement: Judgement, proof: str) -> Verdict:
         if isinstance(entries, str)
         else amount.total_of(counted(one, entries).whole[0] for one in found.settings)
     )
-    total = amount.total_of(worth[0] for worth in windowed)
+    sums = [worth[0] for worth in windowed]
+    is_readable = all(isinstance(one, int | Decimal) for one in sums)
+    total = amount.total_of(sums) if is_readable else None  # not one that was edited by hand
     return Verdict(found.counter, judgement, total, exact, 0, proof)

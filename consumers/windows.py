@@ -14,12 +14,12 @@ from countledger.consumers.window_sums import (
     check_kept,
     check_per,
     check_range,
+    no_windows,
     of_the_zone,
 )
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per, windows_in
 from countledger.ledger.clock import Clock, SystemClock, to_ms
-from countledger.ledger.errors import NoWindows
 from countledger.ledger.expressions import AllOf, Between, Compare
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, SECOND_MS, WINDOWS_LIFE_MS
 from countledger.ledger.operations import Query
@@ -88,10 +88,7 @@ class WindowsReader:
         known = self._settings.of(namespace, now_ms, self._read_settings)
         settings = of_the_zone(known)
         if not settings:
-            raise NoWindows(
-                f"namespace {namespace!r} has no windows: `countledger windows enable {namespace} "
-                "--by day` switches them on, for what is recorded from then on"
-            )
+            raise no_windows(namespace)
         kind = check_per(per, namespace, settings)
         check_range(kind, start_ms, end_ms)
         windows = [*windows_in(start_ms, end_ms, kind, settings[-1].calendar)]

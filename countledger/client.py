@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Redrive,
         RegionsReader,
         TotalsReader,
+        WindowAuditor,
         WindowSettings,
         WindowsReader,
     )
@@ -532,7 +533,7 @@ class CountLedger:
 
             return ingest_redrive(self.connection, self.namespaces)
 
-        return quarantine_of(self.connection, self.audit, ingest)
+        return quarantine_of(self.connection, self.window_audit, ingest)
 
     @made_once
     def sequences(self) -> Sequences:
@@ -582,6 +583,18 @@ class CountLedger:
         from countledger.consumers.assembly import auditor_of
 
         return auditor_of(self.connection, self._exact, self.namespaces)
+
+    @made_once
+    def window_audit(self) -> WindowAuditor:
+        """Verify windows against their entries, and rebuild those that differ."""
+        from countledger.consumers.assembly import window_auditor_of
+
+        return window_auditor_of(self.audit, self._archived_at)
+
+    def _archived_at(self, place: str) -> Callable[[str, str], Iterator[Entry]]:
+        from countledger.compaction.assembly import reading_archive_of
+
+        return reading_archive_of(self.connection, place).entries
 
     @made_once
     def schedules(self) -> Schedules:

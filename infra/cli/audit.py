@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
@@ -9,17 +11,18 @@ import typer
 
 from countledger import Audit, Judgement, Remedy, Repair, Verdict
 from countledger.consumers.walk import SEGMENTS_DEFAULT, SEGMENTS_MAX
-from countledger.infra.cli.options import BadUsage, CounterNames, Options, shared
+from countledger.infra.cli.held_verdicts import all_with_holds, has_holds, held_verdicts
+from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
 from countledger.infra.cli.output import FINDINGS, facts, notice, show_json, show_report, show_rows
 from countledger.infra.cli.progress import open_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from countledger.infra.cli.output import Row
     from countledger.ledger.attributes import Key
 
-Outcome = TypeVar("Outcome", Verdict, Repair)
+AuditOutcome = TypeVar("AuditOutcome", Verdict, Repair)
 
 # Outcomes after which a total is exact, and those of them that need no line among all counters.
 _GOOD: Final = frozenset({Judgement.EXACT, Remedy.NONE, Remedy.REPAIRED, Remedy.MADE})
@@ -43,6 +46,12 @@ Resume = Annotated[
         help="With --all: a file that stores the position. If it exists, continue from there.",
     ),
 ]
+Archived = Annotated[
+    str | None,
+    typer.Option(
+        metavar="s3://BUCKET/PREFIX", help="Windows: where the entries are that were merged."
+    ),
+]
 
 
 @shared
@@ -51,10 +60,17 @@ def verify(
     counters: CounterNames = None,
     *,
     everything: Everything = False,
+    windows: Annotated[
+        bool, typer.Option("--windows", help="Compare windows instead of totals.")
+    ] = False,
+    namespace: WholeNamespace = None,
+    archived: Archived = None,
     segments: Segments = SEGMENTS_DEFAULT,
     resume: Resume = None,
 ) -> int:
     """Compare totals with the exact sums of the ledger, and prove the verdict.
+
+    Of a strict counter with holds: what it holds (shown as total) with the sum of its open holds.
 
     "exact": they agree. "drift": they do not, although everything has arrived. "busy": too much
     was going on to prove either; try again. "unreadable": an item is corrupt. The exit
@@ -65,16 +81,35 @@ def verify(
     is then 1: no number contains them.
     With --resume an interrupted walk continues where it stopped; at its end the file is deleted.
 
+    With --windows minutes are compared with hours, hours with days, days with the total, and all of
+    them with the entries that are there. Give --archived where entries were merged: else their
+    windows are only compared with each other. --namespace takes all counters of one.
+
     Examples:
       countledger verify likes:post-1
+      countledger verify views:home --windows
+      countledger verify --windows --namespace views --archived s3://my-bucket/counters
       countledger verify --all --json
       countledger verify --all --segments 16 --resume verify.json
     """
+    if windows:
+        named = named_of_windows(counters, namespace, everything=everything, resume=resume)
+        audit = options.client().window_audit
+        if named:
+            return show_outcomes(options, "verdicts", audit.verify(named, archived=archived))
+        walk = audit.verify_all(namespace, archived=archived, segments=segments, resume=resume)
+        return show_outcomes(options, "verdicts", walk)
+    if namespace is not None or archived is not None:
+        raise BadUsage("--namespace and --archived go with --windows")
     named = _named(counters, everything=everything, resume=resume)
     client = options.client()
     if named:
-        return _show(options, "verdicts", client.audit.verify_many(named))
-    return _show(options, "verdicts", client.audit.verify_all(segments=segments, resume=resume))
+        strict = [one for one in named if has_holds(client, one)]
+        others = [one for one in named if one not in strict]
+        found = chain(client.audit.verify_many(others), held_verdicts(client, strict))
+        return show_outcomes(options, "verdicts", found)
+    walk = client.audit.verify_all(segments=segments, resume=resume)
+    return show_outcomes(options, "verdicts", walk, held_verdicts(client, all_with_holds(client)))
 
 
 @shared
@@ -120,9 +155,9 @@ def repair(
     named = _named(counters, everything=everything, resume=resume)
     client = options.client()
     if named:
-        return _show(options, "repairs", client.audit.repair_many(named, dry_run=dry_run))
+        return show_outcomes(options, "repairs", client.audit.repair_many(named, dry_run=dry_run))
     everyone = client.audit.repair_all(dry_run=dry_run, segments=segments, resume=resume)
-    return _show(options, "repairs", everyone)
+    return show_outcomes(options, "repairs", everyone)
 
 
 def _recover_progress(options: Options) -> int:
@@ -146,9 +181,37 @@ def _named(counters: list[str] | None, *, everything: bool, resume: Path | None)
     return counters or []
 
 
-def _show(options: Options, title: str, found: Iterator[Outcome] | Audit[Outcome]) -> int:
-    """Print outcomes as they come, and in the end how many there were of each; the exit code."""
+def named_of_windows(
+    counters: list[str] | None, namespace: str | None, *, everything: bool, resume: Path | None
+) -> list[str]:
+    """The counters whose windows are meant; none: those of a namespace, or all.
+
+    Raises:
+        BadUsage: none of the three was given, or several.
+    """
+    if [bool(counters), everything, namespace is not None].count(True) != 1:
+        raise BadUsage("give counters, --namespace, or --all")
+    if counters and resume:
+        raise BadUsage("--resume goes with --namespace or --all")
+    return counters or []
+
+
+def show_outcomes(
+    options: Options,
+    title: str,
+    found: Iterator[AuditOutcome] | Audit[AuditOutcome],
+    more: Iterable[AuditOutcome] = (),
+) -> int:
+    """Print outcomes as they come, and in the end how many there were of each; the exit code.
+
+    Args:
+        options: of the command.
+        title: of the outcomes, for programs.
+        found: the outcomes.
+        more: further ones, which the counts of an audit do not include.
+    """
     counts: dict[str, int] = {}
+    further: Counter[str] = Counter()
     foreign: list[Key] = []
     if isinstance(found, Audit):
         found.on_foreign = foreign.extend
@@ -156,7 +219,7 @@ def _show(options: Options, title: str, found: Iterator[Outcome] | Audit[Outcome
     def rows() -> Iterator[Row]:
         with open_progress() as progress:
             bar = progress.add("compared")
-            for outcome in found:
+            for outcome in chain(found, _counted(more, further)):
                 counts[_name_of(outcome)] = counts.get(_name_of(outcome), 0) + 1
                 bar.advance()
                 if not (isinstance(found, Audit) and _name_of(outcome) in _QUIET):
@@ -164,7 +227,8 @@ def _show(options: Options, title: str, found: Iterator[Outcome] | Audit[Outcome
 
     def summary() -> tuple[Row, str]:
         if isinstance(found, Audit):
-            counts.update(found.counts)  # those before an interruption as well
+            # Those before an interruption as well.
+            counts.update({name: n + further[name] for name, n in found.counts.items()})
         each = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
         text = f"{sum(counts.values())} compared: {each}" if counts else "there are no counters"
         names = [f"{key['counter']} {key['entry']}" for key in foreign[:_FOREIGN_SHOWN]]
@@ -179,6 +243,12 @@ def _show(options: Options, title: str, found: Iterator[Outcome] | Audit[Outcome
     if _foreign_in(found):
         notice(_foreign_text(_foreign_in(found), foreign))
     return FINDINGS if findings() else 0
+
+
+def _counted(outcomes: Iterable[AuditOutcome], counts: Counter[str]) -> Iterator[AuditOutcome]:
+    for outcome in outcomes:
+        counts[_name_of(outcome)] += 1
+        yield outcome
 
 
 def _foreign_in(found: object) -> int:

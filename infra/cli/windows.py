@@ -9,13 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from countledger.consumers.walk import SEGMENTS_DEFAULT
+from countledger.consumers.window_sums import no_windows
 from countledger.infra.cli.arguments import parse_duration_ms
-from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.audit import (
+    Archived,
+    Everything,
+    Resume,
+    Segments,
+    named_of_windows,
+    show_outcomes,
+)
+from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
 from countledger.infra.cli.output import Unread, facts, show, show_all, show_facts
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per, window_on
 from countledger.ledger.clock import SystemClock, show_duration, to_datetime
-from countledger.ledger.errors import AccessDenied, BadSetting, NoWindows
+from countledger.ledger.errors import AccessDenied, BadSetting
 from countledger.ledger.limits import WINDOWS_KEPT_DEFAULT_MS
 from countledger.ledger.windows import FINEST
 from countledger.producers.payload import parse_time
@@ -97,6 +107,9 @@ def disable(options: Options, namespace: Name) -> None:
     """Switch the windows of a namespace off, for what is recorded a minute later or after that.
 
     What they have counted stays, and can be read. The same command again changes nothing.
+
+    Examples:
+      countledger windows disable views
     """
     ended = options.client().window_settings.disable(namespace)
     if ended is None:
@@ -168,6 +181,46 @@ def show_one(
     show(options, _rows(found), documents)
 
 
+@app.command()
+@shared
+def rebuild(
+    options: Options,
+    counters: CounterNames = None,
+    *,
+    namespace: WholeNamespace = None,
+    everything: Everything = False,
+    archived: Archived = None,
+    segments: Segments = SEGMENTS_DEFAULT,
+    resume: Resume = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be done; write nothing.")
+    ] = False,
+) -> int:
+    """Count windows again from their entries, and replace those that differ.
+
+    Windows are rebuilt only with the proof that `countledger verify --windows` gives. A counter
+    whose entries were merged needs --archived; without its archive it is skipped, because its
+    windows cannot be counted again. The exit code is 1 unless all are exact at the end.
+
+    With --namespace and --all only counters that were not exact are listed. With --resume an
+    interrupted rebuild continues where it stopped; at its end the file is deleted.
+
+    Examples:
+      countledger windows rebuild views:home --dry-run
+      countledger windows rebuild views:home --archived s3://my-bucket/counters
+      countledger windows rebuild --namespace views --resume rebuild.json
+    """
+    named = named_of_windows(counters, namespace, everything=everything, resume=resume)
+    audit = options.client().window_audit
+    if named:
+        found = audit.rebuild(named, archived=archived, dry_run=dry_run)
+        return show_outcomes(options, "repairs", found)
+    walk = audit.rebuild_all(
+        namespace, archived=archived, dry_run=dry_run, segments=segments, resume=resume
+    )
+    return show_outcomes(options, "repairs", walk)
+
+
 def _finest(text: str) -> str:
     names = [name.strip() for name in text.split(",")]
     wrong = next((name for name in names if name not in list(Per)), None)
@@ -189,10 +242,7 @@ def _moment(client: CountLedger, counter: str, text: str) -> datetime:
     namespace = keys.namespace_of(keys.check_counter(counter))
     settings = client.window_settings.of(namespace)
     if not settings:
-        raise NoWindows(
-            f"namespace {namespace!r} has no windows: `countledger windows enable {namespace} "
-            "--by day` switches them on"
-        )
+        raise no_windows(namespace)
     try:
         return to_datetime(window_on(day, Per.DAY, settings[-1].calendar).start_ms)
     except ValueError as error:

@@ -269,6 +269,23 @@ _STORIES: Final[dict[str, Story]] = {
         step("quota delete NS: --yes", {"prefix": "NS:", "deleted": True}),
         step("quota show NS:a", code=2, err="no quota is for"),
     ),
+    "windows are switched on, shown, verified and rebuilt": (
+        step("namespace create NS"),
+        step("windows show NS:a --last 2h", code=2, err="windows enable NS --by day"),
+        step(
+            "windows enable NS --by hour,day --time-zone Europe/Berlin",
+            {"namespace": "NS", "by": "hour", "max_lateness_ms": None, "until": None},
+        ),
+        step("emit NS:a 5"),
+        totals(a=5),
+        step("windows show NS:a --by hour --last 2h", out="provisional"),
+        step("verify NS:a --windows", {"counts": {"exact": 1}, "findings": 0}),
+        step("verify --windows --namespace NS", {"counts": {"exact": 1}}),
+        step("verify --windows", code=2, err="give counters, --namespace, or --all"),
+        step("windows rebuild NS:a --dry-run", {"counts": {"none": 1}}),
+        step("windows rebuild --namespace NS", {"counts": {"none": 1}, "repairs": []}),
+        step("windows disable NS", {"until": ANY}),
+    ),
     "an alert rule lives from create to delete": (
         step(
             _RULE,

@@ -29,12 +29,13 @@ from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import CounterLine, NamespaceLine
 from countledger.ledger import keys
-from countledger.ledger.clock import SystemClock
+from countledger.ledger.clock import SystemClock, to_datetime
 from countledger.ledger.errors import AccessDenied, AlreadyClaimed
 from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import DAY_MS, HORIZON_DEFAULT_MS, HOUR_MS, SECOND_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Update
+from countledger.ledger.total import windows_ids_in
 from countledger.producers.strict.definition import SPREADABLE, Method
 from tests.e2e.world import age_mark, alter_total, client_of, record_aged, total_item
 
@@ -64,6 +65,7 @@ _DENIED: Final[dict[str, Callable[[CountLedger, str], object]]] = {
     "Read: delete an alert rule": lambda c, n: c.alerts.rules.delete(n),
     "Read: add to a group": lambda c, n: c.groups.add(n, [f"{n}:a"]),
     "Read: rank a namespace": lambda c, n: c.rankings.switch_off(n),
+    "Read: enable windows": lambda c, n: c.window_settings.enable(n, by="day"),
     "Read: create a schedule": lambda c, n: c.schedules.create(n, every_ms=HOUR_MS),
     "Operate: record": lambda c, n: c.record(f"{n}:a", 1),
     "Compact: create a schedule": lambda c, n: c.schedules.create(n, every_ms=HOUR_MS),
@@ -171,6 +173,31 @@ def test_who_operates_verifies_schedules_groups_ranks_and_exports(
     assert regions_of(operator) == 1
 
 
+def test_who_operates_enables_verifies_and_rebuilds_windows_that_who_reads_sees(
+    auth_stack: LocalStack, root: CountLedger, name: str
+) -> None:
+    operator, counter = client_of(auth_stack, "OperatePolicyArn"), f"{name}:a"
+    operator.namespaces.create(name)
+    replace(operator.window_settings, delay_ms=0).enable(name, by="hour")
+    root.record(counter, 5)
+    auth_stack.pump.drain()
+    dynamo, table = root.connection.dynamo("standard"), root.connection.setting("counters_table")
+    (windows_id,) = windows_ids_in(total_item(root, counter))
+    month = f"month#{to_datetime(SystemClock().now_ms()):%Y-%m}"
+    key = keys.window_key(counter, str(windows_id), month)
+
+    found = [next(operator.window_audit.verify([counter])).verdict]
+    dynamo.update(Update(table, key, (Assign("sum", 6),)))
+    found += [next(operator.window_audit.verify([counter])).verdict]
+    done = [one.remedy for one in operator.window_audit.rebuild_all(name)]
+    found += [one.verdict for one in operator.window_audit.verify_all(name)]
+
+    assert (found, done) == (["exact", "drift", "exact"], ["repaired"])
+    since = to_datetime(SystemClock().now_ms() - HOUR_MS)
+    reader = client_of(auth_stack, "ReadPolicyArn")
+    assert sum(one.sum for one in reader.windows(counter, "hour", since=since)) == 5
+
+
 def test_who_operates_changes_rules_tries_targets_and_sends_alerts_again(
     auth_stack: LocalStack, counter: str, name: str
 ) -> None:
@@ -249,9 +276,10 @@ def _days_pass(root: CountLedger, counter: str, days: int) -> None:
     """As if the mark, the last change of the total and the deletion were so old."""
     then_ms = SystemClock().now_ms() - days * DAY_MS
     table, dynamo = root.connection.setting("counters_table"), root.connection.dynamo("standard")
-    mark = dynamo.get(table, keys.deletion_key(counter)) or {}
+    ledger = root.connection.setting("ledger_table")
+    mark = dynamo.get(ledger, keys.deletion_key(counter)) or {}
     name = "deleted_at" if "deleted_at" in mark else "at"
-    dynamo.update(Update(table, keys.deletion_key(counter), (Assign(name, then_ms),)))
+    dynamo.update(Update(ledger, keys.deletion_key(counter), (Assign(name, then_ms),)))
     if name == "at":
         membership = keys.member_key(f"{keys.namespace_of(counter)}-group", counter)
         dynamo.update(Update(table, membership, (Assign("at", then_ms),)))

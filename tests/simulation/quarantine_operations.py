@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.auditor import RepairCounter, review_alert_log
+from countledger.consumers.window_rebuild import WindowRebuilder
 from countledger.ledger import keys
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_record import QuarantineSource
@@ -99,7 +100,7 @@ def service_of(product: Product) -> QuarantineService:
     """The quarantine as a person works on it."""
     world, process = product.world, product.process
     client: Any = MailboxClient(world.notices[process.region], process)
-    repair = RepairCounter(product.auditor)
+    repair = RepairCounter(product.auditor, WindowRebuilder(product.windows).rebuild)
     return QuarantineService(
         QuarantineStore(world.dynamo(process, retries=True), COUNTERS, process),
         {QuarantineSource.LEDGER: repair, QuarantineSource.COUNTERS: review_alert_log},

@@ -98,6 +98,7 @@ _METHODS = [
     "strict",
     "total",
     "totals",
+    "window_audit",
     "window_settings",
     "windows",
     "write_units",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Commands whose help has no example: there is nothing to get wrong.
 _PLAIN = {"down", "list", "show", "delete", "unrank"}
 _TAUGHT = {"quarantine list", "quarantine show", "group list", "group show", "claim show", "delete"}
-_TAUGHT |= {"strict delete", "region list"}
+_TAUGHT |= {"strict delete", "region list", "windows show"}
 
 
 def _paths() -> list[str]:

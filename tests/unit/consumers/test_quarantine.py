@@ -11,6 +11,8 @@ import pytest
 from countledger.consumers.auditor import Auditor, RepairCounter, review_alert_log
 from countledger.consumers.quarantine import body, quarantined_of
 from countledger.consumers.repair import Repairer
+from countledger.consumers.window_rebuild import WindowRebuilder
+from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger.operations import Put
 from countledger.ledger.quarantine_record import (
     CONTENT_MAX_BYTES,
@@ -127,6 +129,11 @@ class _Auditor(Auditor):
         return Repairer(self.verifier, dry_run).repair(counters)
 
 
+def _redrive(world: World) -> RepairCounter:
+    windows = WindowRebuilder(WindowVerifier(world.verifier()))
+    return RepairCounter(_Auditor(world), windows.rebuild)
+
+
 @pytest.mark.parametrize("handled", [True, False], ids=["", "the stream lags"])
 def test_the_counter_of_a_quarantined_record_is_repaired(*, handled: bool) -> None:
     """The ledger has its entry; done again it finds the total exact, and nothing counts twice."""
@@ -136,7 +143,7 @@ def test_the_counter_of_a_quarantined_record_is_repaired(*, handled: bool) -> No
     missed = world.emit(7)
     if handled:
         world.pass_over(missed)
-    redrive = RepairCounter(_Auditor(world))
+    redrive = _redrive(world)
 
     answers = [redrive(_copy(missed), even_if_counted=False) for _ in range(2)]
 
@@ -154,8 +161,8 @@ def test_what_cannot_be_repaired_says_what_to_do() -> None:
     world.handle(world.emit(5), 5)
     world.dynamo.put(Put(LEDGER, {"counter": COUNTER, "entry": "e#bad", "delta": 1}))
 
-    corrupt = RepairCounter(_Auditor(world))(_copy(record(1)), even_if_counted=False)
-    first = RepairCounter(_Auditor(World()))(_copy({}), even_if_counted=False)
+    corrupt = _redrive(world)(_copy(record(1)), even_if_counted=False)
+    first = _redrive(World())(_copy({}), even_if_counted=False)
     second = review_alert_log(unevaluated, even_if_counted=True)
 
     assert (corrupt.resolved, first.resolved, second.resolved) == (False, False, False)

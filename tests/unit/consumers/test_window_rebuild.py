@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from countledger.consumers.repair import Repair
     from countledger.consumers.verify import Verdict
     from countledger.ledger.attributes import Item
+    from countledger.ledger.windows import WindowSetting
 
 ONE = setting(Per.MINUTE)
 
@@ -55,6 +56,9 @@ class Windows(World):
         outcome = made.apply(events_of([self.show(item=item)]), ShardName("label", "s"))
         assert outcome.retry_from is None
         return item
+
+    def windows_of(self, counter: str) -> list[WindowSetting]:
+        return [ONE] if counter.startswith("a:") else []
 
     def windows(self) -> WindowVerifier:
         return WindowVerifier(self.verifier())
