@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.consumers import window_writer
+from countledger.consumers import window_rebuild, window_writer
 from countledger.consumers.total_writer import TotalWriter
+from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import windows
 from countledger.ledger.calendar import zone_of
+from countledger.ledger.expressions import Absent
 from countledger.ledger.windows import WindowSetting
 from tests.simulation.canary import Canary, all_of, little_but, replaced, unconditional, wrapped
 from tests.simulation.shape import DELETED_WINDOWS, WINDOWS
@@ -71,6 +73,17 @@ CANARIES: Final = [
         replaced(windows, "business_time_ms", lambda _setting, at_ms, _occurred_at_ms: at_ms),
         WINDOWS,
         seed=2,
+    ),
+    Canary(
+        "a rebuild replaces what it has seen alone",
+        replaced(window_rebuild, "_same", lambda *_: Absent("never")),
+        WINDOWS,
+        seed=147,
+    ),
+    Canary(
+        "a rebuild reads all entries, merged ones as well",
+        replaced(WindowVerifier, "_merged", lambda *_: []),
+        WINDOWS,
     ),
     Canary(
         "another total has other windows",
