@@ -16,7 +16,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger import Event, IdempotencyKey, Receipt
-from countledger.infra.portability.lines import CounterLine, ExportLine, NamespaceLine, UnreadLine
+from countledger.infra.portability.lines import (
+    CounterLine,
+    ExportLine,
+    NamespaceLine,
+    UnreadLine,
+    WindowsOfLine,
+)
 from countledger.ledger import keys
 from countledger.ledger.attributes import require
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
@@ -146,16 +152,21 @@ class Importer:
             horizon_ms=line.horizon_ms,
             description=line.description,
         )
-        windows, settings = line.windows, self.client.window_settings
-        if windows is not None and not settings.of(line.namespace):
+        if line.windows is not None:
+            self._switch_on(line.namespace, line.windows)
+        return ImportResult.EXISTS if exists else ImportResult.MADE
+
+    def _switch_on(self, namespace: str, windows: WindowsOfLine) -> None:
+        """Switch windows on, unless the namespace has or had any."""
+        settings = self.client.window_settings
+        if not settings.of(namespace):
             settings.enable(
-                line.namespace,
+                namespace,
                 by=windows.by,
                 time_zone=windows.time_zone,
                 keep_ms=windows.keep_ms,
                 max_lateness_ms=windows.max_lateness_ms,
             )
-        return ImportResult.EXISTS if exists else ImportResult.MADE
 
     def _is_there(self, namespace: str) -> bool:
         try:

@@ -161,7 +161,7 @@ _TOTALS: Final = [
             replaced(watermark, "WATERMARK_LIFE_MS", 120_000),
             replaced(watermark, "STALE_ENOUGH", 1),
         ),
-        seed=34,
+        seed=16,
     ),
     Canary("watermarks go by their own age", _watermarks_as_old_as_their_shards, seed=5),
     Canary(
@@ -182,12 +182,12 @@ _TOTALS: Final = [
     Canary(
         "failures are reported",
         replaced(world, "answer_of", lambda *_: {"state": {}, "batchItemFailures": []}),
-        seed=5,
+        seed=6,
     ),
     Canary(
         "what was not written is delivered again",
         replaced(materializer, "complete_outcome", _forgetful),
-        seed=5,
+        seed=6,
     ),
     Canary("verify after a proof", replaced(Prover, "past", believed), "totals", seed=2),
     Canary(
