@@ -1,14 +1,4 @@
-"""The deletion of a ledger counter: its stages, its mark, and the transaction that does it.
-
-The mark is an item of `counters` with these attributes:
-
-id           of this deletion alone; every later write of it is conditional on it
-at           when the deletion was requested: everything made by then is deleted
-deleted_at   when head and total were emptied; written in the same transaction
-generation   of the empty head
-emptied      the incarnation of the head that the empty one replaced
-tidied       alert states, alert log and memberships are deleted
-"""
+"""The deletion of a ledger counter: its stages, and the transaction that does it."""
 
 from __future__ import annotations
 
@@ -17,16 +7,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from countledger.compaction import plan
+from countledger.compaction.deletion_marks import emptied_of
 from countledger.ledger import keys
-from countledger.ledger.attributes import check_format, optional, require
 from countledger.ledger.errors import BadSetting
-from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
+from countledger.ledger.expressions import Absent, Compare
 from countledger.ledger.head import Head, encode_head
-from countledger.ledger.operations import Check, Delete, Put, Update
+from countledger.ledger.operations import Check, Delete, Put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from countledger.compaction.deletion_marks import DeletionMark
     from countledger.compaction.regions import Survey
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Write
@@ -78,89 +69,11 @@ def what_is_left(stays: Sequence[str]) -> str:
     return f"the name is in use again; kept: {', '.join(stays[:_NAMED])}{more}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletionMark:
-    """A counter that is being deleted.
-
-    Attributes:
-        counter: its name.
-        id: of this deletion; never used again.
-        at_ms: when the deletion was requested.
-        deleted_at_ms: when its head and total were emptied; None: not yet.
-        generation: of the empty head that was left in their place.
-        emptied: the incarnation of the head that the empty one replaced; empty: there was no head.
-        tidied: whether alert states, alert log and memberships are deleted.
-    """
-
-    counter: str
-    id: str
-    at_ms: int
-    deleted_at_ms: int | None = None
-    generation: int | None = None
-    emptied: str = ""
-    tidied: bool = False
-
-
-def decode_mark(item: Item) -> DeletionMark:
-    """The mark in an item of `counters`.
-
-    Raises:
-        CorruptItem: an attribute is absent or of another type.
-        NewerFormat: a later release wrote it.
-    """
-    check_format(item)
-    return DeletionMark(
-        counter=require(item, "part", str),
-        id=require(item, "id", str),
-        at_ms=require(item, "at", int),
-        deleted_at_ms=optional(item, "deleted_at", int),
-        generation=optional(item, "generation", int),
-        emptied=optional(item, "emptied", str) or "",
-        tidied=item.get("tidied") is True,
-    )
-
-
 def deleted(mark: DeletionMark, head: Head, now_ms: int) -> DeletionMark:
     """The mark once this head was emptied."""
     return replace(
         mark, deleted_at_ms=now_ms, generation=head.generation + 1, emptied=head.incarnation
     )
-
-
-def mark_of(table: str, counter: str, mark_id: str, at_ms: int) -> Put:
-    """Mark a counter that is not marked: one write unit."""
-    item = {**keys.deletion_key(counter), "id": mark_id, "at": at_ms}
-    return Put(table, item, Absent("part"))
-
-
-def mark_again(table: str, mark: DeletionMark, at_ms: int) -> Update:
-    """Begin the wait again for a counter that is still in use: one write unit."""
-    key, clauses = keys.deletion_key(mark.counter), (Assign("at", at_ms),)
-    return Update(table, key, clauses, _pending(mark))
-
-
-def tidied_of(table: str, mark: DeletionMark) -> Update:
-    """Note that alert states, alert log and memberships are deleted: one write unit."""
-    clauses = (Assign("tidied", value=True),)
-    return Update(table, keys.deletion_key(mark.counter), clauses, _is(mark))
-
-
-def unmark_of(table: str, mark: DeletionMark) -> Delete:
-    """Delete the mark of a deletion that has ended: one write unit."""
-    return Delete(table, keys.deletion_key(mark.counter), _is(mark))
-
-
-def cancel_of(table: str, mark: DeletionMark) -> Delete:
-    """Delete a mark as long as nothing was deleted: one write unit."""
-    return Delete(table, keys.deletion_key(mark.counter), _pending(mark))
-
-
-def _is(mark: DeletionMark) -> Compare:
-    return Compare("id", "=", mark.id)
-
-
-def _pending(mark: DeletionMark) -> AllOf:
-    return AllOf(_is(mark), Compare("at", "=", mark.at_ms), Absent("deleted_at"))
 
 
 def empty_head(mark: DeletionMark, generation: int) -> Head:
@@ -187,17 +100,12 @@ def plan_deletion(
     ledger, counters = tables
     total_key = keys.total_key(mark.counter)
     empty, after = empty_head(mark, head.generation + 1), deleted(mark, head, now_ms)
-    clauses = (
-        Assign("deleted_at", after.deleted_at_ms),
-        Assign("generation", after.generation),
-        Assign("emptied", after.emptied),
-    )
     return (
         Put(ledger, encode_head(mark.counter, empty), plan.is_still(head)),
         Check(counters, total_key, Absent("part"))
         if total is None
         else Delete(counters, total_key, Compare("version", "=", total.get("version"))),
-        Update(counters, keys.deletion_key(mark.counter), clauses, _pending(mark)),
+        emptied_of(ledger, mark, after),
     )
 
 

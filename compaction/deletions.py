@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 from countledger.compaction.deletion import Deletion, DeletionStage, skipped
 from countledger.ledger import keys
 from countledger.ledger.errors import CorruptItem, NoSuchCounter, Refused, ServiceFailed
-from countledger.ledger.expressions import Compare
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -87,10 +85,8 @@ class Deletions:
                 yield skipped(counter, str(error))
 
     def pending(self, namespace: str) -> Iterator[str]:
-        """The counters of a namespace whose deletion has begun: half a read unit for each 4 KB."""
-        marks = Compare("counter", "=", keys.DELETION_PREFIX + keys.check_namespace(namespace))
-        for page in self.ledger.dynamo.pages(Query(self.ledger.table, marks)):
-            yield from (item["part"] for item in page)
+        """The counters of a namespace whose deletion has begun: as `DeletionMarks.pending`."""
+        return self.ledger.marks.pending(namespace)
 
     def cancel(self, counter: str) -> bool:
         """Keep a counter after all, if its numbers are still there.

@@ -46,9 +46,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from countledger.compaction import deletion, plan
+from countledger.compaction import deletion, deletion_marks, plan
 from countledger.compaction.archive import unarchived_of
-from countledger.compaction.deletion import Deletion, DeletionMark, DeletionStage
+from countledger.compaction.deletion import Deletion, DeletionStage
+from countledger.compaction.deletion_marks import DeletionMark, DeletionMarks
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.before_send import guarded
@@ -147,15 +148,19 @@ class LedgerDeleter:
         if mark is None or mark.deleted_at_ms is not None:
             return False
         try:
-            self.dynamo.delete(deletion.cancel_of(self.table, mark))
+            self.dynamo.delete(deletion_marks.cancel_of(self.regions.table, mark))
         except ConditionFailed:
             return self.mark(counter) is None
         return True
 
     def mark(self, counter: str) -> DeletionMark | None:
-        """The mark of a counter, or None: one read unit."""
-        item = self.dynamo.get(self.table, keys.deletion_key(counter), consistent=True)
-        return None if item is None else deletion.decode_mark(item)
+        """The mark of a counter, or None; costs as `DeletionMarks.find`."""
+        return self.marks.find(counter)
+
+    @property
+    def marks(self) -> DeletionMarks:
+        """The marks of the stack."""
+        return DeletionMarks(self.dynamo, self.regions.table, self.table, self.new_id)
 
     def _begin(self, counter: str, namespace: Namespace) -> Deletion:
         deletion.refuse_replicas(self.regions.survey(), counter)
@@ -165,11 +170,12 @@ class LedgerDeleter:
                 f"counter {counter!r} has no entries and no total: nothing to delete"
             )
         now_ms = self.clock.now_ms()
+        mark = deletion_marks.mark_of(self.regions.table, counter, self.new_id(), now_ms)
         try:
-            self.dynamo.put(deletion.mark_of(self.table, counter, self.new_id(), now_ms))
+            self.dynamo.put(mark)
         except ConditionFailed as failed:
             # Marked by another process, or by an attempt of this one that got no answer.
-            now_ms = deletion.decode_mark(failed.item).at_ms if failed.item else now_ms
+            now_ms = deletion_marks.decode_mark(failed.item).at_ms if failed.item else now_ms
         ready_ms = self._ready_ms(now_ms, namespace, total)
         return Deletion(counter, DeletionStage.MARKED, ready_ms, "nothing is deleted before then")
 
@@ -220,7 +226,7 @@ class LedgerDeleter:
     def _mark_again(self, mark: DeletionMark, namespace: Namespace) -> Deletion:
         now_ms = self.clock.now_ms()
         try:
-            self.dynamo.update(deletion.mark_again(self.table, mark, now_ms))
+            self.dynamo.update(deletion_marks.mark_again(self.regions.table, mark, now_ms))
         except ConditionFailed:
             return deletion.skipped(mark.counter, "its mark has just changed; call again")
         ready_ms = self._ready_ms(now_ms, namespace, self._total(mark.counter))
@@ -233,7 +239,7 @@ class LedgerDeleter:
         older_ms = deleted_ms - self._doubt_ms(namespace)
         if not mark.tidied:
             self.tidy(counter, older_ms)
-            self._quietly(deletion.tidied_of(self.table, mark))
+            self._quietly(deletion_marks.tidied_of(self.regions.table, mark))
         forget_ms = deleted_ms + EMPTY_HEAD_LIFE_MS
         if self.clock.now_ms() < forget_ms:
             detail = "an empty head keeps its place until then; call again to forget the name"
@@ -248,7 +254,7 @@ class LedgerDeleter:
         self._quietly(Delete(self.regions.table, keys.head_key(counter), plan.is_still(empty)))
         if self._has_numbers(counter):
             stays.insert(0, "what was recorded since")
-        self._quietly(deletion.unmark_of(self.table, mark))
+        self._quietly(deletion_marks.unmark_of(self.regions.table, mark))
         return Deletion(counter, DeletionStage.FORGOTTEN, None, deletion.what_is_left(stays))
 
     def _doubt_ms(self, namespace: Namespace) -> int:

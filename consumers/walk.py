@@ -190,6 +190,8 @@ def _is_foreign(key: Key) -> bool:
         return entry != keys.SETTINGS
     if counter == keys.REGION_HOME:
         return entry not in (keys.EPOCH, keys.LEASE)
+    if counter.startswith(keys.DELETION_PREFIX):
+        return not keys.is_counter(entry) or keys.deletion_key(entry)["counter"] != counter
     known = entry in (keys.HEAD, keys.ARCHIVED) or keys.id_of(entry) is not None
     return not (known and keys.is_counter(counter))
 

@@ -2,7 +2,8 @@
 
 ledger    (counter, entry):  `e#<spread><id>` an entry, `s#head` the head, `s#archived` its archive,
                              (`namespace#<ns>`, `settings`) a namespace;
-                             (`region#home`, `epoch` or `lease`), which region merges
+                             (`region#home`, `epoch` or `lease`), which region merges;
+                             (`deletion#<ns>`, counter), a counter being deleted
 counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`audit#<task>`, `bookmark`), how far a walk has come;
                              of a strict counter also (`<counter>#<NN>`, `bin`) and, at either,
@@ -24,7 +25,7 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (counter, `holds`), the lease of the process that releases
                              its expired holds;
                              (`quarantine#<source>`, `<time>-<digest>`), a record in
-                             quarantine; (`deletion#<ns>`, counter), a counter being deleted;
+                             quarantine; (`deletion#<ns>`, counter), the same until 0.1.0;
                              (`region#`, `state`), whether this region's totals are complete;
                              (`namespace#<ns>`, `windows`), the windows of a namespace; of each
                              counter there (counter, `w#<id>#month#<month>`), days of a month;
@@ -393,9 +394,9 @@ def quarantine_place(at_ms: int, identity: str) -> str:
     return f"{time_ms:0{_TIME_DIGITS}d}-{digest.hexdigest()}"
 
 
-def deletion_key(counter: str) -> dict[str, str]:
-    """The key of the mark of a counter that is being deleted, in `counters`, by its namespace."""
-    return {"counter": DELETION_PREFIX + namespace_of(counter), "part": counter}
+def deletion_key(counter: str, sort: str = "entry") -> dict[str, str]:
+    """The key of the mark of a deletion in `ledger`; until 0.1.0 in `counters`, by `part`."""
+    return {"counter": DELETION_PREFIX + namespace_of(counter), sort: counter}
 
 
 def marker_places(counter: str, bins: int) -> list[str]:

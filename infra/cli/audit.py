@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
@@ -9,12 +11,13 @@ import typer
 
 from countledger import Audit, Judgement, Remedy, Repair, Verdict
 from countledger.consumers.walk import SEGMENTS_DEFAULT, SEGMENTS_MAX
+from countledger.infra.cli.held_verdicts import all_with_holds, has_holds, held_verdicts
 from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
 from countledger.infra.cli.output import FINDINGS, facts, notice, show_json, show_report, show_rows
 from countledger.infra.cli.progress import open_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from countledger.infra.cli.output import Row
     from countledger.ledger.attributes import Key
@@ -67,6 +70,8 @@ def verify(
 ) -> int:
     """Compare totals with the exact sums of the ledger, and prove the verdict.
 
+    Of a strict counter with holds: what it holds (shown as total) with the sum of its open holds.
+
     "exact": they agree. "drift": they do not, although everything has arrived. "busy": too much
     was going on to prove either; try again. "unreadable": an item is corrupt. The exit
     code is 1 unless all are exact.
@@ -99,10 +104,12 @@ def verify(
     named = _named(counters, everything=everything, resume=resume)
     client = options.client()
     if named:
-        return show_outcomes(options, "verdicts", client.audit.verify_many(named))
-    return show_outcomes(
-        options, "verdicts", client.audit.verify_all(segments=segments, resume=resume)
-    )
+        strict = [one for one in named if has_holds(client, one)]
+        others = [one for one in named if one not in strict]
+        found = chain(client.audit.verify_many(others), held_verdicts(client, strict))
+        return show_outcomes(options, "verdicts", found)
+    walk = client.audit.verify_all(segments=segments, resume=resume)
+    return show_outcomes(options, "verdicts", walk, held_verdicts(client, all_with_holds(client)))
 
 
 @shared
@@ -190,10 +197,21 @@ def named_of_windows(
 
 
 def show_outcomes(
-    options: Options, title: str, found: Iterator[AuditOutcome] | Audit[AuditOutcome]
+    options: Options,
+    title: str,
+    found: Iterator[AuditOutcome] | Audit[AuditOutcome],
+    more: Iterable[AuditOutcome] = (),
 ) -> int:
-    """Print outcomes as they come, and in the end how many there were of each; the exit code."""
+    """Print outcomes as they come, and in the end how many there were of each; the exit code.
+
+    Args:
+        options: of the command.
+        title: of the outcomes, for programs.
+        found: the outcomes.
+        more: further ones, which the counts of an audit do not include.
+    """
     counts: dict[str, int] = {}
+    further: Counter[str] = Counter()
     foreign: list[Key] = []
     if isinstance(found, Audit):
         found.on_foreign = foreign.extend
@@ -201,7 +219,7 @@ def show_outcomes(
     def rows() -> Iterator[Row]:
         with open_progress() as progress:
             bar = progress.add("compared")
-            for outcome in found:
+            for outcome in chain(found, _counted(more, further)):
                 counts[_name_of(outcome)] = counts.get(_name_of(outcome), 0) + 1
                 bar.advance()
                 if not (isinstance(found, Audit) and _name_of(outcome) in _QUIET):
@@ -209,7 +227,8 @@ def show_outcomes(
 
     def summary() -> tuple[Row, str]:
         if isinstance(found, Audit):
-            counts.update(found.counts)  # those before an interruption as well
+            # Those before an interruption as well.
+            counts.update({name: n + further[name] for name, n in found.counts.items()})
         each = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
         text = f"{sum(counts.values())} compared: {each}" if counts else "there are no counters"
         names = [f"{key['counter']} {key['entry']}" for key in foreign[:_FOREIGN_SHOWN]]
@@ -224,6 +243,12 @@ def show_outcomes(
     if _foreign_in(found):
         notice(_foreign_text(_foreign_in(found), foreign))
     return FINDINGS if findings() else 0
+
+
+def _counted(outcomes: Iterable[AuditOutcome], counts: Counter[str]) -> Iterator[AuditOutcome]:
+    for outcome in outcomes:
+        counts[_name_of(outcome)] += 1
+        yield outcome
 
 
 def _foreign_in(found: object) -> int:

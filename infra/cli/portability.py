@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +15,8 @@ from countledger.infra.cli.options import BadUsage, CounterNames, Options, Whole
 from countledger.infra.cli.output import notice, report_unread, show_facts, show_text
 from countledger.infra.cli.progress import open_progress
 from countledger.infra.portability.exporting import Exporter, continued_file, new_file, place_beside
-from countledger.infra.portability.importing import Importer, ImportResult, missing
-from countledger.infra.portability.lines import UnreadLine, encode_line, parse_line
+from countledger.infra.portability.importing import Importer, ImportResult, held_in, missing
+from countledger.infra.portability.lines import CounterLine, UnreadLine, encode_line, parse_line
 from countledger.ledger import keys
 from countledger.ledger.errors import CountledgerError
 
@@ -128,14 +129,21 @@ def import_(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only read the file, and say what is wrong.")
     ] = False,
+    drop_holds: Annotated[
+        bool,
+        typer.Option(
+            "--drop-holds", help="Strict counters: what was held becomes available, without holds."
+        ),
+    ] = False,
 ) -> int:
     """Write opening balances, each once under the name of the import.
 
     A line is a JSON object as `countledger export` writes it; {"counter": "likes:a", "value": 14}
     is enough. The value of a ledger counter is added, as one entry; strict counters, sequences
-    and namespaces are made. Calling it again changes nothing, for the horizon of a namespace; later
-    it is refused. A bad line never stops the rest; each is named with its number, and the exit code
-    is 1. Where the import itself is stopped, it says how many lines were done: call it again.
+    and namespaces are made. A strict counter of which some was held is refused without
+    --drop-holds. Calling it again changes nothing, for the horizon of a namespace; later it is
+    refused. A bad line never stops the rest; each is named with its number, and the exit code is 1.
+    Where the import itself is stopped, it says how many lines were done: call it again.
 
     Examples:
       countledger import balances.jsonl --dry-run
@@ -144,7 +152,7 @@ def import_(
     name = name if name is not None else ("" if file == "-" else Path(file).name)
     if not name:
         raise BadUsage("standard input has no name: give the import one with --name")
-    reading = Lines(_parsed)
+    reading = Lines(partial(_parsed, drop_holds=drop_holds))
     with opened(file) as stream:
         lines = reading.good(numbered_lines(stream))
         if dry_run:
@@ -156,15 +164,17 @@ def import_(
     return reading.worst
 
 
-def _parsed(text: bytes) -> Line:
+def _parsed(text: bytes, *, drop_holds: bool = False) -> Line:
     """A line that can be imported.
 
     Raises:
-        BadInput: it is malformed, or the export could not read the item.
+        BadInput: it is malformed, the export could not read the item, or some of it was held.
     """
     line = parse_line(text)
     if isinstance(line, UnreadLine):
         raise missing(line)
+    if isinstance(line, CounterLine) and line.held and not drop_holds:
+        raise held_in(line)
     return line
 
 

@@ -151,7 +151,7 @@ _KB: Final = 1_024
 def row(shown: StrictCounter) -> Row:
     """A counter in a table."""
     row = facts(shown, "counter value lower upper method bins", remembers=_memory(shown))
-    if shown.held:
+    if shown.method is Method.MARKER:
         row |= {"held": shown.held, "available": shown.available}
     return row | {"write units": shown.write_units, "updated": shown.updated_at}
 

@@ -282,6 +282,7 @@ class Exporter:
             history=found.history,
             max_tokens=found.max_tokens,
             window_ms=found.window_ms,
+            held=found.held or None,
         )
 
     def _is_wanted(self, counter: str) -> bool:

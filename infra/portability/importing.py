@@ -23,7 +23,7 @@ from countledger.infra.portability.lines import (
     UnreadLine,
     WindowsOfLine,
 )
-from countledger.ledger import keys
+from countledger.ledger import amount, keys
 from countledger.ledger.attributes import require
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
 from countledger.ledger.errors import (
@@ -217,6 +217,15 @@ class Importer:
 def missing(line: UnreadLine) -> BadPayload:
     """Why nothing is imported for a line of what an export could not read."""
     return BadPayload(f"the export could not read {line.unreadable!r}: {line.reason}")
+
+
+def held_in(line: CounterLine) -> BadPayload:
+    """Why a strict counter is not imported of which some was held."""
+    held = amount.to_text(line.held or 0)
+    return BadPayload(
+        f"{line.counter!r} had open holds of {held} when it was exported, and an import creates no "
+        "holds: end them and export it again, or give --drop-holds, which makes that available"
+    )
 
 
 def _event_of(line: CounterLine, key: IdempotencyKey, name: str) -> Event | CountledgerError:

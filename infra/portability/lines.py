@@ -4,6 +4,7 @@
     {"v": 1, "namespace": "views", ..., "windows": {"by": "hour", "time_zone": "UTC", ...}}
     {"v": 1, "counter": "likes:post-1", "kind": "ledger", "value": 14, "events": 7}
     {"v": 1, "counter": "seats:hall", "kind": "strict", "value": 7, "method": "marker", "lower": 0}
+    {"v": 1, "counter": "seats:bus", "kind": "strict", "value": 7, "method": "marker", "held": 2}
     {"v": 1, "unreadable": "likes:post-2", "item": "e#x", "reason": "item (...) has no 'delta'"}
 
 A value is a number where every reader of JSON takes it exactly, and else a text of its digits. Of a
@@ -109,7 +110,10 @@ class NamespaceLine(_Line):
 
 
 class CounterLine(_Line):
-    """A counter and its value; of a strict one what it was made with, too."""
+    """A counter and its value; of a strict one what it was made with, too.
+
+    `held` is what open holds reserved of the value; the holds themselves are in no line.
+    """
 
     counter: str
     kind: Kind = Kind.LEDGER
@@ -122,6 +126,7 @@ class CounterLine(_Line):
     history: int | None = None
     max_tokens: int | None = None
     window_ms: int | None = None
+    held: Value | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> CounterLine:

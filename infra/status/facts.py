@@ -170,6 +170,7 @@ class Facts:
     Attributes:
         at_ms: when it was gathered, ms since the epoch.
         stack: the stack; None: it could not be asked about.
+        overdue_holds_ms: for how long the oldest expired hold could have been released; 0: none.
         foreign: how many items of `ledger` the last complete audit found that are not ours.
         quotas: what the account allows, as far as it says.
         unseen: what could not be read, and why.
@@ -185,6 +186,7 @@ class Facts:
     freshness: FreshnessFact | None = None
     schedules: tuple[ScheduleFact, ...] = ()
     quarantined: tuple[QuarantinedFact, ...] = ()
+    overdue_holds_ms: int = 0
     foreign: int = 0
     quotas: ServiceQuotas = field(default_factory=ServiceQuotas)
     unseen: dict[str, str] = field(default_factory=dict)

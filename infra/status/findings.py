@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from countledger.infra.status.regions import RegionFact
 
 LAG_MAX_MS: Final = 5 * MINUTE_MS
+# As in the alarm on them.
+OVERDUE_MAX_MS: Final = 5 * MINUTE_MS
 # A dispatcher's time is five minutes; what has not ended by then never will.
 _TICK_MAX_MS: Final = 10 * MINUTE_MS
 # A tick may be late by a retry or two of the scheduler, and one may be lost.
@@ -99,6 +101,13 @@ def _findings(facts: Facts) -> Iterator[StatusFinding]:
     if facts.freshness is not None:
         yield from _of_freshness(facts.freshness, facts.at_ms)
     yield from _of_quarantines(facts)
+    if facts.overdue_holds_ms > OVERDUE_MAX_MS:
+        age = show_duration(_whole_seconds(facts.overdue_holds_ms))
+        yield StatusFinding(
+            "holds",
+            f"the oldest expired hold could have been released {age} ago",
+            f"{_RUNBOOK}#overdueholdsalarm",
+        )
     for alarm in facts.alarms:
         yield from _of_alarm(alarm, facts.at_ms)
     for schedule in facts.schedules:

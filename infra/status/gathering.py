@@ -26,6 +26,7 @@ from countledger.ledger.clock import Clock, SystemClock, to_ms
 from countledger.ledger.errors import AccessDenied, CorruptItem, TableNotFound
 from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.service_errors import translated
+from countledger.producers.strict.overdue import OverdueHolds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -65,7 +66,8 @@ class Gathering:
         """Look at everything: some twenty calls, and what the parts say of their units.
 
         Half a read unit for each namespace, twice for each one with a schedule; eight and more for
-        the due counters of each schedule, half a unit for each 4 KB of what is quarantined.
+        the due counters of each schedule, half a unit for each 4 KB of what is quarantined, eight
+        for expired holds.
 
         Raises:
             StackNotFound: there is no such stack.
@@ -97,6 +99,7 @@ class Gathering:
             freshness=self._see("freshness", partial(freshness_fact, self._connection), None),
             schedules=self._see("schedules", lambda: tuple(self._schedules()), ()),
             quarantined=self._see("quarantine", lambda: tuple(self._quarantined()), ()),
+            overdue_holds_ms=self._see("holds", self._overdue_holds_ms, 0),
             foreign=self._see("last audit", self._foreign, 0),
             quotas=read_quotas(self._connection),
             unseen=self._unseen,
@@ -184,6 +187,11 @@ class Gathering:
                     str(source), len(waiting), QUARANTINED_MAX, max(0, now_ms - oldest_ms)
                 )
 
+    def _overdue_holds_ms(self) -> int:
+        if not self._is_home:
+            return 0
+        return OverdueHolds(self._client.strict.context).oldest_ms()
+
     def _foreign(self) -> int:
         """What the audits of the stack stored at the end of their walks: half a read unit each."""
         dynamo = self._connection.dynamo("standard")
@@ -192,7 +200,7 @@ class Gathering:
         return max(int((item or {}).get("foreign", 0)) for item in found)
 
     def _schedules(self) -> Iterator[ScheduleFact]:
-        if self._connection.setting("home_region") != self._connection.region:
+        if not self._is_home:
             return  # schedules and due counters are the home region's
         dynamo = self._connection.dynamo("standard")
         book = LastRunStore(dynamo, self._connection.setting("counters_table"), self._clock)
@@ -201,6 +209,10 @@ class Gathering:
             state = self._client.schedules.state(one.namespace)
             last = self._see(f"run of {one.namespace}", partial(book.last, one.namespace), None)
             yield ScheduleFact(one, state, due, DUE_MAX, last)
+
+    @property
+    def _is_home(self) -> bool:
+        return self._connection.setting("home_region") == self._connection.region
 
     def _note(self, what: str, error: CorruptItem) -> None:
         """One item of several could not be read; the others are reported all the same."""

@@ -12,20 +12,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import amount as amounts
-from countledger.ledger import keys
 from countledger.ledger.amount import parse_delta
-from countledger.ledger.attributes import decoded
 from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import BadDelta, BadSetting
-from countledger.ledger.limits import BATCH_GET_KEYS, HOLD_MAX_MS, HOLD_MIN_MS, TIME_LIMIT_MS
+from countledger.ledger.limits import HOLD_MAX_MS, HOLD_MIN_MS
 from countledger.producers.strict import methods
 from countledger.producers.strict.change import make_change
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.hold import (
     End,
-    HoldState,
-    bucket_query,
-    buckets_of,
     decode_hold,
     encode_open,
     encode_parts,
@@ -35,6 +30,7 @@ from countledger.producers.strict.hold import (
     plan_part,
 )
 from countledger.producers.strict.marker import MarkerChange
+from countledger.producers.strict.open_holds import compare_held, open_holds
 from countledger.producers.strict.outcome import Applied, Duplicate, Held, SetFull
 from countledger.producers.strict.readmission import Readmission
 from countledger.producers.strict.resolution import Purpose, Resolution
@@ -53,6 +49,7 @@ if TYPE_CHECKING:
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.hold import Hold
+    from countledger.producers.strict.open_holds import HeldComparison
     from countledger.producers.strict.outcome import EndOutcome, HoldOutcome, StrictOutcome
 
     _T = TypeVar("_T")
@@ -234,21 +231,24 @@ class HoldCalls:
             _check_method(definition)
             return definition
 
-        definition = self._with_definition(counter, known)
-        reads, table = self.context.reads, self.context.table
-        places = keys.marker_places(counter, definition.bins)
-        found: list[dict[str, str]] = []
-        for bucket in buckets_of(places):
-            for page in reads.pages(bucket_query(table, bucket, TIME_LIMIT_MS, None)):
-                ours = (one for one in page if one["counter"] in places)
-                found += [{"counter": one["counter"], "part": one["part"]} for one in ours]
-        items: list[Item] = []
-        for start in range(0, len(found), BATCH_GET_KEYS):
-            items += reads.get_many(table, found[start : start + BATCH_GET_KEYS])
-        own = [item for item in items if is_hold(item) and definition.is_of(item)]
-        holds = decoded(own, lambda item: decode_hold(counter, item), on_corrupt)
-        stored = (hold for hold in holds if hold.state is HoldState.OPEN)
-        return iter(sorted(stored, key=lambda hold: (hold.lapses_at_ms, hold.id)))
+        return iter(open_holds(self.context, self._with_definition(counter, known), on_corrupt))
+
+    def verify_holds(self, counter: str) -> HeldComparison:
+        """Compare what a counter holds with its open holds: `compare_held` says at what cost.
+
+        Raises:
+            BadSetting: the counter's method has no holds.
+            NoSuchCounter: no counter has that name.
+            CorruptItem: an item of it, or a hold, cannot be read.
+        """
+
+        def verified(
+            context: MethodContext, definition: Definition, _item: Item | None
+        ) -> Steps[HeldComparison]:
+            _check_method(definition)
+            return (yield from compare_held(context, definition))
+
+        return self._with_definition(counter, verified)
 
     def _end(
         self, hold: str, purpose: Purpose, asked: Amount | None = None, *, readmit: bool = False

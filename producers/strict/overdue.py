@@ -88,6 +88,22 @@ class OverdueHolds:
                 self._release_bucket(bucket, deadline_ms, report, pool)
         return report
 
+    def oldest_ms(self) -> int:
+        """For how long the oldest expired hold could have been released; 0 if there is none.
+
+        Half a read unit for each bucket, eight together.
+
+        Raises:
+            ServiceFailed: the index cannot be read.
+        """
+        context = self.context
+        before_ms = context.clock.now_ms() - context.clock_skew_ms
+        pages = (
+            next(context.reads.pages(bucket_query(context.table, bucket, before_ms, 1)), [])
+            for bucket in all_buckets()
+        )
+        return max((before_ms - one["due_at"] for page in pages for one in page), default=0)
+
     def _release_bucket(
         self, bucket: str, deadline_ms: int, report: ReleaseReport, pool: ThreadPoolExecutor
     ) -> None:

@@ -29,7 +29,7 @@ def _days_pass(client: CountLedger, counter: str) -> None:
         (keys.deletion_key(counter), "at"),
         (keys.member_key(f"{keys.namespace_of(counter)}-group", counter), "at"),
     ):
-        table = client.connection.setting("counters_table")
+        table = client.connection.setting("ledger_table" if "entry" in key else "counters_table")
         client.connection.dynamo("standard").update(Update(table, key, (Assign(name, then_ms),)))
 
 

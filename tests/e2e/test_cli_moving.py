@@ -105,6 +105,29 @@ def test_windows_move_as_a_setting_and_opening_balances_are_in_none(
     assert line.windows is None
 
 
+def test_what_is_held_is_not_imported_unless_it_is_to_be_available(
+    stack: LocalStack, auth_stack: LocalStack, name: str, tmp_path: Path
+) -> None:
+    """A hold is in no export: an import without a word would sell what a customer has reserved."""
+    hall, file = f"{name}:hall", tmp_path / "seats.jsonl"
+    seats = client_of(stack).strict
+    seats.create(hall, method="marker", lower=0, opening=40)
+    seats.hold(hall, 3, key="basket-7", expires_in=timedelta(minutes=10))
+    file.write_text(Command(stack.environment())("export", "--namespace", name).out)
+    there = Command(auth_stack.environment())
+
+    tried = there("import", str(file), "--dry-run", "--json")
+    refused = there("import", str(file), "--json")
+    taken = there("import", str(file), "--drop-holds", "--json")
+
+    assert (tried.code, tried.json["bad"]) == (1, 1)
+    assert (refused.code, refused.json["bad"], refused.json["made"]) == (1, 1, 1)
+    assert "open holds of 3" in refused.err
+    assert (taken.code, taken.json["made"]) == (0, 1)
+    moved = client_of(auth_stack).strict.show(hall)
+    assert (moved.value, moved.held, moved.available) == (40, 0, 40)
+
+
 def test_a_sequence_goes_on_where_it_stood(
     stack: LocalStack, auth_stack: LocalStack, name: str
 ) -> None:

@@ -6,6 +6,8 @@ from datetime import timedelta
 import pytest
 
 from countledger import outcomes
+from countledger.consumers.verify import Judgement
+from countledger.infra.cli.held_verdicts import all_with_holds, held_verdicts
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import AccessDenied
@@ -90,6 +92,25 @@ def test_expired_holds_are_released_by_the_stack_under_its_own_policies(
     _end_time_of(auth_stack, app, hall)
     assert isinstance(app.change(hall, -7, key="o"), outcomes.Applied)
     app.delete(hall)
+
+
+def test_an_operator_compares_what_is_held_with_the_open_holds(
+    auth_stack: LocalStack, name: str
+) -> None:
+    app, hall = client_of(auth_stack, "StrictPolicyArn").strict, f"{name}:hall"
+    app.create(hall, method="marker", lower=0, opening=10, bins=3)
+    app.create(f"{name}:bus", method="marker", lower=0, opening=10)
+    _held(app, hall, "a")
+    operator = client_of(auth_stack, "OperatePolicyArn")
+
+    listed = [one for one in all_with_holds(operator) if one.startswith(name)]
+    (good,) = held_verdicts(operator, listed)
+    named = Command(auth_stack.environment())("verify", hall, f"{name}:bus", "--json")
+
+    assert (good.counter, good.verdict, good.total, good.exact) == (hall, Judgement.EXACT, 2, 2)
+    assert named.code == 0, named.err
+    assert named.json["counts"] == {"exact": 2}
+    assert app.verify_holds(hall).proven
 
 
 @pytest.mark.parametrize("policy", ["ReadPolicyArn", "EmitPolicyArn", "QuotaPolicyArn"])

@@ -276,9 +276,10 @@ def _days_pass(root: CountLedger, counter: str, days: int) -> None:
     """As if the mark, the last change of the total and the deletion were so old."""
     then_ms = SystemClock().now_ms() - days * DAY_MS
     table, dynamo = root.connection.setting("counters_table"), root.connection.dynamo("standard")
-    mark = dynamo.get(table, keys.deletion_key(counter)) or {}
+    ledger = root.connection.setting("ledger_table")
+    mark = dynamo.get(ledger, keys.deletion_key(counter)) or {}
     name = "deleted_at" if "deleted_at" in mark else "at"
-    dynamo.update(Update(table, keys.deletion_key(counter), (Assign(name, then_ms),)))
+    dynamo.update(Update(ledger, keys.deletion_key(counter), (Assign(name, then_ms),)))
     if name == "at":
         membership = keys.member_key(f"{keys.namespace_of(counter)}-group", counter)
         dynamo.update(Update(table, membership, (Assign("at", then_ms),)))

@@ -108,9 +108,9 @@ OPERATION_COSTS: Final[dict[str, tuple[Units, Units | None]]] = {
     "retire by transaction": ((11, 6), (0, 3)),
     "retire by deletion": ((7, 6), (0, 3)),
     "archive": ((9, 8), (0, 3)),
-    "mark for deletion": ((1, 2), (0, 2)),
+    "mark for deletion": ((1, 3), (0, 2)),
     "empty a counter": ((13, 12), (0, 1)),
-    "forget a counter": ((2, 7), (0, 4)),
+    "forget a counter": ((2, 7), (0, 5)),
 }
 # Of a change of a strict counter: the guide's table.
 STRICT_COSTS: Final = {

@@ -84,7 +84,7 @@ CANARIES: Final = [
             ),
         ),
         "deletion",
-        seed=14,
+        seed=5,
     ),
     Canary(
         "archives are recorded", replaced(GenerationArchiver, "owes", _owes), "deletion", seed=3

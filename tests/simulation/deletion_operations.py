@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction import plan
-from countledger.compaction.deletion import DeletionMark, DeletionStage, empty_head
+from countledger.compaction.deletion import DeletionStage, empty_head
+from countledger.compaction.deletion_marks import DeletionMark
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, ConditionFailed, NoSuchCounter, ServiceFailed

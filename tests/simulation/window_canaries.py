@@ -89,6 +89,6 @@ CANARIES: Final = [
         "another total has other windows",
         replaced(window_writer, "new_windows_id", lambda setting_id, *_: setting_id),
         DELETED_WINDOWS,
-        seed=19,
+        seed=167,
     ),
 ]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.compaction import deletion
-from countledger.compaction.deletion import DeletionMark, DeletionStage, plan_deletion
+from countledger.compaction import deletion_marks
+from countledger.compaction.deletion import DeletionStage, plan_deletion
+from countledger.compaction.deletion_marks import DeletionMark
 from countledger.ledger import keys
 from countledger.ledger.errors import (
     BadSetting,
@@ -59,7 +60,7 @@ def test_one_counter_that_cannot_be_read_stops_no_other() -> None:
     for name in names:
         world.record(name)
     corrupt = {**keys.deletion_key("likes:b"), "id": "m", "at": "yesterday"}
-    world.dynamo.put(Put(COUNTERS, corrupt))
+    world.dynamo.put(Put(LEDGER, corrupt))
 
     made = {one.counter: one for one in world.deletions(world.deleter(), names).delete_all("likes")}
 
@@ -111,7 +112,7 @@ _MARK = DeletionMark(counter=COUNTER, id="mark", at_ms=1)
 
 def _planned(world: World, *, with_total: bool) -> tuple[Write, ...]:
     """A deletion as it is planned, of a counter whose head is stored."""
-    world.dynamo.put(deletion.mark_of(COUNTERS, COUNTER, _MARK.id, _MARK.at_ms))
+    world.dynamo.put(deletion_marks.mark_of(LEDGER, COUNTER, _MARK.id, _MARK.at_ms))
     world.dynamo.put(Put(LEDGER, encode_head(COUNTER, _HEAD)))
     item = world.stack.total(COUNTER) if with_total else None
     return plan_deletion((LEDGER, COUNTERS), _MARK, _HEAD, item, 2)
@@ -148,13 +149,66 @@ def test_a_mark_that_another_deletion_made_is_not_this_one() -> None:
     """It was taken off and made again in the same millisecond: nothing goes, nothing is undone."""
     world = World()
     writes = _planned(world, with_total=True)
-    again = deletion.mark_of(COUNTERS, COUNTER, "another", _MARK.at_ms)
+    again = deletion_marks.mark_of(LEDGER, COUNTER, "another", _MARK.at_ms)
     world.dynamo.put(replace(again, condition=None))
 
     with pytest.raises(TransactionCancelled):
         world.dynamo.transact(writes, "token")
-    for write in (deletion.cancel_of(COUNTERS, _MARK), deletion.unmark_of(COUNTERS, _MARK)):
+    for write in (deletion_marks.cancel_of(LEDGER, _MARK), deletion_marks.unmark_of(LEDGER, _MARK)):
         with pytest.raises(ConditionFailed):
             world.dynamo.delete(write)
     with pytest.raises(ConditionFailed):
-        world.dynamo.update(deletion.tidied_of(COUNTERS, _MARK))
+        world.dynamo.update(deletion_marks.tidied_of(LEDGER, _MARK))
+
+
+# ---- marks of an earlier release ----
+
+
+def _mark_earlier(world: World, **more: object) -> None:
+    """A mark as a release up to 0.1.0 wrote it."""
+    item = {**keys.deletion_key(COUNTER, "part"), "id": "mark", "at": world.clock.at_ms, **more}
+    world.dynamo.put(Put(COUNTERS, item))
+
+
+def test_a_deletion_that_an_earlier_release_began_continues() -> None:
+    """Its mark moves to the ledger, once: a second one would delete the next counter."""
+    world = World()
+    world.record()
+    _mark_earlier(world)
+    assert [*world.deletions(world.deleter(), []).pending("likes")] == [COUNTER]
+    world.later()
+
+    world.delete(DeletionStage.DELETED, DeletionStage.FORGOTTEN)
+
+    assert world.item(keys.deletion_key(COUNTER)) is None
+    assert world.item(keys.deletion_key(COUNTER, "part")) is None
+
+
+def test_what_an_earlier_release_noted_of_a_deletion_is_kept() -> None:
+    world = World()
+    _mark_earlier(world, deleted_at=7, generation=3, emptied="first", tidied=True)
+
+    found = [world.deleter().mark(COUNTER) for _ in range(2)]
+
+    mark = DeletionMark(
+        counter=COUNTER,
+        id="mark",
+        at_ms=world.clock.at_ms,
+        deleted_at_ms=7,
+        generation=3,
+        emptied="first",
+        tidied=True,
+    )
+    assert found == [mark, mark]
+
+
+def test_a_mark_that_another_process_moves_first_is_read_again() -> None:
+    """It may have continued, or cancelled: what counts is what is in the ledger then."""
+    world = World()
+    world.record()
+    _mark_earlier(world)
+    found: list[bool] = []
+    world.before_write(lambda: found.append(world.deleter().cancel(COUNTER)))
+
+    assert world.deleter().mark(COUNTER) is None
+    assert found == [True]

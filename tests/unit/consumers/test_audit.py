@@ -218,6 +218,8 @@ _FOREIGN = [
     {"counter": "weird#name", "entry": "e#k" + "0" * 32},
     {"counter": "namespace#a", "entry": "mine"},
     {"counter": "region#home", "entry": "mine"},
+    {"counter": "deletion#a", "entry": "b:0"},
+    {"counter": "deletion#a", "entry": "a#0"},
 ]
 
 
@@ -230,6 +232,8 @@ def test_items_that_no_part_of_countledger_writes_are_found(world: World, tmp_pa
         keys.namespace_key("a"),
         keys.region_home_key(keys.EPOCH),
         keys.region_home_key(keys.LEASE),
+        keys.deletion_key("a:0"),
+        keys.deletion_key("plain"),
     )
     for key in (*ours, *_FOREIGN):
         world.dynamo.put(Put(LEDGER, dict(key)))

@@ -72,3 +72,10 @@ def test_big_values_are_texts() -> None:
 def test_what_is_wrong_is_named(text: str, says: str) -> None:
     with pytest.raises(BadPayload, match=says):
         parse_line(text)
+
+
+def test_what_was_held_is_in_the_line() -> None:
+    line = CounterLine(counter="a:b", kind=Kind.STRICT, value=7, method="marker", held=2)
+
+    assert '"held": 2' in encode_line(line)
+    assert parse_line(encode_line(line)) == line

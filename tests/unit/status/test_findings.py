@@ -20,7 +20,7 @@ from countledger.infra.status.facts import (
     ScheduleFact,
     StackFact,
 )
-from countledger.infra.status.findings import LAG_MAX_MS, findings
+from countledger.infra.status.findings import LAG_MAX_MS, OVERDUE_MAX_MS, findings
 from countledger.infra.status.regions import RegionFact
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 
@@ -52,6 +52,14 @@ def test_a_region_that_is_rebuilding_is_found_with_what_continues_it() -> None:
     assert "for 1 h" in text
     assert "`countledger region add eu-west-1`" in text
     assert not _found(region=replace(joined, phase=Phase.READY))
+
+
+def test_holds_that_outlive_their_time_are_found() -> None:
+    ((subject, text),) = _found(overdue_holds_ms=OVERDUE_MAX_MS + 1)
+
+    assert subject == "holds"
+    assert "released 5 min ago | docs/runbook.md#overdueholdsalarm" in text
+    assert not _found(overdue_holds_ms=OVERDUE_MAX_MS)
 
 
 def _found(**changes: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - any fact
