@@ -23,7 +23,7 @@ from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from countledger.ledger.window_items import encode_settings
 from countledger.ledger.windows import WindowSetting
 from tests.simulation.product import Product
-from tests.simulation.shape import COUNTERS, DELETED_WINDOWS, LEDGER, WINDOWS
+from tests.simulation.shape import COUNTERS, LEDGER, OF_WINDOWS
 from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def set_up(world: World, random: Random, focus: str | None) -> None:
 
     Simulations of a focus that somebody named have none, but for those of windows.
     """
-    if focus not in {WINDOWS, DELETED_WINDOWS} and (focus is not None or random.random() > _FEW):
+    if focus not in OF_WINDOWS and (focus is not None or random.random() > _FEW):
         return
     accounts = world.auditor.windows
     accounts.settings, accounts.random = {}, random
@@ -97,6 +97,9 @@ def _store(world: World, region: str, settings: tuple[WindowSetting, ...]) -> No
     known = world.auditor.windows.settings
     if known is not None:
         known[region] = settings
+    zones = {one.id: one.zone for one in settings}
+    alerts = world.auditor.alerts[region].windows
+    alerts.zone_of = lambda windows: zones[windows.rpartition(".")[0]]
     world.copies[region][COUNTERS].store((item["counter"], item["part"]), item)
 
 
