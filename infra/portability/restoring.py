@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
     from countledger import Audit, CountLedger, Repair
     from countledger.compaction.schedule import Schedule
-    from countledger.consumers.alerts.rule import Rule, RuleSpec
+    from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.rule_items import RuleSnapshot
+    from countledger.consumers.alerts.rule_spec import RuleSpec
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
 
@@ -261,6 +262,8 @@ def _spec_of_rule(rule: Rule) -> RuleSpec:
         "direction": rule.direction,
         "rearm": rule.rearm,
         "step": rule.step,
+        "window": rule.window,
+        "of": rule.of,
         "to": str(rule.target),
     }
     if rule.counter is not None:

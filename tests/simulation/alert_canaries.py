@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from countledger.consumers.alerts import alert, chain, rule_items, state, state_item, window_records
 from countledger.consumers.alerts import evaluator as evaluator_module
-from countledger.consumers.alerts import rule_items, state, state_item
 from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link, Notifier
-from countledger.consumers.alerts.evaluator import InitialScan
-from countledger.consumers.alerts.message import QueueDeadLetters
+from countledger.consumers.alerts.dead_letters import QueueDeadLetters
+from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rule import Rule
 from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.alerts.state import decide
@@ -23,12 +23,14 @@ from countledger.consumers.alerts.state_item import (
     published_write_of,
 )
 from countledger.infra.template import mapping_settings
+from countledger.ledger.calendar import Per, Window, window_of, zone_of
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.operations import Put
 from tests.simulation import evaluating, transactions
 from tests.simulation.canary import Canary, all_of, replaced, wrapped
-from tests.simulation.shape import COUNTERS
+from tests.simulation.shape import COUNTERS, WINDOW_ALERTS
+from tests.simulation.world import BEGIN_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +94,26 @@ def _chain(of: type[ChainEvaluator], write_of: object, decide: object) -> partia
     return partial(of, **parts)
 
 
+def _of_arrival(_setting: object, item: str, _cell: str) -> tuple[Per, Window]:
+    """The window of the alert is that of the day on which it is evaluated."""
+    per = Per.DAY if item.startswith("month") else Per.HOUR
+    return per, window_of(int(BEGIN_MS), per, zone_of("UTC"))
+
+
 CANARIES: Final = [
+    Canary(
+        "alerts of windows: each window has a state of its own",
+        all_of(
+            replaced(alert, "state_name", lambda rule, _window: rule),
+            replaced(chain, "state_name", lambda rule, _window: rule),
+        ),
+        WINDOW_ALERTS,
+    ),
+    Canary(
+        "alerts of windows: the window is that of business time",
+        replaced(window_records, "_named", _of_arrival),
+        WINDOW_ALERTS,
+    ),
     Canary(
         "alerts: batches are not halved",
         replaced(

@@ -21,7 +21,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.operations import OPERATIONS
 from tests.simulation.region_accidents import ACCIDENTS as REGION_ACCIDENTS
 from tests.simulation.runner import Tally, quiet_core, run_block
-from tests.simulation.shape import HOMES
+from tests.simulation.shape import HOMES, WINDOW_ALERTS
 from tests.simulation.shrink import Failure, read_skipped, spelled
 from tests.simulation.simulation import Simulation
 
@@ -68,6 +68,13 @@ def test_p4_p5_hold_where_runs_of_compaction_meet_reads_and_late_retries() -> No
 def test_p4_p5_hold_where_every_region_takes_itself_for_home() -> None:
     """Leases, promotions, losses and salvages, while processes stand still for minutes."""
     tally = run_block(range(SEEDS // 5), Failure(0, "", focus=HOMES))
+
+    assert [one.replay for one in tally.failures] == []
+
+
+def test_every_window_that_crosses_is_told_once() -> None:
+    """Rules that watch windows, among crashes, repairs and late events."""
+    tally = run_block(range(SEEDS // 20), Failure(0, "", focus=WINDOW_ALERTS))
 
     assert [one.replay for one in tally.failures] == []
 
