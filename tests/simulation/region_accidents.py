@@ -71,14 +71,14 @@ class RegionAccidents:
     def plan(self, span_ms: float, *, always: bool = False) -> None:
         """Draw what happens within a time, and when; always: at least one of them."""
         shape, random = self.world.shape, self.random
-        if shape.weights.get("deletion call") or shape.reused:
-            return  # a counter is deleted where there is one region
-        stays = bool(shape.weights.get("malformed"))
+        if self.stays:
+            return
+        keeps = bool(shape.weights.get("malformed"))
         alone = len(self.world.regions) == 1 and random.random() < _STAY_ALONE
         if always:
             at_ms = random.random() * span_ms
-            self.world.schedule.at(at_ms, partial(self._happen, *self._in_any_order(stays=stays)))
-        if stays or alone:
+            self.world.schedule.at(at_ms, partial(self._happen, *self._in_any_order(keeps=keeps)))
+        if keeps or alone:
             return
         if shape.loses:
             for name, part in (("promote", 0.3), ("lose", 0.6)):
@@ -92,8 +92,14 @@ class RegionAccidents:
             # Every stack names its own region home: a mistake, or one that knows of no promotion.
             self.world.believers.update(self.world.regions)
 
-    def _in_any_order(self, *, stays: bool) -> list[str]:
-        names = [one for one in ACCIDENTS if not (stays and one in _REMOVE_A_REGION)]
+    @property
+    def stays(self) -> bool:
+        """Whether the world is of one region for good: a counter is deleted in such a one."""
+        shape = self.world.shape
+        return bool(shape.weights.get("deletion call")) or shape.reused
+
+    def _in_any_order(self, *, keeps: bool) -> list[str]:
+        names = [one for one in ACCIDENTS if not (keeps and one in _REMOVE_A_REGION)]
         return self.random.sample(names, len(names))
 
     def _happen(self, *names: str) -> None:
