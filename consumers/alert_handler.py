@@ -13,6 +13,7 @@ from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.service import ConnectedServices
+from countledger.consumers.namespace_rules import WindowRules
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import failures_from
 from countledger.consumers.region_state import RegionStateStore
@@ -56,6 +57,7 @@ def _parts() -> _EvaluatorParts:
             services.publisher,
             services.dead_letters,
             StoredQuarantine(QuarantineStore(dynamo, table), queue, QuarantineSource.COUNTERS),
+            windows=WindowRules(dynamo, table).of,
             region=RegionStateStore.of(connection),
         ),
         Logger(),

@@ -188,7 +188,7 @@ def _key_of(item: Item) -> Key:
 
 
 def _rule_of(state: Item) -> str:
-    return str(state["part"]).removeprefix(keys.ALERT_PREFIX)
+    return str(state["part"]).removeprefix(keys.ALERT_PREFIX).partition("#")[0]
 
 
 def _unchanged(item: Item, *names: str) -> Condition:

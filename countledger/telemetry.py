@@ -8,13 +8,15 @@ Each request to DynamoDB is a span of kind CLIENT, below the span that is active
 a measure of its duration. A process that does not import this module pays nothing for it.
 Exporters are a matter of the application: without its OpenTelemetry SDK nothing is recorded.
 
+Outcomes of quotas are counted: how many were admitted, denied and committed, and the overruns.
+
 Requests of an event loop (`buffered_async`), and those to other services, have no spans.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -22,8 +24,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from botocore.exceptions import ClientError
 
 from countledger.client import CountLedger
+from countledger.ledger import keys
 from countledger.ledger.connection import Connection
 from countledger.ledger.dynamo import DynamoClient
+from countledger.ledger.forks import made_once
+from countledger.producers.assembly import quotas_of
+from countledger.producers.quotas.outcome import Admitted, Committed, Denied
 
 try:
     from opentelemetry.metrics import get_meter
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
     from countledger.ledger.connection import Retries
+    from countledger.producers.quotas.quotas import Quotas
 
 # ---- names: the semantic conventions of databases, stable since this version, and of DynamoDB ----
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.33.0"
@@ -59,6 +66,10 @@ BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)
 COUNTER: Final = "countledger.counter"
 ENTRY: Final = "countledger.entry"
 UNITS: Final = "countledger.consumed_units"
+NAMESPACE: Final = "countledger.namespace"
+OUTCOME: Final = "countledger.outcome"
+QUOTA_OUTCOMES: Final = "countledger.quota.outcomes"
+QUOTA_OVERRUN: Final = "countledger.quota.overrun"
 
 _OPERATIONS: Final = {
     "get_item": "GetItem",
@@ -91,10 +102,24 @@ def traced(
     """
     plain = client.connection
     known = {one.name: getattr(plain, one.name) for one in fields(Connection) if one.init}
-    made = CountLedger(plain.settings, session=plain.session, endpoint_url=plain.endpoint_url)
     recorder = _Recorder.of(tracer_provider, meter_provider)
+    made = _TracedCountLedger(
+        plain.settings, session=plain.session, endpoint_url=plain.endpoint_url
+    )
+    made._telemetry = recorder  # noqa: SLF001 - of this module
     made.connection = TracedConnection(**known, recorder=recorder)
     return made
+
+
+class _TracedCountLedger(CountLedger):
+    """A client whose quotas are observed as well."""
+
+    _telemetry: _Recorder
+
+    @made_once
+    def quotas(self) -> Quotas:
+        """As those of the client, with their outcomes counted."""
+        return replace(quotas_of(self.connection), observe=self._telemetry.observe)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,11 +161,15 @@ class _Recorder:
         tracer: starts spans.
         durations: in seconds.
         units: read or write units.
+        outcomes: of quotas.
+        overruns: by how much commits were above their reservations.
     """
 
     tracer: Any
     durations: Any
     units: Any
+    outcomes: Any
+    overruns: Any
 
     @classmethod
     def of(cls, tracers: TracerProvider | None, meters: MeterProvider | None) -> _Recorder:
@@ -155,7 +184,18 @@ class _Recorder:
                 explicit_bucket_boundaries_advisory=BUCKETS,
             ),
             meter.create_counter(UNITS, "{unit}", "Request units of DynamoDB that were consumed."),
+            meter.create_counter(QUOTA_OUTCOMES, "{call}", "Outcomes of quotas."),
+            meter.create_counter(QUOTA_OVERRUN, "1", "What was committed above its reservation."),
         )
+
+    def observe(self, outcome: Admitted | Denied | Committed) -> None:
+        """Count the outcome of a quota, by the namespace of its counter."""
+        shared = {NAMESPACE: keys.namespace_of(outcome.counter)}
+        duplicate = not isinstance(outcome, Denied) and outcome.duplicate
+        name = "duplicate" if duplicate else type(outcome).__name__.lower()
+        self.outcomes.add(1, shared | {OUTCOME: name})
+        if isinstance(outcome, Committed) and outcome.overrun and not duplicate:
+            self.overruns.add(float(outcome.overrun), shared)
 
     def __call__(
         self,

@@ -118,9 +118,33 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait before the next step."""
+    """Wait before the next step; the answer is whether the call may not go on instead.
+
+    Attributes:
+        wait_ms: how long.
+        made: attempts of the call that failed so far; 0 where the pause is no matter of attempts.
+        since_ms: when the call began.
+    """
 
     wait_ms: float
+    made: int = 0
+    since_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """For how long one call may be tried again, and how often in all.
+
+    An app sets them; each protocol has a bound of its own beside them.
+    """
+
+    timeout_ms: int
+    attempts: int
+
+    def reached(self, pause: Pause, now_ms: int) -> bool:
+        """Whether the attempt after a pause is one too many, or too late."""
+        late = now_ms + pause.wait_ms - pause.since_ms >= self.timeout_ms
+        return pause.made > 0 and (late or pause.made >= self.attempts)
 
 
 _S = TypeVar("_S")
@@ -226,16 +250,19 @@ class Attempts:
     until_ms: int | None = None
     made: int = 0
     maybe_applied: bool = False
+    _began_ms: int = field(init=False, repr=False)
     _waits_ms: Iterator[float] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Draw the waits from the policy, one by one."""
+        """Begin now, and draw the waits from the policy, one by one."""
+        self._began_ms = self.clock.now_ms()
         self._waits_ms = self.backoff.waits_ms(self.random)
 
-    def next_wait_ms(self) -> float | None:
-        """How long to wait before the next attempt, or None where none is left."""
+    def pause(self) -> Pause | None:
+        """The pause before the next attempt, or None where none is left."""
         self.made += 1
-        return next(self._waits_ms, None)
+        wait_ms = next(self._waits_ms, None)
+        return None if wait_ms is None else Pause(wait_ms, self.made, self._began_ms)
 
     def check(self) -> None:
         """Allow a request only before the deadline.
@@ -282,11 +309,10 @@ def attempt(
             attempts.maybe_applied = False
         state = verdict.state
         if isinstance(verdict, Again):
-            wait_ms = attempts.next_wait_ms()
-            if wait_ms is None:
+            pause = attempts.pause()
+            if pause is None or (yield pause):
                 cause = verdict.error or answer
                 return give_up(Exhausted(state, attempts.made, cause, attempts.maybe_applied))
-            yield Pause(wait_ms)
 
 
 def otherwise(reply: Reply[_S]) -> Again[_S] | GiveUp:

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import sys
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from countledger.ledger.errors import SetupError
 from countledger.ledger.forks import this_process
+from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,14 +35,16 @@ _CONNECTING: Final = frozenset({HTTPConnection.connect.__code__, HTTPSConnection
 
 @dataclass(slots=True)
 class SentAttempts:
-    """What is known of the attempts of one call.
+    """What is known of the attempts of one call of the SDK.
 
     Attributes:
+        since_s: when the call was made, by a clock that only goes on.
         begun: whether one was handed to the network.
         maybe_applied: whether one may have reached the service. The last attempt of a call that
             raises does not count until the SDK has classified its error.
     """
 
+    since_s: float = field(default_factory=monotonic)
     begun: bool = False
     maybe_applied: bool = False
 
@@ -117,11 +122,19 @@ def _leave_from(process: tuple[int, int], **_: object) -> None:
     leave()
 
 
-def judge_attempt(caught_exception: Exception | None, **_: object) -> None:
-    """An attempt has ended; botocore calls this before it decides about another one."""
+def judge_attempt(timeout_ms: float, caught_exception: Exception | None, **_: object) -> None:
+    """An attempt has ended; botocore calls this before it decides about another one.
+
+    Raises:
+        Exception: what the attempt raised, if it is too late for another one.
+    """
     attempts = _ATTEMPTS.get()
-    if attempts is not None and (caught_exception is None or not never_sent(caught_exception)):
+    if attempts is None:
+        return
+    if caught_exception is None or not never_sent(caught_exception):
         attempts.maybe_applied = True
+    if caught_exception is not None and monotonic() - attempts.since_s >= timeout_ms / SECOND_MS:
+        raise caught_exception
 
 
 def never_sent(error: BaseException) -> bool:
@@ -161,9 +174,14 @@ def _arose_in(error: BaseException, functions: frozenset[CodeType]) -> bool:
     return False
 
 
-def watch(client: Any) -> None:  # noqa: ANN401 - a client of any service
-    """Check a client's requests before any other handler sees them leave or end."""
+def watch(client: Any, timeout_ms: float = inf) -> None:  # noqa: ANN401 - a client of any service
+    """Check a client's requests before any other handler sees them leave or end.
+
+    Args:
+        client: of the SDK.
+        timeout_ms: how long after its first attempt the SDK begins no other one.
+    """
     events = client.meta.events
-    look = partial(_leave_from, this_process())
+    look, judge = partial(_leave_from, this_process()), partial(judge_attempt, timeout_ms)
     events.register_first("before-send", look, unique_id="countledger-departure")
-    events.register_first("needs-retry", judge_attempt, unique_id="countledger-attempt")
+    events.register_first("needs-retry", judge, unique_id="countledger-attempt")

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import boto3
 from botocore.config import Config
 
+from countledger.ledger.attempts import CallLimits
 from countledger.ledger.batch_body import spell
 from countledger.ledger.before_send import watch
 from countledger.ledger.credentials import renew_in_fork
@@ -23,6 +24,7 @@ from countledger.ledger.errors import (
     WrongRegion,
 )
 from countledger.ledger.forks import ClientPerProcess, lock_open_in_forks, made_once
+from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.meter import Meter
 from countledger.ledger.service_errors import translated
 from countledger.ledger.settings import OF_THE_HOME, ON_REQUEST, OUTPUTS, Settings
@@ -43,15 +45,10 @@ if TYPE_CHECKING:
 
 Retries = Literal["none", "standard"]
 
-# Calls of a counter take milliseconds; one that takes seconds is lost and tried again.
-_TIMEOUTS: Final[dict[str, Any]] = {"connect_timeout": 3, "read_timeout": 10}
 _USER_AGENT: Final = "countledger"  # a fixed one saves building it, a fifth of a call's time
 # As many as a buffer may have senders: another one would need a new handshake for each request.
 _CONNECTIONS: Final = 64
-_RETRIES: Final[dict[Retries, Any]] = {
-    "none": {"mode": "standard", "total_max_attempts": 1},
-    "standard": {"mode": "standard", "total_max_attempts": 4},
-}
+_ATTEMPTS: Final[dict[Retries, int]] = {"none": 1, "standard": 4}
 # The client has checked what it sends; a second check would take a tenth of the time.
 _UNCHECKED: Final[dict[str, Any]] = {"parameter_validation": False}
 _ONE_CLIENT_AT_A_TIME: Final = lock_open_in_forks()
@@ -180,7 +177,8 @@ class Connection:
 
     def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
         """A DynamoDB client, here or in another region, whose SDK retries as given."""
-        return DynamoClient(self._client("dynamodb", retries, region), self.meter)
+        limits = CallLimits(self.settings.call_timeout_ms, self.settings.max_attempts)
+        return DynamoClient(self._client("dynamodb", retries, region), self.meter, limits=limits)
 
     def streams(self) -> DynamoDBStreamsClient:
         """A client of DynamoDB Streams."""
@@ -217,7 +215,7 @@ class Connection:
         client: LambdaClient = self._client("lambda")
         return client
 
-    def metrics(self) -> Any:  # noqa: ANN401 - its few answers are typed where they are read
+    def metrics(self) -> Any:  # noqa: ANN401 - typed where they are read
         """A client of CloudWatch."""
         return self._client("cloudwatch")
 
@@ -255,7 +253,7 @@ class Connection:
             with _ONE_CLIENT_AT_A_TIME:
                 renew_in_fork(self.session)
                 client = make(service, endpoint_url=self.endpoint_url, config=config)
-        watch(client)
+        watch(client, self.settings.call_timeout_ms)
         if service != "dynamodb":
             return client
         spell(client)
@@ -266,9 +264,9 @@ class Connection:
         from countledger.ledger.transport.client import FastClient  # noqa: PLC0415
 
         credentials = self.session.get_credentials()
-        attempts = _RETRIES[retries]["total_max_attempts"]
         try:
-            return FastClient(client, credentials, attempts=attempts)
+            limits = CallLimits(self.settings.call_timeout_ms, self._attempts(retries))
+            return FastClient(client, credentials, limits)
         except AttributeError as error:
             if not self.settings.transport:
                 return client
@@ -280,15 +278,19 @@ class Connection:
     def config(self, service: str, retries: Retries, region: str | None = None) -> Config:
         """How the clients of a service are set up, of boto3 and of others that take it."""
         return Config(
-            **_TIMEOUTS,
+            connect_timeout=self.settings.connect_timeout_ms / SECOND_MS,
+            read_timeout=self.settings.read_timeout_ms / SECOND_MS,
             # A proxy of the user's network has no way to this machine's own loopback.
             proxies={} if is_loopback(self.endpoint_url, service) else None,
             region_name=region or self.region,
-            retries=_RETRIES[retries],
+            retries={"mode": "standard", "total_max_attempts": self._attempts(retries)},
             max_pool_connections=_CONNECTIONS,
             user_agent=_USER_AGENT,
             **(_UNCHECKED if service == "dynamodb" else {}),
         )
+
+    def _attempts(self, retries: Retries) -> int:
+        return min(_ATTEMPTS[retries], self.settings.max_attempts)
 
 
 def is_loopback(endpoint_url: str | None, service: str) -> bool:

@@ -1,8 +1,7 @@
 """The DynamoDB client: it carries out operations, and knows nothing of counters.
 
-It retries nothing by itself, but for the leftovers of a batch read: how often a write may be sent
-is decided where its meaning is known. What the SDK retries is a matter of the client that it is
-given (see `connection`).
+It retries only the leftovers of a batch read: how often a write may be sent is decided where its
+meaning is known. What the SDK retries is a matter of its client (see `connection`).
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
         TableDescriptionTypeDef,
     )
 
+    from countledger.ledger.attempts import CallLimits
     from countledger.ledger.operations import Delete, Put, PutBatch, Scan, Update, Write
 
 # Every call requests its units: to sum them, and because only the service itself reports them.
@@ -54,9 +54,8 @@ class DynamoClient:
     Attributes:
         client: the low-level client.
         meter: where consumed units are summed.
-        clock: what waits between the tries of a batch read.
-        random: what the jitter of those waits is drawn from.
-        backoff: how often and how long.
+        clock: what waits between the tries of a batch read, as `random` and `backoff` say.
+        limits: of a call that is tried again by its protocol; None: the protocol's alone.
     """
 
     client: DynamoDBClient
@@ -64,6 +63,7 @@ class DynamoClient:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
     backoff: Backoff = field(default_factory=Backoff)
+    limits: CallLimits | None = None
 
     def metered(self) -> DynamoClient:
         """The same client with a meter of its own, whose units count in this one's as well."""

@@ -351,7 +351,7 @@ class Throttled(ServiceFailed):
 
 
 class Unclear(ServiceFailed):
-    """No clear answer came: the write may have been applied or not."""
+    """No clear answer came: a write may have been applied or not; of a read nothing is known."""
 
 
 class RequestRejected(ServiceFailed):

@@ -12,7 +12,8 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`namespace#<ns>`, `schedule`), when and how a namespace is compacted;
                              (`alerts#rules`, `rule#<name>`), an alert rule; beside it
                              `past#<name>#<revision>`, as it was, and `stamp`, moved by each change;
-                             (counter, `alert#<rule>`), its state for a counter;
+                             (counter, `alert#<rule>`), its state for a counter, or with
+                             `#<id>#<window>` for a window of the counter;
                              (counter, `log#<time>#...`) and (`alerts#log`, `<time>#...`), both an
                              alert that was published;
                              (`import#<name>`, `import`), when the import of that name was begun;
@@ -322,17 +323,19 @@ def rules_stamp_key() -> dict[str, str]:
     return {"counter": ALERT_RULES, "part": RULES_STAMP}
 
 
-def alert_state_key(counter: str, rule: str) -> dict[str, str]:
-    """The key of the state of an alert rule for a counter, in `counters`."""
-    return {"counter": counter, "part": ALERT_PREFIX + rule}
+def alert_state_key(counter: str, state: str) -> dict[str, str]:
+    """The key of an alert state in `counters`; `state`: the rule, `#` and its window, if any."""
+    return {"counter": counter, "part": ALERT_PREFIX + state}
 
 
-def alert_log_keys(counter: str, rule: str, version: int, at_ms: int) -> tuple[dict[str, str], ...]:
+def alert_log_keys(
+    counter: str, state: str, version: int, at_ms: int
+) -> tuple[dict[str, str], ...]:
     """The keys of what is logged of an alert: beside its counter, and among those of all.
 
-    Both are in the order of time.
+    Both are in the order of time. `state`: as in the key of the state.
     """
-    place = f"{at_ms:0{_TIME_DIGITS}d}#{version:0{_VERSION_DIGITS}d}#{rule}"
+    place = f"{at_ms:0{_TIME_DIGITS}d}#{version:0{_VERSION_DIGITS}d}#{state}"
     return (
         {"counter": counter, "part": LOG_PREFIX + place},
         {"counter": ALERT_LOG, "part": f"{place}#{counter}"},

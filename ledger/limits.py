@@ -48,6 +48,16 @@ REPLICATION_BOUND_DEFAULT_MS: Final = 15 * MINUTE_MS
 # that much later than its sender looked at the clock.
 SIGNED_REQUEST_LIFE_MS: Final = 15 * MINUTE_MS
 
+# For how long a request waits for a connection, and for each part of its answer: calls of a counter
+# take milliseconds; one that takes seconds is lost and tried again. A call is tried again for so
+# long: throttles end by then, and a person would ask what is wrong. No protocol has more attempts.
+CONNECT_TIMEOUT_DEFAULT_MS: Final = 3 * SECOND_MS
+READ_TIMEOUT_DEFAULT_MS: Final = 10 * SECOND_MS
+TIMEOUT_MAX_MS: Final = MINUTE_MS
+CALL_TIMEOUT_DEFAULT_MS: Final = 30 * SECOND_MS
+CALL_TIMEOUT_MAX_MS: Final = HOUR_MS
+ATTEMPTS_OF_A_CALL_MAX: Final = 100
+
 # For how long a home region may merge after it has written its lease (it renews it at half of it).
 # A handover to another home waits for it, and for the life of a signed request.
 LEASE_MS: Final = 5 * MINUTE_MS

@@ -42,11 +42,18 @@ class DynamoPerformer:
     clock: Clock
 
     def __call__(self, step: Step) -> Answer:
-        """The answer to a request, or None after a pause."""
+        """The answer to a request, or None after a pause; True where the call must end instead."""
         if isinstance(step, Pause):
+            if self.over(step):
+                return True
             return self.clock.sleep_ms(step.wait_ms)
         with guarded(step.before_send):
             return self._answer(step.operation)
+
+    def over(self, pause: Pause) -> bool:
+        """Whether the limits of a call allow no attempt after a pause."""
+        limits = self.dynamo.limits
+        return limits is not None and limits.reached(pause, self.clock.now_ms())
 
     def _answer(self, operation: Operation) -> Answer:  # noqa: PLR0911 - one for each operation
         match operation:

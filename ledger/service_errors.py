@@ -64,6 +64,9 @@ _ADVICE: Final[dict[type[CountledgerError], str]] = {
 }
 _CONFLICT: Final = "TransactionConflictException"
 _IN_PROGRESS: Final = "TransactionInProgressException"
+# What calls that only read begin with, in every service.
+_READ_VERBS: Final = ("Get", "BatchGet", "TransactGet", "Query", "Scan", "Describe", "List", "Head")
+_UNANSWERED: Final = "no answer came; this was a read and changed nothing: try again"
 # With these the SDK repeats a call, whatever the answer says.
 _PASSING: Final = (500, 502, 503, 504)
 _OTHER_SCHEMA: Final = "does not match the schema"
@@ -209,6 +212,8 @@ def _explain(
         reason = f"{answer['Code']}: {answer.get('Message', '')}"
     else:
         reason = str(error)
+    if kind is Unclear and what.startswith(_READ_VERBS):
+        advice = _UNANSWERED
     advice = advice or _ADVICE.get(kind)
     text = " ".join(f"{what}: {reason}".split()).rstrip(".")
     return kind(f"{text}; {advice}" if advice else text)

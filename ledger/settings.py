@@ -12,18 +12,39 @@ from typing import Any, Final
 
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import (
+    ATTEMPTS_OF_A_CALL_MAX,
+    CALL_TIMEOUT_DEFAULT_MS,
+    CALL_TIMEOUT_MAX_MS,
     CLOCK_SKEW_DEFAULT_MS,
+    CONNECT_TIMEOUT_DEFAULT_MS,
     DAY_MS,
     HOUR_MS,
+    READ_TIMEOUT_DEFAULT_MS,
     REPLICATION_BOUND_DEFAULT_MS,
+    TIMEOUT_MAX_MS,
 )
 
 PREFIX: Final = "COUNTLEDGER_"
 STACK_NAME_DEFAULT: Final = "countledger"
 _STACK_NAME_MAX_CHARACTERS: Final = 128
 TRANSPORTS: Final = ("boto3", "fast")
-# In milliseconds, and how large they may be.
-_BOUNDS: Final = {"clock_skew_ms": HOUR_MS, "replication_bound_ms": DAY_MS}
+# Whole numbers: the least, the most, and what they count.
+_BOUNDS: Final = {
+    "clock_skew_ms": (0, HOUR_MS, "milliseconds"),
+    "replication_bound_ms": (0, DAY_MS, "milliseconds"),
+    "connect_timeout_ms": (1, TIMEOUT_MAX_MS, "milliseconds"),
+    "read_timeout_ms": (1, TIMEOUT_MAX_MS, "milliseconds"),
+    "call_timeout_ms": (1, CALL_TIMEOUT_MAX_MS, "milliseconds"),
+    "max_attempts": (1, ATTEMPTS_OF_A_CALL_MAX, "attempts"),
+}
+# What a process decides for itself, whichever stack it uses.
+_OF_THE_PROCESS: Final = (
+    "transport",
+    "connect_timeout_ms",
+    "read_timeout_ms",
+    "call_timeout_ms",
+    "max_attempts",
+)
 # The setting that each output of the stack fills.
 OUTPUTS: Final = {
     "ledger_table": "LedgerTableName",
@@ -75,10 +96,15 @@ def _variable(name: str, default: str | int | None = None) -> Any:  # noqa: ANN4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """Where the stack is and what the process may assume of its clock.
+    """Where the stack is, what the process may assume of its clock, and how long it waits.
 
     Every field that is not given is read from the environment variable of its name, in capitals,
     after `COUNTLEDGER_`. Names of tables that are not set are found through the stack's outputs.
+
+    A request waits `connect_timeout_ms` for a connection and `read_timeout_ms` for each part of its
+    answer. A call (`record`, `total`, a strict change) is tried again for as long as
+    `call_timeout_ms`, and `max_attempts` times at the most; the request that is under way then
+    still has its own time-outs. Buffered producers have limits of their own (`Buffering`).
 
     Raises:
         BadSetting: naming the variable and the rule that its value breaks.
@@ -105,6 +131,10 @@ class Settings:
     clock_skew_ms: int = _variable("clock_skew_ms", CLOCK_SKEW_DEFAULT_MS)
     replication_bound_ms: int = _variable("replication_bound_ms", REPLICATION_BOUND_DEFAULT_MS)
     transport: str | None = _variable("transport")
+    connect_timeout_ms: int = _variable("connect_timeout_ms", CONNECT_TIMEOUT_DEFAULT_MS)
+    read_timeout_ms: int = _variable("read_timeout_ms", READ_TIMEOUT_DEFAULT_MS)
+    call_timeout_ms: int = _variable("call_timeout_ms", CALL_TIMEOUT_DEFAULT_MS)
+    max_attempts: int = _variable("max_attempts", ATTEMPTS_OF_A_CALL_MAX)
 
     def __post_init__(self) -> None:
         """Check what has bounds."""
@@ -113,23 +143,24 @@ class Settings:
             raise _bad("stack_name", self.stack_name, rule)
         if self.transport not in {None, "", *TRANSPORTS}:
             raise _bad("transport", self.transport, f"give one of {', '.join(TRANSPORTS)}")
-        for name, most in _BOUNDS.items():
-            object.__setattr__(self, name, _milliseconds(name, getattr(self, name), most))
+        for name in _BOUNDS:
+            object.__setattr__(self, name, _number(name, getattr(self, name)))
 
     @classmethod
     def of_stack(cls, stack_name: str, *, keep: Settings | None = None) -> Settings:
         """The settings of a stack, whatever the environment says: its outputs name the rest.
 
-        The transport is the process's own, not the stack's.
+        The transport and the time-outs are the process's own, not the stack's.
 
         Args:
             stack_name: its name.
-            keep: where the bounds of clocks and of replication are taken from; None: the defaults.
+            keep: where they, and the bounds of clocks and of replication, are taken from; None: the
+                environment, and the defaults of the bounds.
         """
-        of_the_stack = (one for one in fields(cls) if one.name != "transport")
+        of_the_stack = (one for one in fields(cls) if one.name not in _OF_THE_PROCESS)
         values = {one.name: one.metadata["default"] for one in of_the_stack}
         if keep is not None:
-            values |= {name: getattr(keep, name) for name in _BOUNDS}
+            values |= {name: getattr(keep, name) for name in (*_OF_THE_PROCESS, *_BOUNDS)}
         return cls(**values | {"stack_name": stack_name})
 
     @classmethod
@@ -143,13 +174,14 @@ class Settings:
         return cls(**values)
 
 
-def _milliseconds(name: str, value: str | int, most: int) -> int:
-    rule = f"give a whole number of milliseconds from 0 to {most}"
+def _number(name: str, value: str | int) -> int:
+    least, most, unit = _BOUNDS[name]
+    rule = f"give a whole number of {unit} from {least} to {most}"
     try:
         number = int(value)
     except ValueError as error:
         raise _bad(name, value, rule) from error
-    if not 0 <= number <= most:
+    if not least <= number <= most:
         raise _bad(name, value, rule)
     return number
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _WINDOWS_PREFIX: Final = "windows#"
 # Of one counter at a time: 72 bits.
 _WINDOWS_ID_BYTES: Final = 9
+_OF_SETTING: Final = "."
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +90,19 @@ def windows_ids_in(item: Item) -> set[object]:
 
 
 def new_windows_id(setting_id: str, shard: str, sequence: int) -> str:
-    """An id of a counter's windows: of the setting and the record by which they begin."""
+    """An id of a counter's windows: of the setting and the record by which they begin.
+
+    It begins with the id of the setting, so the calendar of an item of windows follows from its
+    key.
+    """
     text = f"{setting_id}#{shard}#{sequence}"
     digest = blake2b(text.encode(), digest_size=_WINDOWS_ID_BYTES).digest()
-    return urlsafe_b64encode(digest).decode()
+    return f"{setting_id}{_OF_SETTING}{urlsafe_b64encode(digest).decode()}"
+
+
+def setting_id_of(windows_id: str) -> str:
+    """The id of the setting of a counter's windows."""
+    return windows_id.rpartition(_OF_SETTING)[0]
 
 
 def decode_total(item: Item) -> Total:

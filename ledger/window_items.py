@@ -54,7 +54,11 @@ def slots_of(setting: WindowSetting, item: Item) -> list[Slot]:
         NewerFormat: a later release wrote it.
     """
     check_format(item)
-    windows = _windows_of(setting, item)
+    _, _, name = require(item, "part", str).removeprefix(keys.WINDOW_PREFIX).partition("#")
+    try:
+        windows = windows_of_item(setting, name)
+    except CorruptItem as error:
+        raise CorruptItem(f"{describe(item)}: {error}", item) from error
     found: list[Slot] = []
     for cell, window in windows.items():
         if EVENTS + cell in item or SUM + cell in item:
@@ -66,11 +70,14 @@ def slots_of(setting: WindowSetting, item: Item) -> list[Slot]:
     return found
 
 
-def _windows_of(setting: WindowSetting, item: Item) -> dict[str, Window]:
-    """The windows that an item can hold, by the names of their cells."""
+def windows_of_item(setting: WindowSetting, item: str) -> dict[str, Window]:
+    """The windows that an item can hold, by the names of their cells.
+
+    Raises:
+        CorruptItem: no item has that name (`Cell.item`).
+    """
     zone = setting.calendar
-    _, _, name_of_item = require(item, "part", str).removeprefix(keys.WINDOW_PREFIX).partition("#")
-    kind, _, name = name_of_item.partition("#")
+    kind, _, name = item.partition("#")
     try:
         match kind:
             case Per.MONTH:
@@ -90,7 +97,7 @@ def _windows_of(setting: WindowSetting, item: Item) -> dict[str, Window]:
                 pass
     except ValueError:
         pass
-    raise CorruptItem(f"{describe(item)} is no item of windows", item)
+    raise CorruptItem(f"{shown(item)} is no item of windows")
 
 
 def encode_settings(namespace: str, settings: Sequence[WindowSetting], revision: str = "0") -> Item:

@@ -119,7 +119,8 @@ def buffered_producer(
     def make_delivery() -> BatchDelivery:
         # Each process has connections of its own: a fork must not use those of its parent.
         sender = sender_of(connection, namespaces_of(connection))
-        own = replace(sender, backoff=Backoff(buffering.attempts))
+        dynamo = replace(sender.dynamo, limits=None)  # the attempts are those of the buffering
+        own = replace(sender, dynamo=dynamo, backoff=Backoff(buffering.attempts))
         return BatchDelivery(own, buffering.attempts)
 
     return BufferedProducer(

@@ -16,8 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from countledger.consumers.alerts.alert import Alert, FailedAlert, plan_log
-from countledger.consumers.alerts.message import DeadLetter
+from countledger.consumers.alerts.alert import Alert, FailedAlert
+from countledger.consumers.alerts.alert_log import plan_log
+from countledger.consumers.alerts.alert_window import state_name
+from countledger.consumers.alerts.dead_letters import DeadLetter
 from countledger.consumers.alerts.state import decide
 from countledger.consumers.alerts.state_item import (
     PublishFiring,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.alerts.alert import Firing, Publisher
     from countledger.consumers.alerts.crossing import TotalChange
-    from countledger.consumers.alerts.message import DeadLetters
+    from countledger.consumers.alerts.dead_letters import DeadLetters
     from countledger.consumers.alerts.rule import Rule, Target
     from countledger.consumers.alerts.state_item import AlertState
     from countledger.ledger.attributes import Item
@@ -118,6 +120,11 @@ class Link(NamedTuple):
 
     change: TotalChange
     rule: Rule
+
+    @property
+    def state(self) -> str:
+        """The name of the alert state by which the change is evaluated."""
+        return state_name(self.rule.name, self.change.window)
 
 
 @dataclass(slots=True)
@@ -210,7 +217,7 @@ class ChainEvaluator:
 
     def _read(self, link: Link) -> AlertState | None:
         """The stored state; a corrupt one is reported by the write that needs it."""
-        key = keys.alert_state_key(link.change.counter, link.rule.name)
+        key = keys.alert_state_key(link.change.counter, link.state)
         try:
             return _decoded(self.dynamo.get(self.table, key, consistent=True))
         except CorruptItem:

@@ -23,6 +23,7 @@ from countledger.ledger.limits import CROSSINGS_MAX, FORMAT, STREAM_RECORD_MAX_A
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from countledger.consumers.alerts.alert_window import AlertWindow
     from countledger.consumers.alerts.rule import Rule
     from countledger.ledger.amount import Amount
 
@@ -61,6 +62,7 @@ class TotalChange(NamedTuple):
         version: of the total after the update; each update of a counter has a higher one.
         at_ms: when the stream made the record, in whole seconds, milliseconds since the epoch.
         held: what open holds reserved before and after the update.
+        window: of which window it is the sum; None: of none, it is the total.
     """
 
     sequence: int
@@ -70,6 +72,7 @@ class TotalChange(NamedTuple):
     version: int
     at_ms: int
     held: tuple[Amount, Amount] = (0, 0)
+    window: AlertWindow | None = None
 
     def seen_by(self, rule: Rule) -> TotalChange:
         """The change of what a rule watches; of what is available, without what is held."""
@@ -102,19 +105,19 @@ def total_change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> To
     if name not in ("INSERT", "MODIFY"):
         raise MalformedRecord(f"the event name {name!r} is unknown")
     stream = record["dynamodb"]
-    new = _image(stream, "NewImage")
+    new = image_in(stream, "NewImage")
     if "bins" in new or (name == "INSERT" and _is_being_made(new)):
         return None
-    old: Mapping[str, Any] = {} if name == "INSERT" else _image(stream, "OldImage")
-    before = _value(old) if old else 0
-    after = _value(new)
+    old: Mapping[str, Any] = {} if name == "INSERT" else image_in(stream, "OldImage")
+    before = total_in(old) if old else 0
+    after = total_in(new)
     held = (_held(old), _held(new)) if "held" in old or "held" in new else _NOTHING_HELD
     if before == after and held[0] == held[1]:
         return None
     at_ms = created_at_ms(record)
-    if now_ms - at_ms > STREAM_RECORD_MAX_AGE_MS:
+    if is_too_old(at_ms, now_ms):
         raise MalformedRecord("the record is older than a stream keeps records")
-    return TotalChange(sequence, counter, before, after, _version(new), at_ms, held)
+    return TotalChange(sequence, counter, before, after, version_in(new), at_ms, held)
 
 
 def _is_being_made(new: Mapping[str, Any]) -> bool:
@@ -124,7 +127,12 @@ def _is_being_made(new: Mapping[str, Any]) -> bool:
     return new.get("method") != _SEQUENCE or "first" in new
 
 
-def _image(stream: Mapping[str, Any], which: str) -> Mapping[str, Any]:
+def image_in(stream: Mapping[str, Any], which: str) -> Mapping[str, Any]:
+    """The item before or after the update, as the stream writes it.
+
+    Raises:
+        MalformedRecord: it is absent, or has another format.
+    """
     image = stream.get(which)
     if not isinstance(image, dict):
         raise MalformedRecord(f"the record has no {which}")
@@ -140,16 +148,24 @@ def is_publishable(total: Amount, version: int = 0) -> bool:
     return isinstance(total, int) or int(total.as_tuple().exponent) >= _LAST_PLACE
 
 
-def _value(image: Mapping[str, Any]) -> Amount:
+def is_too_old(at_ms: int, now_ms: int) -> bool:
+    """Whether the rules of a record's time may be gone."""
+    return now_ms - at_ms > STREAM_RECORD_MAX_AGE_MS
+
+
+def total_in(image: Mapping[str, Any], name: str = "total") -> Amount:
+    """A total (or the sum of a window, by its attribute) that a message can contain.
+
+    Raises:
+        MalformedRecord: it is absent, no number, or too long.
+    """
     try:
-        total = amount.from_number(image["total"]["N"])
+        total = amount.from_number(image[name]["N"])
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise MalformedRecord("an image has no well-formed total") from None
+        raise MalformedRecord(f"an image has no well-formed {name}") from None
     # Nearly all are integers, and every record has two.
     if not ((type(total) is int and _LOWEST < total < _HIGHEST) or is_publishable(total)):
-        raise MalformedRecord(
-            f"no message of an alert holds a total of {shown(image['total']['N'])}"
-        )
+        raise MalformedRecord(f"no message of an alert holds a total of {shown(image[name]['N'])}")
     return total
 
 
@@ -162,7 +178,12 @@ def _held(image: Mapping[str, Any]) -> Amount:
         raise MalformedRecord("an image has no well-formed held amount") from None
 
 
-def _version(image: Mapping[str, Any]) -> int:
+def version_in(image: Mapping[str, Any]) -> int:
+    """The version of an item after an update.
+
+    Raises:
+        MalformedRecord: it is absent, or out of range.
+    """
     try:
         version = integer_in(image["version"])
     except (KeyError, TypeError, ValueError):

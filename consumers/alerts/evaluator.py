@@ -15,44 +15,33 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link, Notifier
-from countledger.consumers.alerts.crossing import TotalChange, is_publishable, total_change_of
-from countledger.consumers.alerts.state import decide_scan, may_matter
-from countledger.consumers.alerts.state_item import (
-    scan_write_of,
-)
+from countledger.consumers.alerts.crossing import TotalChange, total_change_of
+from countledger.consumers.alerts.state import may_matter
+from countledger.consumers.alerts.window_records import WindowRecords
 from countledger.consumers.record import MalformedRecord, created_at_ms, find, sequence_of
-from countledger.consumers.totals import counters_beginning
-from countledger.ledger import keys
-from countledger.ledger.attributes import require_amount
-from countledger.ledger.clock import Clock, SystemClock, show_duration
+from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
-    CorruptItem,
     CountledgerError,
     OutOfTime,
-    ServiceFailed,
 )
-from countledger.ledger.limits import BATCH_GET_KEYS, MINUTE_MS, SECOND_MS
-from countledger.ledger.total import decode_total
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from countledger.consumers.alerts.alert import Publisher
-    from countledger.consumers.alerts.message import DeadLetters
-    from countledger.consumers.alerts.rule import Rule
+    from countledger.consumers.alerts.dead_letters import DeadLetters
     from countledger.consumers.alerts.rule_index import KnownRules, RuleIndex
     from countledger.consumers.quarantine import Quarantine
     from countledger.consumers.region_state import RegionStateStore
-    from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.windows import WindowSetting
 
 _THREADS: Final = 16
-# A counter and the name of a rule.
+# A counter and the name of an alert state: of a rule, or of a rule and a window.
 _Place = tuple[str, str]
 
 
@@ -62,7 +51,8 @@ class EvaluationOutcome:
 
     Attributes:
         records: the number of records delivered.
-        changes: the number of them that changed a total, or what is held of it.
+        changes: how many totals they changed, or what is held of them; and how many windows in a
+            way that may matter to a rule.
         published: the number of alerts that were published, repeated ones included.
         dead: the number of these that went to the dead letters.
         quarantined: the number of records that went to the quarantine.
@@ -98,6 +88,7 @@ class Evaluator:
         dead_letters: stores alerts that were not taken.
         quarantine: stores records that can never be evaluated.
         clock: the time.
+        windows: the window settings of a counter's namespace; None: windows are not evaluated.
         region: the state of this region; None: it is always ready. While it is rebuilding, totals
             change because they are made: nothing is evaluated, and the changes are skipped.
     """
@@ -109,6 +100,7 @@ class Evaluator:
     dead_letters: DeadLetters
     quarantine: Quarantine
     clock: Clock = field(default_factory=SystemClock)
+    windows: Callable[[str], Sequence[WindowSetting]] | None = None
     region: RegionStateStore | None = None
 
     def apply(
@@ -135,7 +127,7 @@ class Evaluator:
             return outcome
         # Read after the records were made: it contains every rule that was effective then.
         index = self.rules.index()
-        chains = chains_of(self._read(records, stream, outcome), index)
+        chains = chains_of(self._read(records, stream, index, outcome), index)
 
         def to_quarantine(sequence: int, reason: str) -> None:
             self.quarantine.put(find(records, sequence), reason, stream)
@@ -148,19 +140,26 @@ class Evaluator:
         return outcome
 
     def _read(
-        self, records: Sequence[Mapping[str, Any]], stream: str, outcome: EvaluationOutcome
+        self,
+        records: Sequence[Mapping[str, Any]],
+        stream: str,
+        index: RuleIndex,
+        outcome: EvaluationOutcome,
     ) -> list[TotalChange]:
         now_ms = self.clock.now_ms()
+        windows = self.windows and WindowRecords(index, self.windows, now_ms)
         changes: list[TotalChange] = []
         for record in records:
             try:
-                change = total_change_of(record, sequence_of(record), now_ms)
+                sequence = sequence_of(record)
+                change = total_change_of(record, sequence, now_ms)
+                if change is not None:
+                    changes.append(change)
+                elif windows is not None:
+                    changes += windows.changes(record, sequence)
             except MalformedRecord as error:
                 self.quarantine.put(record, str(error), stream)
                 outcome.quarantined += 1
-                continue
-            if change is not None:
-                changes.append(change)
         outcome.changes = len(changes)
         if records:
             with suppress(MalformedRecord):
@@ -173,11 +172,14 @@ def chains_of(changes: Sequence[TotalChange], index: RuleIndex) -> dict[_Place, 
     chains: dict[_Place, list[Link]] = {}
     for change in changes:
         for rule in index.matching(change.counter):
+            if rule.window != (change.window and change.window.per):
+                continue
             seen = change.seen_by(rule)
             if seen.old == seen.new or not rule.is_effective_at(change.at_ms):
                 continue
             if may_matter(seen, rule):
-                chains.setdefault((change.counter, rule.name), []).append(Link(seen, rule))
+                link = Link(seen, rule)
+                chains.setdefault((change.counter, link.state), []).append(link)
     return chains
 
 
@@ -192,109 +194,3 @@ def _add(
     outcome.retry_from = min(
         (one.failed_at.sequence for one in chains if one.failed_at), default=None
     )
-
-
-# If clocks agree, a rule is effective within seconds.
-_WAIT_MAX_MS: Final = MINUTE_MS
-
-
-@dataclass(frozen=True, slots=True)
-class InitialScan:
-    """Alerts for totals that are beyond the threshold of a new rule.
-
-    The evaluator sees changes only, and such a total need not change. So the scan waits until the
-    rule is effective, when every later change will be evaluated, and reads the counters then. A
-    total that was beyond the threshold before is still beyond it, or a change that the evaluator
-    sees brought it back. The alert state decides which came first, so a counter alerts once.
-
-    Attributes:
-        dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
-        table: the table `counters`.
-        publisher: sends alerts to their targets.
-        dead_letters: stores alerts that were not taken.
-        clock: the time.
-    """
-
-    dynamo: DynamoClient
-    table: str
-    publisher: Publisher
-    dead_letters: DeadLetters
-    clock: Clock = field(default_factory=SystemClock)
-
-    def run(self, rule: Rule) -> int:
-        """Wait until a rule is effective, and alert for its counters that are beyond the threshold.
-
-        One read unit for each counter, for a prefix also a scan of the table; four write units for
-        each that is beyond. A repeated scan of a revision alerts for the counters that were left.
-
-        Returns:
-            The number of alerts published.
-
-        Raises:
-            ServiceFailed: some counters failed; `alert set NAME --now` goes on.
-        """
-        self._await(rule)
-        notifier = Notifier(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
-        evaluator = ChainEvaluator(
-            self.dynamo, self.table, notifier, _refuse, decide=decide_scan, write_of=scan_write_of
-        )
-        published = 0
-        failed: dict[str, CountledgerError] = {}
-        for item in self._totals(rule):
-            change = _as_unchanged(item, max(rule.effective_from_ms, self.clock.now_ms()))
-            if change is None:
-                continue
-            outcome = evaluator.evaluate([Link(change.seen_by(rule), rule)])
-            published += outcome.published
-            if outcome.error is not None:
-                failed[change.counter] = outcome.error
-        if failed:
-            counter, error = next(iter(failed.items()))
-            raise ServiceFailed(
-                f"rule {rule.name!r} is stored, but {len(failed)} of its counters failed in the "
-                f"initial scan, such as {counter!r} ({error}): `countledger alert set {rule.name} "
-                "--now` goes on"
-            )
-        return published
-
-    def _await(self, rule: Rule) -> None:
-        # A second more, for the clock by which the stream stamps its records.
-        wait_ms = rule.effective_from_ms + SECOND_MS - self.clock.now_ms()
-        if wait_ms > _WAIT_MAX_MS:
-            raise ServiceFailed(
-                f"rule {rule.name!r} is effective in {show_duration(wait_ms)} only, by this "
-                f"machine's clock: run `countledger alert set {rule.name} --now` then"
-            )
-        if wait_ms > 0:
-            self.clock.sleep_ms(wait_ms)
-
-    def _totals(self, rule: Rule) -> Iterator[Item]:
-        """The totals that a rule watches, strongly consistent."""
-        names: Iterable[str] = [rule.counter] if rule.counter is not None else []
-        if rule.prefix is not None:
-            names = counters_beginning(self.dynamo, self.table, rule.prefix)
-        feed = iter(names)
-        while wanted := list(islice(feed, BATCH_GET_KEYS)):
-            yield from self.dynamo.get_many(
-                self.table, [keys.total_key(name) for name in wanted], consistent=True
-            )
-
-
-def _as_unchanged(item: Item, now_ms: int) -> TotalChange | None:
-    """A total as a change from its value to the same; None if no rule evaluates it."""
-    try:
-        total = decode_total(item)
-        held = require_amount(item, "held") if "held" in item else 0
-    except CorruptItem:
-        # Its next record goes to the quarantine, where it is reported.
-        return None
-    if total.bins > 1 or not is_publishable(total.total, total.version):
-        return None
-    at_ms = now_ms // SECOND_MS * SECOND_MS
-    return TotalChange(
-        0, total.counter, total.total, total.total, total.version, at_ms, (held, held)
-    )
-
-
-def _refuse(_sequence: int, reason: str) -> None:
-    raise ServiceFailed(reason)

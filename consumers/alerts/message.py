@@ -6,10 +6,7 @@ uses floats would round after the 16th. The version is below 2^53, so it is a JS
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AwareDatetime,
@@ -22,22 +19,12 @@ from pydantic import (
 )
 
 from countledger.consumers.alerts.alert import Alert
-from countledger.consumers.alerts.rule import Direction, target_of
+from countledger.consumers.alerts.alert_window import AlertWindow
+from countledger.consumers.alerts.rule import Direction
 from countledger.ledger.amount import from_number, to_text
+from countledger.ledger.calendar import Per
 from countledger.ledger.clock import to_datetime, to_ms
-from countledger.ledger.errors import BadInput, BadPayload, BadTime, CorruptItem
-from countledger.ledger.limits import REASON_MAX_CHARACTERS
-from countledger.ledger.message_queue import MessageQueue
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Self
-
-    from mypy_boto3_sqs import SQSClient
-
-    from countledger.consumers.alerts.alert import Publisher
-    from countledger.consumers.alerts.rule import Target
-
+from countledger.ledger.errors import BadPayload, BadTime, CorruptItem
 
 _DIGITS: Final = r"^-?[0-9]{1,77}(\.[0-9]{1,38})?$"
 
@@ -52,6 +39,22 @@ _Moment = Annotated[
 ]
 
 
+class WindowMessage(BaseModel):
+    """The window whose sum crossed."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    windows: str = Field(
+        description="The id of the counter's windows: another one if the counter was deleted and "
+        "used again, or if the windows of its namespace were changed."
+    )
+    per: Literal["minute", "hour", "day", "month"] = Field(description="The kind of window.")
+    name: str = Field(description="The window, as 2026-11-22.")
+    start: _Moment = Field(description="Its beginning, in UTC.")
+    end: _Moment = Field(description="Its end, in UTC: the beginning of the next one.")
+    time_zone: str = Field(description="The time zone whose hours, days and months they are.")
+
+
 class AlertMessage(BaseModel):
     """An alert of countledger: a total crossed a threshold from one update to the next."""
 
@@ -60,7 +63,8 @@ class AlertMessage(BaseModel):
     v: Literal[1] = Field(description="The format of this message.")
     id: str = Field(
         description="The alert's id: region/rule@revision/version/threshold/direction/counter, "
-        "with the prefix test/ if it is a test. A message may arrive more than once, with one id."
+        "with windows/name of its window before the version, and the prefix test/ if it is a test. "
+        "A message may arrive more than once, with one id."
     )
     dedup: str = Field(
         pattern="^[0-9a-f]{64}$", description="SHA-256 of the id: the same in a bounded length."
@@ -84,6 +88,10 @@ class AlertMessage(BaseModel):
     version: int = Field(ge=0, lt=2**53, description="The version of the total after the update.")
     region: str = Field(description="The region that evaluated it.")
     at: _Moment = Field(description="When the update was made, in whole seconds of UTC.")
+    window: WindowMessage | None = Field(
+        default=None,
+        description="Only of a rule with a window: threshold, old and new are of its sum.",
+    )
     test: Literal[True] | None = Field(default=None, description="Only of a test message: true.")
 
 
@@ -119,7 +127,30 @@ def _message_of(alert: Alert) -> AlertMessage:
         version=alert.version,
         region=alert.region,
         at=alert.at,
+        window=None if alert.window is None else _window_message_of(alert.window),
         test=True if alert.test else None,
+    )
+
+
+def _window_message_of(window: AlertWindow) -> WindowMessage:
+    return WindowMessage(
+        windows=window.windows,
+        per=window.per.value,
+        name=window.name,
+        start=to_datetime(window.start_ms),
+        end=to_datetime(window.end_ms),
+        time_zone=window.zone,
+    )
+
+
+def _window_in(found: WindowMessage) -> AlertWindow:
+    return AlertWindow(
+        found.windows,
+        Per(found.per),
+        found.name,
+        to_ms(found.start),
+        to_ms(found.end),
+        found.time_zone,
     )
 
 
@@ -153,147 +184,9 @@ def alert_in(message: Any) -> Alert:  # noqa: ANN401 - from outside
         version=found.version,
         region=found.region,
         at_ms=to_ms(found.at),
+        window=None if found.window is None else _window_in(found.window),
         test=bool(found.test),
     )
     if alert.id != found.id:
         raise BadPayload(f"not the message of an alert: its id is {found.id!r}, not {alert.id!r}")
     return alert
-
-
-_FORMAT: Final = 1
-
-
-# Longer than most runs of `resend` take.
-_HIDDEN_S: Final = 600
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """An alert that its target refused.
-
-    Attributes:
-        alert: the alert.
-        target: its target.
-        reason: the last answer of the target.
-        failed_at_ms: when the last attempt failed, in milliseconds since the epoch.
-    """
-
-    alert: Alert
-    target: Target
-    reason: str
-    failed_at_ms: int
-
-
-class DeadLetters(Protocol):
-    """Stores dead letters."""
-
-    def put(self, dead_letter: DeadLetter) -> None:
-        """Store a dead letter, or raise `CountledgerError`."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueDeadLetters:
-    """Dead letters in an SQS queue.
-
-    Attributes:
-        queue: the queue.
-    """
-
-    queue: MessageQueue
-
-    @classmethod
-    def at(cls, client: SQSClient, url: str, *, wait_s: int = 1) -> Self:
-        """The dead letters in the queue of that URL."""
-        name = "the dead letters of alerts"
-        return cls(MessageQueue(client, url, name, hidden_s=_HIDDEN_S, wait_s=wait_s))
-
-    def put(self, dead_letter: DeadLetter) -> None:
-        """Store a dead letter. Cost: one message."""
-        self.queue.send(encode_dead_letter(dead_letter))
-
-
-@dataclass(frozen=True, slots=True)
-class Resent:
-    """The result for one dead letter (None: it could not be read).
-
-    `reason`: why it is still in the queue; None if its target has accepted it.
-    """
-
-    dead_letter: DeadLetter | None
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Resender:
-    """Sends dead letters again.
-
-    A dead letter is deleted after its target has accepted it. After a crash between the two it is
-    sent a second time, with the same id.
-
-    Attributes:
-        dead_letters: the queue.
-        publisher: sends them to their targets.
-    """
-
-    dead_letters: QueueDeadLetters
-    publisher: Publisher
-
-    def resend(self, limit: int | None = None) -> Iterator[Resent]:
-        """Send each dead letter once, while the results are iterated; a refused one stays.
-
-        Args:
-            limit: the maximum number; None means all.
-        """
-        with self.dead_letters.queue.reader() as reader:
-            for message in islice(reader, limit):
-                result = self._send(message.body)
-                if result.reason is None:
-                    reader.delete(message)
-                yield result
-
-    def _send(self, body: str) -> Resent:
-        try:
-            dead_letter = decode_dead_letter(body)
-        except BadPayload as error:
-            return Resent(None, str(error))
-        refused = self.publisher.publish([dead_letter.alert], dead_letter.target)
-        return Resent(dead_letter, refused[0].reason if refused else None)
-
-
-def encode_dead_letter(dead_letter: DeadLetter) -> str:
-    """The message of a dead letter."""
-    failed_at = to_datetime(dead_letter.failed_at_ms).isoformat(timespec="milliseconds")
-    return json.dumps(
-        {
-            "v": _FORMAT,
-            "target": str(dead_letter.target),
-            "reason": dead_letter.reason[:REASON_MAX_CHARACTERS],
-            "failed_at": failed_at.replace("+00:00", "Z"),
-            "failed_at_ms": dead_letter.failed_at_ms,
-            "message": message_of(dead_letter.alert).model_dump(mode="json", exclude_none=True),
-        }
-    )
-
-
-def decode_dead_letter(body: str) -> DeadLetter:
-    """The dead letter in a message.
-
-    Raises:
-        BadPayload: the message is not a dead letter.
-    """
-    try:
-        document: Any = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise BadPayload(f"the message is not a dead letter: {error}") from error
-    if not isinstance(document, dict) or document.get("v") != _FORMAT:
-        raise BadPayload(f"the message is not a dead letter of format {_FORMAT}")
-    target, reason, failed_at_ms = (document.get(n) for n in ("target", "reason", "failed_at_ms"))
-    if not (isinstance(target, str) and isinstance(reason, str) and isinstance(failed_at_ms, int)):
-        raise BadPayload(
-            "the message is not a dead letter: it lacks target, reason or failed_at_ms"
-        )
-    try:
-        alert = alert_in(document.get("message"))
-        return DeadLetter(alert, target_of(target), reason, failed_at_ms)
-    except BadInput as error:
-        raise BadPayload(f"the message is not a dead letter: {error}") from error

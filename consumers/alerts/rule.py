@@ -10,10 +10,11 @@ import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger.ledger import amount, keys
 from countledger.ledger.amount import to_text
+from countledger.ledger.calendar import Per
 from countledger.ledger.errors import BadCounterName, BadRule, shown
 from countledger.ledger.limits import (
     ALERT_RULE_NAME_MAX_BYTES,
@@ -110,6 +111,8 @@ class Rule:
         direction: rising: from below the threshold; falling: from above; both: either.
         rearm: what it must reach again before the next alert; None: any value on the other side.
         step: alert at threshold, threshold + step, threshold + 2 steps, ... (falling: downwards).
+        window: watch the sum of each minute, hour, day or month instead of the total; each of them
+            alerts once. None: the total.
         target: where alerts go.
         evaluate_in: the region that evaluates the rule.
         revision: unique among all rules of all times.
@@ -127,6 +130,7 @@ class Rule:
     direction: Direction
     rearm: Amount | None = None
     step: Amount | None = None
+    window: Per | None = None
     of: Watch = Watch.VALUE
     target: Target = Bus()
     evaluate_in: str
@@ -151,6 +155,7 @@ class Rule:
         object.__setattr__(self, "threshold", check_amount("threshold", self.threshold))
         self._check_step()
         self._check_rearm()
+        self._check_window()
 
     def covers(self, counter: str) -> bool:
         """Whether the rule watches a counter."""
@@ -184,6 +189,20 @@ class Rule:
                 "threshold of its own: give one of them"
             )
 
+    def _check_window(self) -> None:
+        if self.window is None:
+            return
+        if self.window not in list(Per):
+            raise BadRule(f"window {shown(str(self.window))} is not one of {', '.join(Per)}")
+        object.__setattr__(self, "window", Per(self.window))
+        if self.step is not None or self.rearm is not None:
+            raise BadRule(
+                "a rule with a window has no step and no re-arm level, because each window alerts "
+                "once: make one rule for each threshold"
+            )
+        if self.of is not Watch.VALUE:
+            raise BadRule("strict counters have no windows, so what is available has none")
+
     def _check_rearm(self) -> None:
         if self.rearm is None:
             return
@@ -208,62 +227,6 @@ class Crossing:
     threshold: Amount
     through: Amount | None = None
     count: int = 1
-
-
-class RuleSpec(TypedDict, total=False):
-    """The options of a rule; an option that is not given has its default, or stays as it is.
-
-    Attributes:
-        counter, prefix, rearm, step: as in `Rule`.
-        threshold: as in `Rule`; by default the step.
-        direction: `rising`, `falling` or `both`.
-        of: `value` (the default) or `available`.
-        to: where alerts go: `bus` (the default) or the ARN of a topic.
-    """
-
-    counter: str
-    prefix: str
-    threshold: Amount
-    direction: Direction | str
-    of: Watch | str
-    rearm: Amount | None
-    step: Amount | None
-    to: str
-
-
-def rule_of(name: str, evaluate_in: str, spec: RuleSpec) -> Rule:
-    """The rule with these options.
-
-    Raises:
-        BadRule, BadCounterName: an option is missing or breaks a rule.
-    """
-    fields = _fields(spec)
-    if fields.get("threshold") is None:
-        fields["threshold"] = fields.get("step")
-    if fields["threshold"] is None:
-        raise BadRule(f"rule {name!r} needs a threshold or a step")
-    if fields.get("direction") is None:
-        raise BadRule(f"rule {name!r} needs a direction: rising, falling or both")
-    return Rule(name=name, evaluate_in=evaluate_in, **fields)
-
-
-def changed_rule(rule: Rule, spec: RuleSpec) -> Rule:
-    """The rule with some options changed.
-
-    Raises:
-        BadRule, BadCounterName: an option breaks a rule.
-    """
-    fields = _fields(spec)
-    if "counter" in spec or "prefix" in spec:
-        fields = {"counter": None, "prefix": None, **fields}
-    return replace(rule, **fields)
-
-
-def _fields(spec: RuleSpec) -> dict[str, Any]:
-    fields: dict[str, Any] = {**spec}
-    if "to" in fields:
-        fields["target"] = target_of(fields.pop("to"))
-    return fields
 
 
 def check_rule_name(name: object) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from countledger.consumers.alerts.rule import Direction, Rule, Watch, target_of
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require, require_amount
+from countledger.ledger.calendar import Per
 from countledger.ledger.errors import BadRule, CorruptItem, CountledgerError, NoSuchRule
 from countledger.ledger.expressions import Absent, Compare
 from countledger.ledger.limits import ALERT_RULES_MAX, SECOND_MS, STREAM_RECORD_MAX_AGE_MS
@@ -88,11 +89,9 @@ class RuleStamp:
 
 
 def encode_rule(rule: Rule, change: int | None = None) -> Item:
-    """A rule's item. A revision with an end is a past one, and expires when no record needs it.
+    """A rule's item; `change`: the number of the change that writes it.
 
-    Args:
-        rule: the revision.
-        change: the number of the change that writes the item.
+    A revision with an end is a past one, and expires when no record needs it.
     """
     until_ms, now = rule.effective_until_ms, keys.rule_key(rule.name)
     return {
@@ -104,6 +103,7 @@ def encode_rule(rule: Rule, change: int | None = None) -> Item:
         "direction": str(rule.direction),
         "rearm": rule.rearm,
         "step": rule.step,
+        "window": None if rule.window is None else str(rule.window),
         "of": None if rule.of is Watch.VALUE else str(rule.of),
         "target": str(rule.target),
         "evaluate_in": rule.evaluate_in,
@@ -132,6 +132,7 @@ def decode_rule(item: Item) -> Rule:
             direction=Direction(require(item, "direction", str)),
             rearm=require_amount(item, "rearm") if "rearm" in item else None,
             step=require_amount(item, "step") if "step" in item else None,
+            window=Per(item["window"]) if "window" in item else None,
             of=Watch(optional(item, "of", str) or Watch.VALUE),
             target=target_of(require(item, "target", str)),
             evaluate_in=require(item, "evaluate_in", str),
@@ -286,12 +287,11 @@ def _effective_ms(snapshot: RuleSnapshot, name: str, effective_ms: int) -> int:
 
 def _ended(snapshot: RuleSnapshot, name: str, until_ms: int) -> Rule | None:
     """The current revision with its end, unless it is missing or corrupt."""
-    there = snapshot.current.get(name)
-    return None if there is None else replace(there, effective_until_ms=until_ms)
+    found = snapshot.current.get(name)
+    return found and replace(found, effective_until_ms=until_ms)
 
 
-def _kept(table: str, stamp: RuleStamp) -> list[Write]:
-    """The write of the revision that ends."""
+def _kept(table: str, stamp: RuleStamp) -> list[Write]:  # of the revision that ends
     return [] if stamp.ended is None else [Put(table, encode_rule(stamp.ended, stamp.number))]
 
 

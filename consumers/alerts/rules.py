@@ -51,6 +51,7 @@ from countledger.ledger.expressions import Compare
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import ALERT_RULE_DELAY_MS, ALERT_RULE_SEND_MS
 from countledger.ledger.operations import Query, Transact
+from countledger.ledger.performer import DynamoPerformer
 
 if TYPE_CHECKING:
     from countledger.ledger.attempts import Answer
@@ -176,7 +177,7 @@ class Rules:
 
     def _perform(self, step: Step) -> Answer:
         if isinstance(step, Pause):
-            return self.clock.sleep_ms(step.wait_ms)
+            return DynamoPerformer(self.dynamo, self.dynamo, self.clock)(step)
         if step.operation == READ_RULES:
             return self.read()
         with guarded(step.before_send):

@@ -6,25 +6,29 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Unpack
 
-from countledger.consumers.alerts.alert import Alert, AlertLog
+from countledger.consumers.alerts.alert import Alert
+from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.dead_letters import QueueDeadLetters, Resender
 from countledger.consumers.alerts.delivery import ServicePublisher, Targets
-from countledger.consumers.alerts.evaluator import InitialScan
-from countledger.consumers.alerts.message import QueueDeadLetters, Resender
-from countledger.consumers.alerts.rule import Direction, changed_rule, rule_of
+from countledger.consumers.alerts.initial_scan import InitialScan
+from countledger.consumers.alerts.rule import Direction
+from countledger.consumers.alerts.rule_check import check_watched, refuse_now
+from countledger.consumers.alerts.rule_spec import changed_rule, rule_of
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.region_state import RegionStateStore
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.assembly import strict_regions_of
-from countledger.ledger.errors import BadRule, TargetRefused, WrongKind, WrongRegion
+from countledger.ledger.errors import BadRule, TargetRefused, WrongRegion
 from countledger.ledger.forks import made_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from countledger.consumers.alerts.alert import LoggedAlert
-    from countledger.consumers.alerts.message import Resent
-    from countledger.consumers.alerts.rule import Rule, RuleSpec
+    from countledger.consumers.alerts.alert_log import LoggedAlert
+    from countledger.consumers.alerts.dead_letters import Resent
+    from countledger.consumers.alerts.rule import Rule
+    from countledger.consumers.alerts.rule_spec import RuleSpec
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.connection import Connection
 
@@ -121,25 +125,28 @@ class Alerts:
     ) -> Rule:
         """Create a rule. Four write units; two read units, and one for each 4 KB of rules.
 
-        A counter that is beyond the threshold already alerts only when it crosses it again.
+        A counter that is beyond the threshold already alerts only when it crosses it again. With
+        `window`, each window alerts once, when its sum crosses the threshold.
 
         Args:
             name: 1 to 64 letters, digits, `.`, `_` and `-`.
             now: wait until the rule is effective, and alert for counters that are beyond the
                 threshold then: one read unit for each, for a prefix also a scan of `counters`.
             evaluate_in: the region whose totals it watches, that of this client; None: the home.
-            **spec: `counter` or `prefix`, `threshold` or `step`, `direction`, and other options.
+            **spec: as `RuleSpec`.
 
         Raises:
             BadRule, BadCounterName, BadSetting: a value breaks its rule, or the topic is refused.
             RuleExists: a rule of that name exists.
-            WrongKind: a strict counter with bins, which has no single total.
+            WrongKind, NoWindows: the counter has no single total, or no windows (`check_watched`).
             WrongRegion: `evaluate_in` is not the region of this client.
             TargetRefused: the bus or topic does not exist, or refuses.
             ServiceFailed: the rule was not written; or, with `now`, the initial scan is incomplete.
         """
         wanted = rule_of(name, self._evaluate_in(evaluate_in), spec)
-        self._check_counter(wanted)
+        if now:
+            refuse_now(wanted)
+        check_watched(wanted, self.totals)
         self.services.targets.check(wanted.target)
         created = self.rules.create(wanted)
         if now:
@@ -158,7 +165,9 @@ class Alerts:
             As `create`; NoSuchRule: no rule has that name.
         """
         wanted = changed_rule(self.rules.get(name), spec)
-        self._check_counter(wanted)
+        if now:
+            refuse_now(wanted)
+        check_watched(wanted, self.totals)
         self.services.targets.check(wanted.target)
         changed = self.rules.set(name, lambda rule: changed_rule(rule, spec))
         if now:
@@ -179,7 +188,7 @@ class Alerts:
         for rule in wanted:
             if rule.name in there.unreadable:
                 there.rule(rule.name)
-            self._check_counter(rule)
+            check_watched(rule, self.totals)
         for target in {rule.target for rule in wanted}:
             self.services.targets.check(target)
         for rule in wanted:
@@ -260,6 +269,7 @@ class Alerts:
 
         `ServiceFailed`: some counters failed; a repeated call continues with them.
         """
+        refuse_now(rule)
         return self.services.initial_scan.run(rule)
 
     def _evaluate_in(self, region: str | None) -> str:
@@ -270,17 +280,6 @@ class Alerts:
                 f"client of {wanted}, or give evaluate_in={here!r}"
             )
         return wanted
-
-    def _check_counter(self, rule: Rule) -> None:
-        if self.totals.strict is not None and ":" in (name := rule.counter or rule.prefix or ""):
-            self.totals.strict.refuse([name], "no evaluator reads its table: compare each answer")
-        self.totals.check_region()
-        total = None if rule.counter is None else self.totals.read(rule.counter, consistent=True)
-        if total is not None and total.bins > 1:
-            raise WrongKind(
-                f"counter {rule.counter!r} is a strict counter with {total.bins} bins: no update "
-                "contains all of its value; create it without bins, or compare it where you read it"
-            )
 
 
 def trial_alert(rule: Rule, counter: str, at_ms: int) -> Alert:

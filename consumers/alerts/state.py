@@ -17,6 +17,9 @@ Without a stored state a rule is armed. A rule without a re-arm level is always 
 a version that is not higher, made more than `ALERT_MADE_ANEW_MS` later, belongs to the new total.
 From then on all changes of the old total count as evaluated, whatever their versions.
 
+*Windows.* Each window of a counter has a state of its own. It is written by the alert, and kept for
+as long as the window can change. So a revision of a rule alerts once for each window.
+
 *Initial scan.* A scan reads totals, so it may be ahead of the changes in the stream. The state that
 it writes keeps the state that it replaces (`before_scan`). Changes up to the scanned version are
 evaluated by that earlier state: the state goes back to the first of them that fires or re-arms. It
@@ -186,6 +189,7 @@ def firing_of(
         change.version,
         rule.evaluate_in,
         change.at_ms,
+        change.window,
     )
 
 
@@ -195,6 +199,12 @@ def status_of(state: AlertState | None, change: TotalChange, rule: Rule) -> Aler
         return AlertStatus.ARMED
     if state.has_unpublished_alerts:
         return AlertStatus.UNPUBLISHED
+    if rule.window is not None and state.revision == rule.revision:
+        return AlertStatus.EVALUATED  # a window alerts once, whatever its sum does afterwards
+    return _published_status_of(state, change, rule)
+
+
+def _published_status_of(state: AlertState, change: TotalChange, rule: Rule) -> AlertStatus:
     if state.is_replaced_by(change):
         armed = is_armed(state, change, rule)
         return AlertStatus.ARMED if armed else AlertStatus.RECREATED

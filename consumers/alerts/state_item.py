@@ -121,7 +121,8 @@ def write_of(table: str, write: WriteState) -> Put:
     """The write of a state for a change: one write unit for each KB.
 
     Condition: nothing is stored; or exactly `write.over` is; or a state that is published, has no
-    scan alert, and is earlier: by version, or by time if its total was recreated since.
+    scan alert, and is earlier: by version, or by time if its total was recreated since. Of a window
+    it is also of another revision.
     """
     state = write.state
     if write.over is not None:
@@ -133,6 +134,9 @@ def write_of(table: str, write: WriteState) -> Put:
     replaceable = AllOf(
         AnyOf(older_total, earlier), is_published, Absent("from_scan"), Absent("scan_alert")
     )
+    if state.firing is not None and state.firing.window is not None:
+        # A window alerts once for each revision of the rule.
+        replaceable = AllOf(replaceable, Compare("revision", "<>", state.revision))
     return Put(table, encode_state(state), AnyOf(Absent("version"), replaceable))
 
 
@@ -157,7 +161,7 @@ def published_write_of(table: str, step: PublishFiring) -> Update:
     firing = step.firing
     return Update(
         table,
-        keys.alert_state_key(firing.counter, firing.rule),
+        keys.alert_state_key(firing.counter, firing.state),
         (Assign("published", value=True),),
         AllOf(
             Compare("version", "=", firing.version),
@@ -173,10 +177,10 @@ def _same_origin(*, from_scan: bool) -> Condition:
 
 
 def encode_state(state: AlertState) -> Item:
-    """The item of a state. An armed one expires when no record of its time can come again."""
-    expires_at = (state.at_ms + ALERT_STATE_LIFE_MS) // SECOND_MS
+    """The item of a state."""
+    fired = state.firing
     return {
-        **keys.alert_state_key(state.counter, state.rule),
+        **keys.alert_state_key(state.counter, state.rule if fired is None else fired.state),
         "revision": state.revision,
         "version": state.version,
         "at": state.at_ms,
@@ -186,8 +190,23 @@ def encode_state(state: AlertState) -> Item:
         "before_scan": None if state.before_scan is None else _encode_before(state.before_scan),
         "scan_alert": None if state.scan_alert is None else _encode_scan(state.scan_alert),
         "firing": None if state.firing is None else encode_firing(state.firing),
-        "expires_at": expires_at if state.armed else None,
+        "expires_at": _expires_at(state),
     }
+
+
+def _expires_at(state: AlertState) -> int | None:
+    """When a state expires, in seconds; None: never.
+
+    An armed one when no record of its time can come again; that of a window when no record of the
+    window can.
+    """
+    window = None if state.firing is None else state.firing.window
+    last_ms: int | None = state.at_ms
+    if window is not None:
+        last_ms = None if window.last_ms is None else max(window.last_ms, state.at_ms)
+    if last_ms is None or not state.armed:
+        return None
+    return (last_ms + ALERT_STATE_LIFE_MS) // SECOND_MS
 
 
 def decode_state(item: Item) -> AlertState:
@@ -199,7 +218,7 @@ def decode_state(item: Item) -> AlertState:
     """
     check_format(item)
     counter = require(item, "counter", str)
-    rule = require(item, "part", str).removeprefix(keys.ALERT_PREFIX)
+    rule = require(item, "part", str).removeprefix(keys.ALERT_PREFIX).partition("#")[0]
     firing = item.get("firing")
     try:
         state = AlertState(

@@ -10,8 +10,9 @@ from countledger.ledger.amount import to_text
 from countledger.ledger.clock import to_datetime
 
 if TYPE_CHECKING:
-    from countledger.consumers.alerts.alert import Alert, LoggedAlert
-    from countledger.consumers.alerts.message import Resent
+    from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.alert_log import LoggedAlert
+    from countledger.consumers.alerts.dead_letters import Resent
     from countledger.consumers.alerts.rule import Rule
     from countledger.infra.cli.output import Row
 
@@ -25,6 +26,7 @@ def rule_row(rule: Rule) -> Row:
         "direction": str(rule.direction),
         "rearm": rule.rearm,
         "step": rule.step,
+        "window": rule.window and str(rule.window),
         "of": str(rule.of),
         "to": str(rule.target),
         "evaluated in": rule.evaluate_in,
@@ -36,7 +38,7 @@ def rule_document(rule: Rule) -> Row:
     """A rule for a program."""
     return {
         "rule": rule.name,
-        **facts(rule, "counter prefix threshold direction rearm step"),
+        **facts(rule, "counter prefix threshold direction rearm step window"),
         "of": str(rule.of),
         "to": str(rule.target),
         **facts(rule, "evaluate_in revision"),
@@ -49,7 +51,8 @@ def alert_row(alert: Alert) -> Row:
     crossed: object = alert.threshold
     if alert.through is not None:
         crossed = f"{to_text(alert.threshold)} to {to_text(alert.through)} ({alert.count})"
-    row = facts(alert, "at rule counter direction", crossed=crossed)
+    window = alert.window and alert.window.name
+    row = facts(alert, "at rule counter direction", crossed=crossed, window=window)
     return row | facts(alert, "old new")
 
 

@@ -62,6 +62,8 @@ def create(
     An SNS topic must be listed in the stack's parameter AlertTopicArns, which allows the evaluator
     to publish to it.
 
+    With --window, the sums of windows are watched (countledger windows): each window alerts once.
+
     Examples:
       countledger alert create busy --counter likes:post-1 \
         --direction rising --threshold 1000
@@ -69,11 +71,15 @@ def create(
         --direction falling --threshold 5 --rearm 20
       countledger alert create round --prefix likes: \
         --direction rising --step 1000
+      countledger alert create spike --prefix errors: \
+        --threshold 100 --window hour
       countledger alert create debt --all \
         --direction falling --threshold 0 --to topic ARN
     """
     spec = rule.spec()
     check_spec(name, spec)
+    if now and rule.window is not None:
+        raise BadUsage("--now reads totals, and --window watches windows: leave out one of them")
     alerts = _at(options, evaluate_in).client().alerts
     _show_changed(options, alerts, alerts.create(name, evaluate_in=evaluate_in, **spec), now=now)
 

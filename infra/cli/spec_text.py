@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from countledger import Retire
 from countledger.consumers.alerts.rule import Direction, Watch, check_amount
 from countledger.infra.cli.arguments import parse_decimal, parse_duration_ms
+from countledger.ledger.calendar import Per
 from countledger.ledger.errors import BadRule
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from countledger.compaction.schedule import ScheduleSpec
-    from countledger.consumers.alerts.rule import RuleSpec
+    from countledger.consumers.alerts.rule_spec import RuleSpec
     from countledger.ledger.amount import Amount
 
 # What removes a setting that has no other text for "none".
@@ -56,6 +57,13 @@ class RuleText(BaseModel):
     step: Annotated[
         str | int | None,
         typer.Option(metavar="N|none", help="Alert at the threshold and each further N from it."),
+    ] = None
+    window: Annotated[
+        Literal["minute", "hour", "day", "month", "none"] | None,
+        typer.Option(
+            help="Watch the sum of each window instead of the total; each alerts once. The "
+            "direction is rising by default then."
+        ),
     ] = None
     of: Annotated[
         Literal["value", "available"] | None,
@@ -176,6 +184,7 @@ _RULE: Final[Mapping[str, Callable[[Any], object]]] = {
     "threshold": partial(parse_number, "threshold"),
     "direction": Direction,
     "of": Watch,
+    "window": lambda text: None if text == NONE else Per(text),
     "rearm": partial(parse_level, "re-arm level"),
     "step": partial(parse_level, "step"),
     "to": str,

@@ -1,6 +1,7 @@
 """Opening balances: each line once under the name of its import, however often it is tried.
 
-namespace            made, or there already with the same settings
+namespace            made, or there already with the same settings; windows are switched on if it
+                     never had any, so opening balances are in no window
 counter of a ledger  one entry of the whole value and its number of events, under a key of the
                      import's name; its time is the import's first, so a retry beyond the horizon
                      is refused
@@ -145,6 +146,8 @@ class Importer:
             horizon_ms=line.horizon_ms,
             description=line.description,
         )
+        if line.windows is not None:
+            line.windows.switch_on(self.client.window_settings, line.namespace)
         return ImportResult.EXISTS if exists else ImportResult.MADE
 
     def _is_there(self, namespace: str) -> bool:

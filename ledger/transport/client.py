@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from botocore.credentials import Credentials, ReadOnlyCredentials
 
+    from countledger.ledger.attempts import CallLimits
     from countledger.ledger.transport.routes import Route
 
 # The calls on items, by their names at a client. None of their answers holds a time.
@@ -66,18 +67,18 @@ class FastClient:
     Binaries in answers are texts in base64, as on the wire; `attributes.decode` reads both forms.
     """
 
-    def __init__(self, client: Any, credentials: Credentials | None, *, attempts: int) -> None:  # noqa: ANN401
+    def __init__(self, client: Any, credentials: Credentials | None, limits: CallLimits) -> None:  # noqa: ANN401
         """Make the calls on items that a boto3 client would make.
 
         Args:
             client: the boto3 client; its requests are checked (`before_send.watch`).
             credentials: those of its session.
-            attempts: how often a call is made that may succeed a moment later.
+            limits: how often, and for how long, a call is made that may succeed a moment later.
 
         Raises:
             AttributeError: this version of botocore lacks a part that has no public name.
         """
-        self._client, self._credentials, self._attempts = client, credentials, attempts
+        self._client, self._credentials, self._limits = client, credentials, limits
         self._handlers = Handlers(client)
         self._routes = Routes(client)
         self._refusals = Refusals(client.meta.service_model)
@@ -111,9 +112,9 @@ class FastClient:
             try:
                 return self._attempt(route, operation, credentials, arguments)
             except (sdk.ClientError, sdk.ConnectionError, sdk.HTTPClientError) as error:
-                if made == self._attempts or not may_pass(error):
+                if made == self._limits.attempts or not may_pass(error):
                     raise
-                judge_attempt(error)
+                judge_attempt(self._limits.timeout_ms, error)
             longest_s = min(_WAIT_S * 2 ** (made - 1), _WAIT_MAX_S)
             time.sleep(random() * longest_s)  # noqa: S311 - jitter
         raise AssertionError("unreachable: the last attempt returns or raises")

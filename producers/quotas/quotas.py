@@ -44,7 +44,12 @@ class Quotas(QuotaAdmin):
 
     A changed limit is seen by every process within five seconds, and at once for a counter in whose
     window a write under the new limit was stored.
+
+    Attributes:
+        observe: called with the outcome of each acquire, reserve and commit, for metrics.
     """
+
+    observe: Callable[[Admitted | Denied | Committed], object] = lambda _outcome: None
 
     def show(self, counter: str) -> Usage:
         """What a counter has used in its present window: up to three read units.
@@ -214,12 +219,18 @@ class Quotas(QuotaAdmin):
             reserve=reserve,
             again=prefer == "over",
         )
-        return acquiring(self.context, self.limits, wanted, self.context.attempts(until_ms))
+        outcome = yield from acquiring(
+            self.context, self.limits, wanted, self.context.attempts(until_ms)
+        )
+        self.observe(outcome)
+        return outcome
 
     def _committing(self, ticket: Admitted | Ticket, actual: Amount | None) -> Steps[Committed]:
         given = self._ticket_of(ticket)
         amount = given.amount if actual is None else check_amount("actual", actual, zero=True)
-        return committing(self.context, given, amount)
+        committed = yield from committing(self.context, given, amount)
+        self.observe(committed)
+        return committed
 
     def _ticket_of(self, given: Admitted | Ticket) -> Ticket:
         ticket = given.ticket if isinstance(given, Admitted) else given

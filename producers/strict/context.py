@@ -157,6 +157,8 @@ class MethodContext:
 
         async def perform_async(step: Step) -> Answer:
             if isinstance(step, Pause):
+                if perform.over(step):
+                    return True
                 return await asyncio.sleep(step.wait_ms / SECOND_MS)
             return await asyncio.to_thread(perform, step)
 

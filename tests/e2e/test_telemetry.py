@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger import Event
+from countledger import Admitted, Event
 from countledger.ledger.errors import CountledgerError
 from tests.e2e.world import client_of
 
@@ -23,7 +23,16 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from countledger.telemetry import BUCKETS, DURATION, UNITS, traced
+from countledger.telemetry import (
+    BUCKETS,
+    DURATION,
+    NAMESPACE,
+    OUTCOME,
+    QUOTA_OUTCOMES,
+    QUOTA_OVERRUN,
+    UNITS,
+    traced,
+)
 
 
 class Watched:
@@ -132,3 +141,21 @@ def test_the_client_that_it_was_made_of_stays_as_it_is(stack: LocalStack, counte
     plain.record(counter, 1)
 
     assert len(watched.exporter.get_finished_spans()) == before
+
+
+def test_outcomes_of_quotas_are_counted_by_namespace(watched: Watched, name: str) -> None:
+    quotas, counter = watched.client.quotas, f"{name}:team-1"
+    quotas.create(f"{name}:", limit=10, per="month")
+
+    quotas.acquire(counter, 1, key="k")
+    quotas.acquire(counter, 1, key="k")
+    held = quotas.reserve(counter, 5)
+    assert isinstance(held, Admitted)
+    for _ in range(2):
+        quotas.commit(held, 8)
+    quotas.acquire(counter, 5)
+
+    found = {one.attributes[OUTCOME]: one.value for one in watched.points(QUOTA_OUTCOMES)}
+    assert found == {"admitted": 2, "duplicate": 2, "committed": 1, "denied": 1}
+    (overrun,) = watched.points(QUOTA_OVERRUN)
+    assert (overrun.value, overrun.attributes) == (3, {NAMESPACE: name})

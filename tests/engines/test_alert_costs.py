@@ -6,15 +6,21 @@ from decimal import Decimal
 
 import pytest
 
-from countledger.consumers.alerts.alert import Alert, AlertLog, FailedAlert
+from countledger.consumers.alerts.alert import Alert, FailedAlert
+from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.dead_letters import DeadLetter
 from countledger.consumers.alerts.evaluator import Evaluator
-from countledger.consumers.alerts.message import DeadLetter
 from countledger.consumers.alerts.rule import Rule, Target
 from countledger.consumers.alerts.rule_index import RuleIndex
+from countledger.consumers.namespace_rules import WindowRules
+from countledger.ledger import keys
 from countledger.ledger.dynamo import DynamoClient
+from countledger.ledger.operations import Put
+from countledger.ledger.window_items import encode_settings
 from tests.engines.differences import Difference
 from tests.engines.store import KeptRecords, Record, Store
 from tests.unit.alerts.evaluating import history, rule
+from tests.unit.alerts.test_window_rules import record, setting
 from tests.unit.ledger.clocks import ManualClock
 
 
@@ -52,7 +58,14 @@ class Evaluating:
         """Evaluate a batch: write and read units."""
         dynamo = self.dynamo.metered()
         evaluator = Evaluator(
-            dynamo, self.store.counters, self, self.heard, self.heard, KeptRecords(), ManualClock()
+            dynamo,
+            self.store.counters,
+            self,
+            self.heard,
+            self.heard,
+            KeptRecords(),
+            ManualClock(),
+            WindowRules(dynamo, self.store.counters).of,
         )
         assert evaluator.apply(records, "stream").retry_from is None
         return dynamo.meter.write_units, dynamo.meter.read_units
@@ -92,6 +105,23 @@ def test_p9_an_alert_that_comes_again_costs_one_refused_write(
     evaluating.spent(batch)
 
     assert evaluating.spent(batch) == (1, 0)
+
+
+def test_p9_an_alert_of_a_window_costs_the_same_and_its_setting_a_read(
+    evaluating: Evaluating, counter: str
+) -> None:
+    """Half an hour of minutes, one of which crosses; the others, and what follows, cost nothing."""
+    table, item = evaluating.store.counters, "hour#2026-11-22T13:30"
+    settings = encode_settings(keys.namespace_of(counter), [setting()])
+    evaluating.dynamo.put(Put(table, settings))
+    evaluating.rules[:] = [rule(10, window="minute")]
+    first = [record(1, None, {"30": 9, "31": 9}, item=item, counter=counter)]
+    second = [record(2, {"30": 9, "31": 9}, {"30": 12, "31": 9}, item=item, counter=counter)]
+    third = [record(3, {"30": 12, "31": 9}, {"30": 15, "31": 9}, item=item, counter=counter)]
+
+    assert evaluating.spent(first) == (0, 0)
+    assert evaluating.spent(second) == (4, 1)
+    assert evaluating.spent(third) == (0, 0)
 
 
 def test_p9_a_rearm_level_costs_a_read_for_each_batch(evaluating: Evaluating, counter: str) -> None:

@@ -11,9 +11,13 @@ from random import Random
 from typing import Any
 from uuid import uuid4
 
+from countledger.consumers.alerts.dead_letters import (
+    DeadLetter,
+    QueueDeadLetters,
+    decode_dead_letter,
+)
 from countledger.consumers.alerts.delivery import DETAIL_TYPE, SOURCE, ServicePublisher
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
-from countledger.consumers.alerts.message import DeadLetter, QueueDeadLetters, decode_dead_letter
 from countledger.consumers.alerts.rule import Rule, Topic
 from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.consumers.record import find

@@ -10,7 +10,7 @@ from tests.engines.store import Store
 
 
 def recorder_of(store: Store, clock: HandClock | None = None) -> Recorder:
-    """The recorder of a new process: its own clients, and no namespace known."""
+    """The recorder of a new process: its own clients, no namespace known, and all the time."""
     ledger = CountLedger(
         store.connection.settings,
         session=store.engine.session,
@@ -18,7 +18,8 @@ def recorder_of(store: Store, clock: HandClock | None = None) -> Recorder:
     )
     clock = clock or HandClock()
     built = ledger._recorder
-    return replace(built, sender=replace(built.sender, clock=clock), clock=clock)
+    dynamo = replace(built.sender.dynamo, limits=None)
+    return replace(built, sender=replace(built.sender, clock=clock, dynamo=dynamo), clock=clock)
 
 
 def writer_of(recorder: Recorder) -> Any:  # noqa: ANN401 - a boto3 client

@@ -42,7 +42,7 @@ def retries_of_the_sdk_left_on(patch: pytest.MonkeyPatch) -> None:
     Each rule alone holds: the second is there for what freezes behind the first.
     """
     patch.setattr(performer, "guarded", lambda _look: nullcontext())
-    patch.setitem(connection._RETRIES, "none", connection._RETRIES["standard"])
+    patch.setitem(connection._ATTEMPTS, "none", connection._ATTEMPTS["standard"])
 
 
 # ---- laws ----

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from tests.simulation.alert_walk import Levels, Passed, crossed, is_back, last_passed
+from tests.simulation.alert_windows import WindowAlerts
 from tests.simulation.scan_account import ScanAccount
 from tests.simulation.sums import Wrong
 
@@ -126,6 +127,7 @@ class AlertAccount:
     slept: bool = False
     life_ms: int = 0
     standing: ScanAccount = field(default_factory=ScanAccount)
+    windows: WindowAlerts = field(default_factory=lambda: WindowAlerts(str))
     _deleted: dict[str, float] = field(default_factory=dict)
 
     # ---- what is written ----
@@ -137,6 +139,13 @@ class AlertAccount:
             self._rule_changed(part, change.after)
         elif part == "total" and "#" not in counter:
             self._moved(counter, change.before, change.after, by_hand=by_hand)
+            if change.after is None:
+                self.windows.deleted.add(counter)
+        elif part.startswith("w#") and "#" not in counter:
+            self.windows.changed(change, self._made, by_hand=by_hand)
+
+    def _made(self, version: int, old: int | None, new: int, *, sure: bool) -> TotalChange:
+        return TotalChange(version, old, new, self.schedule.now_ms, sure)
 
     def _rule_changed(self, part: str, item: dict[str, Any] | None) -> None:
         if item is None or "revision" not in item:
@@ -193,7 +202,13 @@ class AlertAccount:
         revision = self.revisions.get(message["revision"])
         if revision is None or not revision.covers(message["counter"]):
             raise Wrong(f"{message} was told in {self.region}, and no rule asks for it")
-        if message == self._standing(message, revision):
+        if "window" in revision.item:
+            found = self.windows.expected(message, revision)
+            if not any(message in self._of(move, revision, message, one) for move, one in found):
+                raise Wrong(
+                    f"{message} was told in {self.region}, and nothing of the kind happened"
+                )
+        elif message == self._standing(message, revision):
             self.standing.told(message)
         elif message not in self._messages(message, revision):
             raise Wrong(f"{message} was told in {self.region}, and nothing of the kind happened")
@@ -218,29 +233,54 @@ class AlertAccount:
         move = TotalChange(message["version"], total, total, at_ms, sure=True)
         return self._message(counter, revision, move, Passed(threshold, None, 1), way)
 
+    def _of(
+        self,
+        move: TotalChange,
+        revision: Revision,
+        message: dict[str, Any],
+        window: dict[str, Any] | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """The messages of one move."""
+        for passed, way in _crossed_by(move, revision):
+            yield self._message(message["counter"], revision, move, passed, way, window=window)
+
     def _messages(self, message: dict[str, Any], revision: Revision) -> Iterator[dict[str, Any]]:
         """Those of moves that could have the id of a message."""
         counter = message["counter"]
         for move in self.moves[counter]:
             if move.version != message["version"] or not revision.may_evaluate(move):
                 continue
-            for passed, way in _crossed_by(move, revision):
-                if self._id(counter, revision, move, passed.threshold, way) == message["id"]:
-                    yield self._message(counter, revision, move, passed, way)
+            yield from self._of(move, revision, message)
 
     def _id(
-        self, counter: str, revision: Revision, move: TotalChange, threshold: int, way: str
+        self,
+        counter: str,
+        revision: Revision,
+        move: TotalChange,
+        threshold: int,
+        way: str,
+        *,
+        window: dict[str, Any] | None = None,
     ) -> str:
         rule = f"{revision.item['name']}@{revision.item['revision']}"
+        if window is not None:
+            rule = f"{rule}/{window['windows']}/{window['name']}"
         return f"{self.region}/{rule}/{move.version}/{threshold}/{way}/{counter}"
 
     def _message(
-        self, counter: str, revision: Revision, move: TotalChange, passed: Passed, way: str
+        self,
+        counter: str,
+        revision: Revision,
+        move: TotalChange,
+        passed: Passed,
+        way: str,
+        *,
+        window: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         threshold, through, count = passed
         rule, known = revision.item["name"], revision.item["revision"]
         at = to_datetime(move.at_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
-        name = self._id(counter, revision, move, threshold, way)
+        name = self._id(counter, revision, move, threshold, way, window=window)
         wide = {} if through is None else {"through": str(through), "count": str(count)}
         return {
             "v": 1,
@@ -257,6 +297,7 @@ class AlertAccount:
             "version": move.version,
             "region": self.region,
             "at": at,
+            **({} if window is None else {"window": window}),
         }
 
     # ---- once all is quiet ----
@@ -265,18 +306,24 @@ class AlertAccount:
         """Every crossing was told, and nothing else."""
         required: set[str] = set()
         allowed: set[str] = set()
-        for revision in self.revisions.values():
+        told = {one for one in self.taken if not self._is_of_window(one)}
+        totals = [one for one in self.revisions.values() if "window" not in one.item]
+        for revision in totals:
             for counter in self.moves:
                 if revision.covers(counter):
                     self._walk(counter, revision, required, allowed)
-        told = set(self.taken)
+        self.windows.check_end(self.revisions.values(), set(self.taken) - told, slept=self.slept)
         allowed |= self.standing.ids
         if missing := sorted(required - told):
             raise Wrong(f"never told in {self.region}: {missing}")
         if invented := sorted(told - allowed):
             raise Wrong(f"told in {self.region}, and not crossed: {invented}")
         if not self.slept:
-            self.standing.check_end(self.revisions.values(), self.taken)
+            self.standing.check_end(totals, self.taken)
+
+    def _is_of_window(self, alert: str) -> bool:
+        revision = alert.split("@", 1)[1].split("/", 1)[0]
+        return "window" in self.revisions[revision].item
 
     def _walk(
         self, counter: str, revision: Revision, required: set[str], allowed: set[str]

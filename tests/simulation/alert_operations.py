@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.ledger.errors import BadRule, NoSuchRule, RuleExists, TargetRefused
+from countledger.ledger.errors import (
+    BadRule,
+    BadSetting,
+    NoSuchRule,
+    NoWindows,
+    RuleExists,
+    TargetRefused,
+)
 from countledger.ledger.keys import TOTAL
 from countledger.ledger.limits import SECOND_MS
 from tests.simulation import strict_operations as strict
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
 
 _NAMES: Final = ("a", "b", "c")
 _SETTLED_MS: Final = 7 * SECOND_MS
-_REFUSALS: Final = (BadRule, NoSuchRule, RuleExists, TargetRefused)
+_REFUSALS: Final = (BadRule, BadSetting, NoSuchRule, NoWindows, RuleExists, TargetRefused)
 
 
 def create(client: Client) -> None:
@@ -54,7 +62,9 @@ def scan_now(client: Client) -> None:
 
 
 def run_initial_scan(process: Process, rule: Rule) -> None:
-    """What is beyond already is told."""
+    """What is beyond already is told; of windows nothing is."""
+    if rule.window is not None:
+        return
     world = process.world
     account = world.auditor.alerts[process.region].standing
     account.asked.add(rule.name)
@@ -100,9 +110,10 @@ def set_up(world: World, memory: Memory) -> None:
     for region in world.regions:
         for name in _NAMES[: world.random.choice([1, 2, 3])]:
             spec = _wish(world, memory, region)
-            alerts_of(world, world.process(region, "set-up")).create(
-                name, evaluate_in=region, **spec
-            )
+            with suppress(BadSetting, NoWindows):  # windows finer than those that there are
+                alerts_of(world, world.process(region, "set-up")).create(
+                    name, evaluate_in=region, **spec
+                )
     world.schedule.pause(_SETTLED_MS)
 
 
@@ -116,7 +127,11 @@ def _wish(world: World, memory: Memory, region: str) -> dict[str, Any]:
     strictly = (
         region == world.home and strict.plain("atomic") in memory.strict and random.random() < 0.75
     )
-    spec = _strictly(world) if strictly else _of_a_ledger(world, memory, region)
+    windows = world.auditor.windows.settings is not None and random.random() < 0.5
+    if strictly:
+        spec = _strictly(world)
+    else:
+        spec = (_of_a_window if windows else _of_a_ledger)(world, memory, region)
     namespace = strict.NAMESPACE if strictly else "n"
     if random.random() < 0.5:
         spec["prefix"] = random.choice(["", f"{namespace}:"])
@@ -145,6 +160,18 @@ def _strictly(world: World) -> dict[str, Any]:
         gap = random.randint(1, 4)
         spec["rearm"] = threshold - gap if direction == "rising" else threshold + gap
     return spec
+
+
+def _of_a_window(world: World, memory: Memory, _region: str) -> dict[str, Any]:
+    """Thresholds that a few entries of one window may reach."""
+    random = world.random
+    free = memory.free[random.choice(sorted(memory.free))]
+    delta = 4 ** (free[-1] if free else 1)
+    return {
+        "threshold": random.choice([1, delta // 2 + 1, delta, delta + delta // 4]),
+        "direction": random.choice(["rising", "rising", "both", "falling"]),
+        "window": random.choice(["minute", "hour", "day", "month"]),
+    }
 
 
 def _of_a_ledger(world: World, memory: Memory, region: str) -> dict[str, Any]:

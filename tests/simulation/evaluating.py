@@ -6,14 +6,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.alert_handler import answer_of
-from countledger.consumers.alerts.alert import AlertLog
+from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.dead_letters import QueueDeadLetters, Resender
 from countledger.consumers.alerts.delivery import ServicePublisher
 from countledger.consumers.alerts.delivery import Targets as TargetCheck
-from countledger.consumers.alerts.evaluator import Evaluator, InitialScan
-from countledger.consumers.alerts.message import QueueDeadLetters, Resender
+from countledger.consumers.alerts.evaluator import Evaluator
+from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.service import Alerts
+from countledger.consumers.namespace_rules import WindowRules
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.stream import label_of
 from countledger.consumers.totals import TotalsReader
@@ -110,7 +112,14 @@ class EvaluatorFunction:
         rules = RuleCache(Rules(dynamo, COUNTERS, process.region, process, random=random), process)
         quarantine = quarantine_of(self.world, process, QuarantineSource.COUNTERS)
         return Evaluator(
-            dynamo, COUNTERS, rules, parts.publisher, parts.letters, quarantine, clock=process
+            dynamo,
+            COUNTERS,
+            rules,
+            parts.publisher,
+            parts.letters,
+            quarantine,
+            clock=process,
+            windows=WindowRules(dynamo, COUNTERS, process).of,
         )
 
 

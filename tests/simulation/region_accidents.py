@@ -16,10 +16,12 @@ from countledger.compaction.salvage import SalvageFate, SalvageReport
 from countledger.compaction.salvager import LedgerCopy, Salvage
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
+from tests.simulation.ledger_account import JOINED
 from tests.simulation.product import Product, limit_of
 from tests.simulation.schedule import Killed
 from tests.simulation.shape import LEDGER, REGIONS
 from tests.simulation.sums import Wrong
+from tests.simulation.window_account import joined
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -66,15 +68,20 @@ class RegionAccidents:
         """The first home merges."""
         self.merging = self.world.home
 
-    def plan(self, span_ms: float) -> None:
-        """Draw what happens within a time, and when."""
+    def plan(self, span_ms: float, *, always: bool = False) -> None:
+        """Draw what happens within a time, and when; always: at least one of them."""
         shape, random = self.world.shape, self.random
         if shape.deletes:
             self.world.schedule.spawn("fate of regions", self._strike_at_wakes)
             return
-        if any(shape.weights.get(name) for name in _NOT_WITH) or shape.reused:
+        if self.stays:
             return
-        if len(self.world.regions) == 1 and random.random() < _STAY_ALONE:
+        keeps = bool(shape.weights.get("malformed"))
+        alone = len(self.world.regions) == 1 and random.random() < _STAY_ALONE
+        if always:
+            at_ms = random.random() * span_ms
+            self.world.schedule.at(at_ms, partial(self._happen, *self._in_any_order(keeps=keeps)))
+        if keeps or alone:
             return
         if shape.loses:
             for name, part in (("promote", 0.3), ("lose", 0.6)):
@@ -88,28 +95,29 @@ class RegionAccidents:
             # Every stack names its own region home: a mistake, or one that knows of no promotion.
             self.world.believers.update(self.world.regions)
 
-    def _strike_at_wakes(self) -> None:
-        """Something happens when those that rest go on, or soon after."""
-        world = self.world
-        for _ in range(self.random.choice(_HOW_MANY)):
-            rested_ms = world.auditor.deletions.wake_ms
-            while world.auditor.deletions.wake_ms == rested_ms:
-                if world.faults.calm:
-                    return
-                world.schedule.pause(MINUTE_MS)
-            left_ms = max(0.0, world.auditor.deletions.wake_ms - world.schedule.now_ms)
-            world.schedule.pause(left_ms + self.random.random() ** 2 * 4 * MINUTE_MS)
-            self._happen(self.random.choice(list(ACCIDENTS)))
+    @property
+    def stays(self) -> bool:
+        """Whether the world is of one region for good: a counter is deleted in such a one."""
+        shape = self.world.shape
+        deletes_alone = bool(shape.weights.get("deletion call")) and not shape.deletes
+        return deletes_alone or shape.reused
 
-    def _happen(self, name: str) -> None:
+    def _in_any_order(self, *, keeps: bool) -> list[str]:
+        names = [one for one in ACCIDENTS if not (keeps and one in _REMOVE_A_REGION)]
+        return self.random.sample(names, len(names))
+
+    def _happen(self, *names: str) -> None:
         # One after the other: operators do not change the regions in two ways at once.
         if not self.world.faults.calm and not self.busy:
             self.busy = self.begun = True
-            self.world.schedule.spawn(f"operator: {name}", partial(self._play, name))
+            self.world.schedule.spawn(f"operator: {names[0]}", partial(self._play, *names))
 
-    def _play(self, name: str) -> None:
-        if ACCIDENTS[name](self):
-            self.happened[name] += 1
+    def _play(self, *names: str) -> None:
+        """The first of them that is possible."""
+        for name in names:
+            if ACCIDENTS[name](self):
+                self.happened[name] += 1
+                break
         self.busy = False
 
     # ---- joining and leaving ----
@@ -129,11 +137,12 @@ class RegionAccidents:
         ledger = world.auditor.ledger
         ledger.copies[region] = world.copies[region][LEDGER].items
         for account in ledger.accounts.values():
-            account.excused[region] = world.schedule.now_ms, "its totals are still to be made"
+            account.excused[region] = world.schedule.now_ms, JOINED
         world.members[region] = "ACTIVE"
         world.regions.append(region)
         world.joined_ms = world.schedule.now_ms
         world.tell(f"{region} is in service")
+        joined(world, region)
         return True
 
     def leave(self) -> bool:
@@ -328,8 +337,8 @@ def salvage_of(
     )
 
 
-# With these a region cannot go: they are about one copy of the ledger, or about one region.
-_NOT_WITH: Final = ("deletion call", "malformed")
+# Not where an item of one copy is malformed: it is about that copy.
+_REMOVE_A_REGION: Final = ("leave", "lose")
 _STAY_ALONE: Final = 0.5
 _HOW_MANY: Final = (0, 1, 2, 4)
 _RIVALS: Final = 0.3

@@ -154,6 +154,9 @@ DELETED_EVERYWHERE: Final = "deleted everywhere"
 # Nor those of windows, and of windows of counters that are deleted.
 WINDOWS: Final = "windows"
 DELETED_WINDOWS: Final = "deleted windows"
+# And those of alerts of windows.
+WINDOW_ALERTS: Final = "window alerts"
+OF_WINDOWS: Final = frozenset({WINDOWS, DELETED_WINDOWS, WINDOW_ALERTS})
 _WINDOWED: Final = ("record", "resend", "exact", "compact", "verify", "repair")
 
 # What lets days go by.
@@ -285,7 +288,8 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
         return _deleting(random, _focused(random, shape, operations, "deletion"))
     if focus == DELETED_WINDOWS:
         return _focused(random, shape, operations, "deletion")
-    names = _WINDOWED if focus == WINDOWS else FOCUSES[focus]
+    windowed = {WINDOWS: _WINDOWED, WINDOW_ALERTS: (*_WINDOWED, "alert")}
+    names = windowed.get(focus) or FOCUSES[focus]
     latency_ms = random.choice([10.0, 500.0, 3_000.0])
     gap_ms = latency_ms * random.choice([1, 3, 10])
     if focus in {"compaction", "due", "buffer", "async", "moving", "forks", "ingest", "stock"}:
@@ -304,7 +308,7 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
     if focus == "regions":
         shape = replace(shape, regions=random.choice([2, 3, 3]))
         latency_ms, gap_ms = random.choice([10.0, 200.0]), random.choice([50.0, 300.0, 3_000.0])
-    if focus == "alerts":
+    if focus in {"alerts", WINDOW_ALERTS}:
         # A change of a rule takes effect in five seconds.
         latency_ms, gap_ms = random.choice([10.0, 200.0]), random.choice([700.0, 2_000.0, 6_000.0])
     return replace(

@@ -21,7 +21,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.operations import OPERATIONS
 from tests.simulation.region_accidents import ACCIDENTS as REGION_ACCIDENTS
 from tests.simulation.runner import Tally, quiet_core, run_block
-from tests.simulation.shape import DELETED_EVERYWHERE, HOMES
+from tests.simulation.shape import DELETED_EVERYWHERE, HOMES, WINDOW_ALERTS
 from tests.simulation.shrink import Failure, read_skipped, spelled
 from tests.simulation.simulation import Simulation
 
@@ -79,6 +79,13 @@ def test_p4_p5_hold_where_counters_are_deleted_in_several_regions() -> None:
     assert [one.replay for one in tally.failures] == []
 
 
+def test_every_window_that_crosses_is_told_once() -> None:
+    """Rules that watch windows, among crashes, repairs and late events."""
+    tally = run_block(range(SEEDS // 20), Failure(0, "", focus=WINDOW_ALERTS))
+
+    assert [one.replay for one in tally.failures] == []
+
+
 def test_everything_has_happened(tally: Tally) -> None:
     """Every operation made calls, every fault struck, every accident took place."""
     silent = set(SILENT)
@@ -88,6 +95,7 @@ def test_everything_has_happened(tally: Tally) -> None:
     assert {f for f in Fault if not any(one == f for _, one in tally.coverage.struck)} == set()
     accidents = [*ACCIDENTS, *REGION_ACCIDENTS]
     assert {name for name in accidents if not tally.coverage.accidents[name]} == set()
+    assert tally.coverage.unmoved == 0
 
 
 def _told(seed: int) -> str:

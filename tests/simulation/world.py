@@ -353,7 +353,7 @@ class World:
 
 def _note_total(stream: Stream, change: Change) -> None:
     """Of the stream of `counters` only what its one mapping reads: the rest is left out by it."""
-    if change.key[1] == keys.TOTAL:
+    if change.key[1].startswith((keys.TOTAL, keys.WINDOW_PREFIX)):
         stream.note(change)
 
 

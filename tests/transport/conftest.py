@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.ledger import connection as connections
 from tests.engines.differences import MOTO, Engine
 from tests.engines.running import local_session
 from tests.engines.store import Store, fresh_store
@@ -36,13 +35,6 @@ def store(server: HostileServer) -> Iterator[Store]:
     engine = Engine("hostile", local_session(validate_parameters=False), server.url, MOTO)
     with fresh_store(engine) as made:
         yield made
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that are made now give up early; for tests of silence alone."""
-    for name in ("connect_timeout", "read_timeout"):
-        monkeypatch.setitem(connections._TIMEOUTS, name, 0.3)
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.operations import Put
 from tests.engines.running import REGION
 from tests.transport.server import Behaviour
-from tests.transport.transports import TRANSPORTS, WRITES, Call, Place, Transport
+from tests.transport.transports import TRANSPORTS, WRITES, Call, Place, Transport, impatient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -114,7 +114,6 @@ def test_every_answer_means_the_same_to_every_transport(
     server: HostileServer,
     transport: tuple[Transport, Call],
     behaviour: Behaviour,
-    request: pytest.FixtureRequest,
 ) -> None:
     """For each operation: error or none, stored or not, and exactly one request."""
     error, stored = OUTCOMES[behaviour]
@@ -123,8 +122,7 @@ def test_every_answer_means_the_same_to_every_transport(
     raised = {}
     with ExitStack() as stack:
         if behaviour is Behaviour.STORED_STALL:
-            request.getfixturevalue("impatient")
-            call = stack.enter_context(one.calls(store.connection))
+            call = stack.enter_context(one.calls(impatient(store.connection)))
         server.seen.clear()
         for operation, place in places.items():
             server.plan[:] = [behaviour]
@@ -205,7 +203,6 @@ def outcomes_of(transport: Transport, connection: Connection) -> dict[str, objec
         return {name: outcome_of(partial(call, name, place)) for name in transport.operations}
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("start", BEFORE_SENDING)
 @pytest.mark.parametrize("name", TRANSPORTS)
 def test_what_proves_that_nothing_was_sent_is_unreachable(
@@ -213,7 +210,7 @@ def test_what_proves_that_nothing_was_sent_is_unreachable(
 ) -> None:
     """The connection was never made: the caller may add the event again."""
     steps = start()
-    connection = replace(store.connection, endpoint_url=next(steps))
+    connection = replace(impatient(store.connection), endpoint_url=next(steps))
     raised = outcomes_of(TRANSPORTS[name], connection)
     next(steps, None)
 

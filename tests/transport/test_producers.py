@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from countledger import Buffering, CountLedger, Receipt, Status
-from countledger.ledger.errors import Unacknowledged
+from countledger.ledger.errors import Unacknowledged, Unclear
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.operations import Query
 from countledger.ledger.settings import TRANSPORTS
 from tests.transport.server import Behaviour
+from tests.transport.transports import impatient
 
 if TYPE_CHECKING:
     from tests.engines.store import Store
@@ -117,3 +118,42 @@ def test_whoever_gives_up_after_a_reset_hands_the_entry_back(
     ledger.resend(raised.value.entry)
 
     assert sum_of(store, counter) == 1
+
+
+def silent(ledger: CountLedger, server: HostileServer, limits: tuple[int, int]) -> CountLedger:
+    """The same client, with limits in milliseconds and attempts, before a server that is silent."""
+    connection = impatient(ledger.connection, *limits)
+    session, url = connection.session, connection.endpoint_url
+    made = CountLedger(connection.settings, session=session, endpoint_url=url)
+    made.record("warm", 1)
+    server.seen.clear()
+    server.plan[:] = [Behaviour.STORED_STALL] * 12
+    return made
+
+
+@TRANSPORT
+@pytest.mark.parametrize(("limits", "requests"), [((30_000, 1), 1), ((350, 100), 2)])
+def test_a_silent_server_holds_a_change_no_longer_than_the_limits(
+    store: Store, server: HostileServer, transport: str, limits: tuple[int, int], requests: int
+) -> None:
+    """One attempt alone; or those that begin within the time. The entry comes back."""
+    ledger = silent(ledger_at(store, transport), server, limits)
+    with pytest.raises(Unacknowledged) as raised:
+        ledger.record(f"silent-{transport}", 1)
+
+    assert len(server.seen) <= requests
+    server.plan.clear()
+    assert ledger.resend(raised.value.entry).status is Status.DUPLICATE
+
+
+@TRANSPORT
+@pytest.mark.parametrize(("limits", "requests"), [((30_000, 1), 1), ((350, 100), 2)])
+def test_a_silent_server_holds_a_read_no_longer_and_it_is_called_a_read(
+    store: Store, server: HostileServer, transport: str, limits: tuple[int, int], requests: int
+) -> None:
+    """The SDK tries reads again: no longer than the call may take."""
+    ledger = silent(ledger_at(store, transport), server, limits)
+    with pytest.raises(Unclear, match="this was a read and changed nothing"):
+        ledger.exact("warm")
+
+    assert len(server.seen) <= requests

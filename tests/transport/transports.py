@@ -56,6 +56,18 @@ class Place:
         return PutBatch(self.table, [(entry, 1)])
 
 
+def impatient(connection: Connection, call_ms: int = 30_000, attempts: int = 100) -> Connection:
+    """The same, whose clients give up early; for tests of silence alone."""
+    settings = replace(
+        connection.settings,
+        connect_timeout_ms=300,
+        read_timeout_ms=300,
+        call_timeout_ms=call_ms,
+        max_attempts=attempts,
+    )
+    return replace(connection, settings=settings)
+
+
 # One operation by name, at a place.
 Call: TypeAlias = Callable[[str, Place], object]
 

@@ -49,7 +49,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "producers/sequences/appending.py": "_resuming",
     },
     "portions: each request is about other things": {
-        "consumers/alerts/evaluator.py": "_totals",
+        "consumers/alerts/initial_scan.py": "_totals",
         "consumers/window_verify.py": "compare",
         "infra/demo/run.py": "_coalesced",
     },

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from countledger.consumers.alerts.alert import FailedAlert
+from countledger.consumers.alerts.dead_letters import encode_dead_letter
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
-from countledger.consumers.alerts.message import body_of, encode_dead_letter
+from countledger.consumers.alerts.message import body_of
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rule_index import RuleIndex
+from countledger.consumers.namespace_rules import WindowRules
 from countledger.ledger.amount import to_text
 from countledger.ledger.errors import Throttled
 from countledger.ledger.limits import SECOND_MS
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from countledger.consumers.alerts.alert import Alert
-    from countledger.consumers.alerts.message import DeadLetter
+    from countledger.consumers.alerts.dead_letters import DeadLetter
     from countledger.consumers.alerts.rule import Target
     from countledger.ledger.amount import Amount
 
@@ -163,7 +165,8 @@ class World:
 
     def evaluator(self) -> Evaluator:
         services = (self.targets, self.letters, self.quarantine)
-        return Evaluator(self.dynamo, TABLE, self, *services, self.clock)
+        windows = WindowRules(self.dynamo, TABLE, self.clock).of
+        return Evaluator(self.dynamo, TABLE, self, *services, self.clock, windows)
 
     def deliver(self, records: Sequence[dict[str, Any]]) -> EvaluationOutcome:
         """One delivery of a batch."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger.consumers.alerts.alert import AlertLog, FailedAlert
+from countledger.consumers.alerts.alert import FailedAlert
+from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.service import Alerts, RuleChange
 from countledger.consumers.totals import TotalsReader

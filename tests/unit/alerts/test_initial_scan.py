@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger.consumers.alerts.alert import AlertLog
-from countledger.consumers.alerts.evaluator import InitialScan
+from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.consumers.alerts.alert import Alert
-from countledger.consumers.alerts.delivery import subject_of
-from countledger.consumers.alerts.message import (
+from countledger.consumers.alerts.dead_letters import (
     DeadLetter,
-    alert_in,
-    body_of,
     decode_dead_letter,
     encode_dead_letter,
 )
+from countledger.consumers.alerts.delivery import subject_of
+from countledger.consumers.alerts.message import alert_in, body_of
 from countledger.consumers.alerts.rule import Bus, Direction, Topic
 from countledger.consumers.alerts.service import trial_alert
 from countledger.ledger.errors import BadPayload

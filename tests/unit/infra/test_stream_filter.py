@@ -29,6 +29,22 @@ def test_the_templates_filter_passes_new_and_changed_entries(
     assert test(record(event_name, entry)) is passes
 
 
+@pytest.mark.parametrize(
+    ("part", "passes"),
+    [
+        ("total", True),
+        ("w#set.id#month#2026-11", True),
+        ("alert#rule", False),
+        ("log#1", False),
+        ("windows", False),
+    ],
+)
+def test_the_evaluator_reads_totals_and_windows(part: str, *, passes: bool) -> None:
+    test = record_filter(mapping_settings("EvaluatorMapping").filter_patterns)
+
+    assert test({"eventName": "MODIFY", "dynamodb": {"Keys": {"part": {"S": part}}}}) is passes
+
+
 def test_a_record_without_the_key_is_held_back() -> None:
     test = record_filter(mapping_settings().filter_patterns)
 

@@ -208,9 +208,9 @@ def test_a_mapping_never_skips_a_record(name: str) -> None:
     assert settings.bisect == (name == "IngestMapping")
 
 
-def test_the_evaluator_sees_totals_only() -> None:
+def test_the_evaluator_sees_totals_and_windows_only() -> None:
     (pattern,) = map(json.loads, mapping_settings("EvaluatorMapping").filter_patterns)
-    assert pattern["dynamodb"]["Keys"]["part"]["S"] == [keys.TOTAL]
+    assert pattern["dynamodb"]["Keys"]["part"]["S"] == [keys.TOTAL, {"prefix": keys.WINDOW_PREFIX}]
 
 
 def test_who_compacts_or_removes_deletes_entries_and_nobody_changes_them() -> None:

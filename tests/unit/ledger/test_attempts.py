@@ -17,6 +17,7 @@ from countledger.ledger import attempts as driver
 from countledger.ledger.attempts import (
     Again,
     Attempts,
+    CallLimits,
     Done,
     Exhausted,
     Pause,
@@ -305,6 +306,27 @@ def test_thread_and_event_loop_agree(
     _, service = both_ways(make)
     assert len(service.sent) <= attempts
     assert until_ms is None or all(left_ms <= until_ms for left_ms in service.left_ms)
+
+
+@pytest.mark.parametrize(
+    ("limits", "sent"),
+    [(CallLimits(60_000, 1), 1), (CallLimits(60_000, 3), 3), (CallLimits(450, 9), 2), (None, 4)],
+)
+def test_the_limits_of_a_call_end_it_before_its_attempts_do(
+    limits: CallLimits | None, sent: int
+) -> None:
+    """It ends as if no attempt were left; the protocol's own bound is the least of them."""
+    service = Service([Unclear("no answer")] * 9, takes_ms=300)
+    perform = DynamoPerformer(MemoryClient(limits=limits), MemoryClient(), service.clock)
+
+    def both(step: Step) -> Answer:
+        return perform(step) if isinstance(step, Pause) else service(step)
+
+    ended = run(protocol(attempts_of(service, 4)), both)
+
+    assert len(service.sent) == sent
+    assert ended.exhausted.attempts == sent
+    assert ended.exhausted.maybe_applied
 
 
 def test_the_performer_asks_the_client_of_each_kind() -> None:

@@ -33,6 +33,10 @@ _FIELDS = {
     "COUNTLEDGER_CLOCK_SKEW_MS": "5000",
     "COUNTLEDGER_REPLICATION_BOUND_MS": "7000",
     "COUNTLEDGER_TRANSPORT": "boto3",
+    "COUNTLEDGER_CONNECT_TIMEOUT_MS": "500",
+    "COUNTLEDGER_READ_TIMEOUT_MS": "1500",
+    "COUNTLEDGER_CALL_TIMEOUT_MS": "4000",
+    "COUNTLEDGER_MAX_ATTEMPTS": "3",
 }
 
 
@@ -75,6 +79,10 @@ def test_a_named_stack_ignores_the_environment_and_what_is_given_wins_over_it(
         ("COUNTLEDGER_CLOCK_SKEW_MS", "-1"),
         ("COUNTLEDGER_CLOCK_SKEW_MS", "1.5"),
         ("COUNTLEDGER_CLOCK_SKEW_MS", str(HOUR_MS + 1)),
+        ("COUNTLEDGER_CONNECT_TIMEOUT_MS", "0"),
+        ("COUNTLEDGER_READ_TIMEOUT_MS", "60001"),
+        ("COUNTLEDGER_CALL_TIMEOUT_MS", "5s"),
+        ("COUNTLEDGER_MAX_ATTEMPTS", "0"),
         ("COUNTLEDGER_STACK_NAME", ""),
         ("COUNTLEDGER_STACK_NAME", "x" * 129),
     ],

@@ -87,6 +87,33 @@ def test_retry_after_is_right_to_the_second(
 
 
 @pytest.mark.parametrize(
+    ("per", "now", "seconds"),
+    [
+        ("day", "2026-03-28T23:00:00.001+00:00", 23 * 3_600),  # the day has 23 hours
+        ("day", "2026-10-24T22:00:00+00:00", 25 * 3_600),  # and this one 25
+        ("hour", "2026-03-29T00:59:59.001+00:00", 1),  # 1:59:59, and then it is 3:00
+        ("hour", "2026-10-25T00:30:00+00:00", 1_800),  # the first of two hours from 2:00 on
+        ("hour", "2026-10-25T01:30:00+00:00", 1_800),  # the second one
+        ("month", "2026-10-01T00:00:00+00:00", 30 * 86_400 + 23 * 3_600),
+    ],
+)
+def test_retry_after_is_right_where_the_clocks_change(
+    quotas: Quotas, clock: ManualClock, per: str, now: str, seconds: int
+) -> None:
+    quotas.create("berlin:", limit=10, per=per, time_zone="Europe/Berlin")
+    clock.at_ms = int(datetime.fromisoformat(now).timestamp() * SECOND_MS)
+    admitted(quotas.acquire("berlin:a", 10))
+
+    outcome = denied(quotas.acquire("berlin:a", 1))
+
+    assert outcome.retry_after == timedelta(seconds=seconds)
+    clock.at_ms += seconds * SECOND_MS - SECOND_MS
+    denied(quotas.acquire("berlin:a", 1))
+    clock.at_ms += SECOND_MS
+    admitted(quotas.acquire("berlin:a", 1))
+
+
+@pytest.mark.parametrize(
     ("change", "match"),
     [
         ({"prefix": "llm"}, "colon"),

@@ -16,7 +16,6 @@ from botocore.exceptions import NoCredentialsError
 from botocore.stub import Stubber
 from moto import mock_aws
 
-from countledger.ledger import connection as connections
 from countledger.ledger.attributes import encode
 from countledger.ledger.before_send import guarded
 from countledger.ledger.connection import Connection
@@ -462,7 +461,7 @@ def test_silence_ends_after_the_time_of_the_configuration(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same settings as boto3's."""
-    monkeypatch.setitem(connections._TIMEOUTS, "read_timeout", 0.2)
+    monkeypatch.setenv("COUNTLEDGER_READ_TIMEOUT_MS", "200")
     server.script[:] = [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{}"]
     with pytest.raises(Unclear, match="Read timeout"):
         _dynamo(server).put(_PUT)
