@@ -88,11 +88,18 @@ CANARIES: Final = [
         "deletion",
         seed=5,
     ),
+    # The total of another region goes while the region shows the deleted entries still.
+    Canary(
+        "a total goes once its region shows the empty head",
+        replaced(CounterRegions, "_unshown", lambda *_: None),
+        DELETED_EVERYWHERE,
+        seed=2,
+    ),
     Canary(
         "the totals of all regions go",
         replaced(CounterRegions, "clear", lambda *_: None),
         DELETED_EVERYWHERE,
-        seed=18,
+        seed=0,
     ),
     Canary(
         "archives are recorded", replaced(GenerationArchiver, "owes", _owes), "deletion", seed=3

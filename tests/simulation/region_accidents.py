@@ -95,6 +95,19 @@ class RegionAccidents:
             # Every stack names its own region home: a mistake, or one that knows of no promotion.
             self.world.believers.update(self.world.regions)
 
+    def _strike_at_wakes(self) -> None:
+        """Something happens when those that rest go on, or soon after."""
+        world = self.world
+        for _ in range(self.random.choice(_HOW_MANY)):
+            rested_ms = world.auditor.deletions.wake_ms
+            while world.auditor.deletions.wake_ms == rested_ms:
+                if world.faults.calm:
+                    return
+                world.schedule.pause(MINUTE_MS)
+            left_ms = max(0.0, world.auditor.deletions.wake_ms - world.schedule.now_ms)
+            world.schedule.pause(left_ms + self.random.random() ** 2 * 4 * MINUTE_MS)
+            self._happen(*self._in_any_order(keeps=False))
+
     @property
     def stays(self) -> bool:
         """Whether the world is of one region for good: a counter is deleted in such a one."""

@@ -263,6 +263,24 @@ def _losing(random: Random, shape: Shape) -> Shape:
     )
 
 
+# How often each is drawn where counters are deleted in several regions.
+_DELETING: Final = {
+    "record": 1.0,
+    "record keyed": 0.5,
+    "record bare key": 0.5,
+    "resend": 0.5,
+    "exact read": 1.0,
+    "total read": 1.0,
+    "compact": 0.5,
+    "verify": 0.5,
+    "repair": 1.0,
+    "deletion call": 4.0,
+    "deletion rest": 2.0,
+    "deletion join": 0.5,
+    "deletion cancel": 0.1,
+}
+
+
 def _deleting(random: Random, shape: Shape) -> Shape:
     """Counters are deleted and used again in several regions, any of which may go on with it."""
     return replace(
@@ -272,7 +290,9 @@ def _deleting(random: Random, shape: Shape) -> Shape:
         freeze_ms=40 * MINUTE_MS,
         rates={"FROZEN": 0.0},
         deletes=True,
+        counters=random.choice([1, 3]),
         archive=random.choice([False, False, True]),
+        weights={name: _DELETING.get(name, 0) for name in shape.weights},
     )
 
 
