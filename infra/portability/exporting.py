@@ -23,6 +23,7 @@ from countledger.infra.portability.lines import (
     CounterLine,
     NamespaceLine,
     UnreadLine,
+    WindowsOfLine,
     encode_line,
     parse_line,
 )
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from countledger import CountLedger
     from countledger.infra.portability.lines import ExportLine
+    from countledger.ledger.namespace import Namespace
 
 
 def place_beside(path: Path) -> Path:
@@ -153,21 +155,28 @@ class Exporter:
     namespace: str | None = None
 
     def namespaces(self) -> Iterator[NamespaceLine | UnreadLine]:
-        """The namespaces as they were made: half a read unit for each 4 KB of them."""
+        """The namespaces as they were made: half a read unit for each 4 KB of them.
+
+        And a read unit for the windows of each. What their windows have counted is not exported.
+        """
         corrupt: list[CorruptItem] = []
         for one in self.client.namespaces.list(on_corrupt=corrupt.append):
             if self.namespace in (None, one.name):
-                yield NamespaceLine(
-                    namespace=one.name,
-                    kind=one.kind,
-                    spread=one.spread,
-                    horizon_ms=one.horizon_ms,
-                    description=one.description,
-                )
+                yield NamespaceLine.of(one, self._windows(one, corrupt))
         for error in corrupt:
             place = keys.NAMESPACE_PREFIX if error.key is None else error.key[0]
             if self.namespace in (None, place.removeprefix(keys.NAMESPACE_PREFIX)):
                 yield UnreadLine.of(place, error)
+
+    def _windows(self, namespace: Namespace, corrupt: list[CorruptItem]) -> WindowsOfLine | None:
+        """The windows of a namespace; None: they are off, or cannot be read, which is noted."""
+        if namespace.kind is not Kind.LEDGER:
+            return None
+        try:
+            return WindowsOfLine.of(self.client.window_settings.of(namespace.name))
+        except CorruptItem as error:
+            corrupt.append(error)
+            return None
 
     def line(self, counter: str) -> CounterLine:
         """A counter's line: what its exact sum costs, or two read units for each bin.

@@ -1,6 +1,7 @@
 """Opening balances: each line once under the name of its import, however often it is tried.
 
-namespace            made, or there already with the same settings
+namespace            made, or there already with the same settings; windows are switched on if it
+                     never had any, so opening balances are in no window
 counter of a ledger  one entry of the whole value and its number of events, under a key of the
                      import's name; its time is the import's first, so a retry beyond the horizon
                      is refused
@@ -15,7 +16,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger import Event, IdempotencyKey, Receipt
-from countledger.infra.portability.lines import CounterLine, ExportLine, NamespaceLine, UnreadLine
+from countledger.infra.portability.lines import (
+    CounterLine,
+    ExportLine,
+    NamespaceLine,
+    UnreadLine,
+    WindowsOfLine,
+)
 from countledger.ledger import amount, keys
 from countledger.ledger.attributes import require
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
@@ -145,7 +152,22 @@ class Importer:
             horizon_ms=line.horizon_ms,
             description=line.description,
         )
+        if line.windows is not None:
+            self._switch_on(line.namespace, line.windows)
         return ImportResult.EXISTS if exists else ImportResult.MADE
+
+    def _switch_on(self, namespace: str, windows: WindowsOfLine) -> None:
+        """Switch windows on, unless the namespace has or had any."""
+        settings = self.client.window_settings
+        if not settings.of(namespace):
+            settings.enable(
+                namespace,
+                by=windows.by,
+                time_zone=windows.time_zone,
+                keep_ms=windows.keep_ms,
+                max_lateness_ms=windows.max_lateness_ms,
+                ranked=windows.ranked,
+            )
 
     def _is_there(self, namespace: str) -> bool:
         try:

@@ -1,6 +1,7 @@
 """One line of an export: a namespace, a counter and its value, or what could not be read. JSON.
 
     {"v": 1, "namespace": "likes", "kind": "ledger", "spread": 1, "horizon_ms": 86400000}
+    {"v": 1, "namespace": "views", ..., "windows": {"by": "hour", "time_zone": "UTC", ...}}
     {"v": 1, "counter": "likes:post-1", "kind": "ledger", "value": 14, "events": 7}
     {"v": 1, "counter": "seats:hall", "kind": "strict", "value": 7, "method": "marker", "lower": 0}
     {"v": 1, "counter": "seats:bus", "kind": "strict", "value": 7, "method": "marker", "held": 2}
@@ -23,7 +24,10 @@ from countledger.ledger.errors import BadPayload, CorruptItem, shown
 from countledger.ledger.namespace import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from countledger.ledger.namespace import Namespace
+    from countledger.ledger.windows import WindowSetting
 
 VERSION: Final = 1
 LINE_MAX_BYTES: Final = 16_384
@@ -58,14 +62,53 @@ class _Line(BaseModel):
     v: Literal[1] = VERSION
 
 
+class WindowsOfLine(BaseModel):
+    """The windows that a namespace has, as they were switched on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    by: str
+    time_zone: str
+    keep_ms: int
+    max_lateness_ms: int | None = None
+    ranked: int = 0
+
+    @classmethod
+    def of(cls, settings: Sequence[WindowSetting]) -> WindowsOfLine | None:
+        """Those of a namespace's settings, the oldest first; None: windows are off."""
+        if not settings or settings[-1].ended_ms is not None:
+            return None
+        newest = settings[-1]
+        return cls(
+            by=newest.finest,
+            time_zone=newest.zone,
+            keep_ms=newest.keep_ms,
+            max_lateness_ms=newest.max_lateness_ms,
+            ranked=newest.ranked,
+        )
+
+
 class NamespaceLine(_Line):
-    """A namespace as it was made."""
+    """A namespace as it was made, and its windows if they are on."""
 
     namespace: str
     kind: Kind
     spread: int = 1
     horizon_ms: int
     description: str | None = None
+    windows: WindowsOfLine | None = None
+
+    @classmethod
+    def of(cls, namespace: Namespace, windows: WindowsOfLine | None) -> NamespaceLine:
+        """The line of a namespace."""
+        return cls(
+            namespace=namespace.name,
+            kind=namespace.kind,
+            spread=namespace.spread,
+            horizon_ms=namespace.horizon_ms,
+            description=namespace.description,
+            windows=windows,
+        )
 
 
 class CounterLine(_Line):
@@ -164,6 +207,8 @@ def _kind_of(value: Mapping[str, object]) -> type[NamespaceLine | CounterLine | 
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, WindowsOfLine):
+        return {name: part for name, part in value if part is not None}
     if isinstance(value, Decimal) or (isinstance(value, int) and abs(value) > _EXACT_IN_JSON):
         return amount.to_text(value)
     return value

@@ -12,10 +12,17 @@ from countledger import CountLedger
 from countledger.infra.local.stack import LocalStack
 from countledger.infra.portability.exporting import Exporter, new_file, place_beside
 from countledger.infra.portability.importing import Importer, ImportResult
-from countledger.infra.portability.lines import CounterLine, ExportLine
+from countledger.infra.portability.lines import (
+    CounterLine,
+    ExportLine,
+    NamespaceLine,
+    encode_line,
+    parse_line,
+)
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSequence, KeyExpired, SequenceExists
 from countledger.ledger.head import Head, encode_head
+from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put
 from tests.e2e.command import Command
@@ -70,6 +77,32 @@ def test_from_one_stack_into_another_once(
     assert moved.namespaces.get(name).spread == 16
     hall = moved.strict.show(f"{seats}:hall")
     assert (hall.value, hall.lower, hall.upper, hall.bins) == (40, 0, 100, 2)
+
+
+def test_windows_move_as_a_setting_and_opening_balances_are_in_none(
+    stack: LocalStack, auth_stack: LocalStack, name: str
+) -> None:
+    here, there = filled(stack, name, counters=1), client_of(auth_stack)
+    options: dict[str, Any] = {"time_zone": "Asia/Kolkata", "max_lateness_ms": HOUR_MS}
+    here.window_settings.enable(name, by="hour", keep_ms=HOUR_MS, **options)
+    lines: list[ExportLine] = [*Exporter(here, name).namespaces(), Exporter(here).line(f"{name}:0")]
+    lines = [parse_line(encode_line(line)) for line in lines]
+
+    first = list(Importer.begin(there, name).outcomes(lines))
+    (moved,) = there.window_settings.of(name)
+    again = list(Importer.begin(there, name).outcomes(lines))
+    auth_stack.pump.drain()
+
+    assert (first[0], again[0]) == (ImportResult.MADE, ImportResult.EXISTS)
+    assert there.window_settings.of(name) == (moved,)
+    assert (moved.finest, moved.zone, moved.keep_ms) == ("hour", "Asia/Kolkata", HOUR_MS)
+    assert moved.max_lateness_ms == HOUR_MS
+    (entry,) = there.entries(f"{name}:0")
+    assert entry.at_ms < moved.from_ms
+    here.window_settings.disable(name)
+    (line,) = Exporter(here, name).namespaces()
+    assert isinstance(line, NamespaceLine)
+    assert line.windows is None
 
 
 def test_what_is_held_is_not_imported_unless_it_is_to_be_available(

@@ -161,7 +161,7 @@ _TOTALS: Final = [
             replaced(watermark, "WATERMARK_LIFE_MS", 120_000),
             replaced(watermark, "STALE_ENOUGH", 1),
         ),
-        seed=16,
+        seed=33,
     ),
     Canary("watermarks go by their own age", _watermarks_as_old_as_their_shards, seed=5),
     Canary(

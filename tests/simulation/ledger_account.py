@@ -67,11 +67,12 @@ class Excuses(dict[str, tuple[float, str]]):
 
     def unsure(self, region: str) -> bool:
         """Whether windows may be wrong there: repair sets the total, and nothing else."""
-        return bool(self.whys[region] - {EDITED})
+        return bool(self.whys[region] - {EDITED, JOINED})
 
 
-# Of a total, not of windows.
+# Of a total, not of windows: those of a region that joined begin later.
 EDITED: Final = "edited by hand"
+JOINED: Final = "its totals are still to be made"
 
 
 @dataclass

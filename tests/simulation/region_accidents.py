@@ -16,10 +16,12 @@ from countledger.compaction.salvage import SalvageFate, SalvageReport
 from countledger.compaction.salvager import LedgerCopy, Salvage
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
+from tests.simulation.ledger_account import JOINED
 from tests.simulation.product import Product, limit_of
 from tests.simulation.schedule import Killed
 from tests.simulation.shape import LEDGER, REGIONS
 from tests.simulation.sums import Wrong
+from tests.simulation.window_account import joined
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -113,11 +115,12 @@ class RegionAccidents:
         ledger = world.auditor.ledger
         ledger.copies[region] = world.copies[region][LEDGER].items
         for account in ledger.accounts.values():
-            account.excused[region] = world.schedule.now_ms, "its totals are still to be made"
+            account.excused[region] = world.schedule.now_ms, JOINED
         world.members[region] = "ACTIVE"
         world.regions.append(region)
         world.joined_ms = world.schedule.now_ms
         world.tell(f"{region} is in service")
+        joined(world, region)
         return True
 
     def leave(self) -> bool:

@@ -18,6 +18,7 @@ from tests.simulation import joint_operations as joint
 from tests.simulation import regions_operations as regions
 from tests.simulation import strict_operations as strict
 from tests.simulation import window_account as windows
+from tests.simulation import window_operations as repairs
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
 from tests.simulation.client import Client, Memory
@@ -146,7 +147,8 @@ class Simulation:
         if regions.are_used(self.shape.weights):
             for _ in range(self.shape.accidents // 3):
                 world.schedule.at(random.random() * span_ms, partial(regions.lose, world))
-        while self._left:
+        repairs.plan(world, self._windows, self.focus, span_ms)
+        while self._left or world.auditor.windows.operators:
             world.schedule.pause(span_ms / 4 + 1_000)
         calm_down(world)
         self.regions.end()

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from countledger.consumers.verify import Judgement
 from countledger.consumers.window_rebuild import WindowRebuilder
+from countledger.consumers.window_settings import window_delay_ms
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per, rules_of, rules_version
 from countledger.ledger.clock import to_datetime
@@ -51,10 +52,16 @@ class WindowAccounts:
     Attributes:
         settings: for each region, in turn; None: there are no windows in this simulation.
         entries: by counter and identity.
+        edited: when windows of a counter were edited by hand in a region, until they are rebuilt.
+        operators: how many work on windows now.
+        random: draws what concerns windows alone.
     """
 
     settings: dict[str, tuple[WindowSetting, ...]] | None = None
     entries: dict[str, dict[Identity, Item]] = field(default_factory=dict)
+    edited: dict[tuple[str, str], float] = field(default_factory=dict)
+    operators: int = 0
+    random: Random | None = None
 
     def changed(self, change: Change) -> None:
         """An entry was written."""
@@ -70,16 +77,30 @@ def set_up(world: World, random: Random, focus: str | None) -> None:
     """
     if focus not in OF_WINDOWS and (focus is not None or random.random() > _FEW):
         return
-    settings = {region: _drawn(world, random, region) for region in world.regions}
-    world.auditor.windows.settings = settings
-    for region, some in settings.items():
-        zones = {one.id: one.zone for one in some}
-        world.auditor.alerts[region].windows.zone_of = lambda windows, of=zones: of[  # type: ignore[misc]
-            windows.rpartition(".")[0]
-        ]
-    for region, some in settings.items():
-        item = encode_settings(NAMESPACE, some)
-        world.copies[region][COUNTERS].store((item["counter"], item["part"]), item)
+    accounts = world.auditor.windows
+    accounts.settings, accounts.random = {}, random
+    for region in world.regions:
+        _store(world, region, _drawn(world, random, region))
+
+
+def joined(world: World, region: str) -> None:
+    """A region that joins has windows from a moment of its own on, when all of it knows of them."""
+    accounts = world.auditor.windows
+    if accounts.settings is None or accounts.random is None:
+        return
+    from_ms = int(world.schedule.now_ms) + window_delay_ms(world.shape.skew_ms)
+    _store(world, region, (_setting(world, accounts.random, region[0], from_ms, None),))
+
+
+def _store(world: World, region: str, settings: tuple[WindowSetting, ...]) -> None:
+    item = encode_settings(NAMESPACE, settings)
+    known = world.auditor.windows.settings
+    if known is not None:
+        known[region] = settings
+    zones = {one.id: one.zone for one in settings}
+    alerts = world.auditor.alerts[region].windows
+    alerts.zone_of = lambda windows: zones[windows.rpartition(".")[0]]
+    world.copies[region][COUNTERS].store((item["counter"], item["part"]), item)
 
 
 def _drawn(world: World, random: Random, region: str) -> tuple[WindowSetting, ...]:
@@ -151,12 +172,16 @@ def _is_sure(world: World, region: str, counter: str) -> bool:
     """Whether windows must be right; they are rebuilt first, where they need not be."""
     product = Product(world.process(region, "the last to verify windows"))
     windows = product.windows
-    if world.auditor.ledger.accounts[counter].excused.unsure(region):
+    edited = world.auditor.windows.edited
+    if (region, counter) in edited or world.auditor.ledger.accounts[counter].excused.unsure(region):
         done = next(WindowRebuilder(windows).rebuild([counter]))
         world.tell(f"rebuild windows of {counter} in {region}: {done.remedy} {done.reason}")
         if not done.healthy and "cannot be counted" not in done.reason:
             raise Wrong(f"windows of {counter} in {region} cannot be rebuilt: {done}")
-        return done.healthy and isinstance(done.verdict.exact, int)
+        if not done.healthy or not isinstance(done.verdict.exact, int):
+            return False
+        edited.pop((region, counter), None)
+        return True
     verdict = next(windows.verify([counter]))
     if verdict.verdict is not Judgement.EXACT:
         raise Wrong(f"windows of {counter} in {region}: {verdict}")

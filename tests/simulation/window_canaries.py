@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.consumers import window_writer
+from countledger.consumers import window_rebuild, window_writer
 from countledger.consumers.total_writer import TotalWriter
+from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import windows
 from countledger.ledger.calendar import zone_of
-from countledger.ledger.expressions import Add, AssignOnce
+from countledger.ledger.expressions import Absent, Add, AssignOnce
 from countledger.ledger.windows import WindowSetting
 from tests.simulation.canary import Canary, all_of, little_but, replaced, unconditional, wrapped
 from tests.simulation.shape import DELETED_WINDOWS, WINDOWS
@@ -74,6 +75,7 @@ CANARIES: Final = [
         "each window is decided by its own watermark",
         all_of(_LITTLE, wrapped(TotalWriter, "_apply", _by_the_total)),
         WINDOWS,
+        seed=2,
     ),
     Canary(
         "expired windows are not brought back",
@@ -103,9 +105,20 @@ CANARIES: Final = [
         WINDOWS,
     ),
     Canary(
+        "a rebuild replaces what it has seen alone",
+        replaced(window_rebuild, "_same", lambda *_: Absent("never")),
+        WINDOWS,
+        seed=292,
+    ),
+    Canary(
+        "a rebuild reads all entries, merged ones as well",
+        replaced(WindowVerifier, "_merged", lambda *_: []),
+        WINDOWS,
+    ),
+    Canary(
         "another total has other windows",
         replaced(window_writer, "new_windows_id", lambda setting_id, *_: setting_id),
         DELETED_WINDOWS,
-        seed=111,
+        seed=96,
     ),
 ]
