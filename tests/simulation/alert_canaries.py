@@ -108,11 +108,13 @@ CANARIES: Final = [
             replaced(chain, "state_name", lambda rule, _window: rule),
         ),
         WINDOW_ALERTS,
+        seed=4,
     ),
     Canary(
         "alerts of windows: the window is that of business time",
         replaced(window_records, "_named", _of_arrival),
         WINDOW_ALERTS,
+        seed=1,
     ),
     Canary(
         "alerts: batches are not halved",
