@@ -122,12 +122,7 @@ class WindowSettings:
             Unclear: the write took so long that windows may lack entries: rebuild them.
         """
         found = self.namespaces.get(keys.check_namespace(namespace))
-        if found.kind is not Kind.LEDGER:
-            raise NoWindows(
-                f"namespace {namespace!r} is of kind {found.kind}: only entries of a ledger have "
-                "times from which windows can be counted and verified; record what windows are "
-                "wanted of in a ledger counter as well"
-            )
+        _check_kind(namespace, found.kind)
         wanted = WindowSetting(
             id="",
             finest=_finest(by),
@@ -257,6 +252,15 @@ class WindowSettings:
                 f"windows of namespace {namespace!r}: this process was suspended for {late_ms} ms "
                 "before the change was sent; nothing was written"
             )
+
+
+def _check_kind(namespace: str, kind: Kind) -> None:
+    if kind is not Kind.LEDGER:
+        raise NoWindows(
+            f"namespace {namespace!r} is of kind {kind}: only entries of a ledger have times from "
+            "which windows can be counted and verified; record what windows are wanted of in a "
+            "ledger counter as well"
+        )
 
 
 def _finest(by: str) -> Per:
