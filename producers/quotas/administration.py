@@ -3,8 +3,8 @@
     create          the quota, if none has its prefix              1 write unit
     set a limit     of the revision that was read: the next one    1 read unit, 1 write unit
     override        the same, and the counter's own limit          1 read unit, 4 write units
-    delete          of the incarnation that was read               1 read unit, 1 write unit, and
-                                                                   1 for each counter's own limit
+    delete          of the incarnation that was read; the limits   1 read unit, 1 write unit, and
+                    of counters go by TTL                          1 for each counter's own limit
 
 The answers mean:
 
@@ -29,6 +29,7 @@ from countledger.ledger.errors import (
     TransactionCancelled,
 )
 from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, Drop
+from countledger.ledger.limits import DAY_MS, SECOND_MS
 from countledger.ledger.operations import Delete, Get, Put, Query, Transact, Update
 from countledger.producers.quotas.quota import decode_quota, encode_quota
 from countledger.producers.strict.context import raise_exhausted
@@ -153,6 +154,9 @@ def _next_revision(
 def deleting(context: MethodContext, prefix: str) -> Steps[None]:
     """Delete a quota; what its windows have used goes by TTL, and no other quota meets it.
 
+    So do the limits of its counters: a process that has read the quota, but not yet the lower limit
+    of a counter, must find it.
+
     Raises:
         NoSuchQuota: no quota has that prefix.
     """
@@ -160,15 +164,16 @@ def deleting(context: MethodContext, prefix: str) -> Steps[None]:
     item = yield from ask(Get(context.table, keys.quota_key(prefix)), attempts, _give_up)
     incarnation = _existing(prefix, item).incarnation
     same = Compare("incarnation", "=", incarnation)
-    yield from _delete(context, keys.quota_key(prefix), same, attempts)
+    yield from _end(Delete(context.table, keys.quota_key(prefix), same), attempts)
+    ended_at = (context.clock.now_ms() + DAY_MS) // SECOND_MS
     for own in (yield from reading(context, f"{keys.QUOTA_PREFIX}{incarnation}")):
         key = {name: own[name] for name in ("counter", "part")}
-        yield from _delete(context, key, None, context.attempts())
+        known = Compare("revision", "=", own["revision"])
+        ends = Update(context.table, key, (Assign("expires_at", ended_at),), known)
+        yield from _end(ends, context.attempts())
 
 
-def _delete(
-    context: MethodContext, key: dict[str, str], condition: Compare | None, attempts: Attempts
-) -> Steps[None]:
+def _end(write: Delete | Update, attempts: Attempts) -> Steps[None]:
     def interpret(reply: Reply[None]) -> Verdict[None, None]:
         match reply.answer:
             case ConditionFailed():
@@ -177,8 +182,7 @@ def _delete(
                 return otherwise(reply)
         return Done(None)
 
-    send = Send(Delete(context.table, key, condition))
-    return attempt(None, lambda _: send, interpret, _give_up, attempts)
+    return attempt(None, lambda _: Send(write), interpret, _give_up, attempts)
 
 
 def reading(context: MethodContext, partition: str) -> Steps[list[Item]]:

@@ -124,7 +124,7 @@ CANARIES: Final = [
             lambda _id: replace(mapping_settings("EvaluatorMapping"), bisect=True),
         ),
         "alerts",
-        seed=48,
+        seed=38,
     ),
     Canary(
         "alerts: versions",
@@ -134,7 +134,7 @@ CANARIES: Final = [
             _chain(ChainEvaluator, _write_any_version, _decide_any_version),
         ),
         "alerts",
-        seed=16,
+        seed=6,
     ),
     Canary(
         "alerts: the next change waits for the last",
@@ -144,24 +144,24 @@ CANARIES: Final = [
             _chain(Hasty, _write_over_unpublished, _decide_at_once),
         ),
         "alerts",
-        seed=4,
+        seed=49,
     ),
     Canary(
-        "alerts: published, then marked", wrapped(Notifier, "publish", _marked), "alerts", seed=4
+        "alerts: published, then marked", wrapped(Notifier, "publish", _marked), "alerts", seed=6
     ),
     # What is delivered late is evaluated by the revision that is effective by then.
     Canary(
         "alerts: the time of a record",
         replaced(Rule, "is_effective_at", lambda rule, _at_ms: rule.effective_until_ms is None),
         "alerts",
-        seed=1,
+        seed=0,
     ),
     # The evaluator of a rule with a re-arm level begins without its state.
     Canary(
         "alerts: re-arm levels",
         replaced(ChainEvaluator, "_read", lambda *_: None),
         "alerts",
-        seed=60,
+        seed=87,
     ),
     # The items of a transaction land far apart here, so that a query meets half of one more often.
     Canary(
@@ -171,27 +171,27 @@ CANARIES: Final = [
             replaced(transactions, "_SPREAD_MS", (300,)),
         ),
         "alerts",
-        seed=9,
+        seed=95,
     ),
     Canary(
         "alerts: a change leaves in time",
         replaced(RuleChanger, "refuse_late", lambda *_: None),
         "alerts",
-        seed=103,
+        seed=3,
     ),
     Canary(
         "alerts: an initial scan waits until the rule is effective",
         replaced(InitialScan, "_await", lambda *_: None),
         "alerts",
-        seed=8,
+        seed=11,
     ),
     Canary(
         "alerts: an initial scan keeps the state before it",
         replaced(state, "state_before", lambda known, _change: known),
         "alerts",
-        seed=8,
+        seed=12,
     ),
     Canary(
-        "alerts: dead letters", replaced(QueueDeadLetters, "put", lambda *_: None), "alerts", seed=4
+        "alerts: dead letters", replaced(QueueDeadLetters, "put", lambda *_: None), "alerts", seed=0
     ),
 ]

@@ -10,6 +10,7 @@ from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.faults import CALLS, DELIVERIES, READS, Fault
 from tests.simulation.loop import ASYNC_SENDER
 from tests.simulation.operations import OPERATIONS
+from tests.simulation.region_accidents import ACCIDENTS as REGION_ACCIDENTS
 from tests.simulation.threads import SENDER
 
 if TYPE_CHECKING:
@@ -90,23 +91,28 @@ class Coverage:
         struck: how often each operation met each fault.
         met: how many calls each operation made.
         accidents: how often each accident happened.
+        unmoved: how many seeds there were in which no region changed, though one could.
     """
 
     struck: Counter[tuple[str, Fault]] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
     accidents: Counter[str] = field(default_factory=Counter)
+    unmoved: int = 0
 
     def add(self, simulation: Simulation) -> None:
         """One more simulation."""
         self.struck += simulation.world.faults.struck
         self.met += simulation.world.faults.met
         self.accidents += simulation.happened
+        could = not simulation.regions.stays
+        self.unmoved += could and not any(simulation.happened[name] for name in REGION_ACCIDENTS)
 
     def merge(self, other: Coverage) -> None:
         """Those of another process."""
         self.struck += other.struck
         self.met += other.met
         self.accidents += other.accidents
+        self.unmoved += other.unmoved
 
     def missing(self) -> list[str]:
         """Every cell that should have been hit, and was not."""

@@ -144,7 +144,9 @@ class Process:
         self._refuse_dead()
 
     def _refuse_dead(self) -> None:
-        if self.dead or self.region in self.world.gone:
+        if self.region in self.world.gone and not self.dead:
+            self.die()
+        if self.dead:
             raise Killed
 
     def _crash(self) -> NoReturn:

@@ -68,12 +68,17 @@ class RegionAccidents:
         """The first home merges."""
         self.merging = self.world.home
 
-    def plan(self, span_ms: float) -> None:
-        """Draw what happens within a time, and when."""
+    def plan(self, span_ms: float, *, always: bool = False) -> None:
+        """Draw what happens within a time, and when; always: at least one of them."""
         shape, random = self.world.shape, self.random
-        if any(shape.weights.get(name) for name in _NOT_WITH) or shape.reused:
+        if self.stays:
             return
-        if len(self.world.regions) == 1 and random.random() < _STAY_ALONE:
+        keeps = bool(shape.weights.get("malformed"))
+        alone = len(self.world.regions) == 1 and random.random() < _STAY_ALONE
+        if always:
+            at_ms = random.random() * span_ms
+            self.world.schedule.at(at_ms, partial(self._happen, *self._in_any_order(keeps=keeps)))
+        if keeps or alone:
             return
         if shape.loses:
             for name, part in (("promote", 0.3), ("lose", 0.6)):
@@ -87,15 +92,28 @@ class RegionAccidents:
             # Every stack names its own region home: a mistake, or one that knows of no promotion.
             self.world.believers.update(self.world.regions)
 
-    def _happen(self, name: str) -> None:
+    @property
+    def stays(self) -> bool:
+        """Whether the world is of one region for good: a counter is deleted in such a one."""
+        shape = self.world.shape
+        return bool(shape.weights.get("deletion call")) or shape.reused
+
+    def _in_any_order(self, *, keeps: bool) -> list[str]:
+        names = [one for one in ACCIDENTS if not (keeps and one in _REMOVE_A_REGION)]
+        return self.random.sample(names, len(names))
+
+    def _happen(self, *names: str) -> None:
         # One after the other: operators do not change the regions in two ways at once.
         if not self.world.faults.calm and not self.busy:
             self.busy = self.begun = True
-            self.world.schedule.spawn(f"operator: {name}", partial(self._play, name))
+            self.world.schedule.spawn(f"operator: {names[0]}", partial(self._play, *names))
 
-    def _play(self, name: str) -> None:
-        if ACCIDENTS[name](self):
-            self.happened[name] += 1
+    def _play(self, *names: str) -> None:
+        """The first of them that is possible."""
+        for name in names:
+            if ACCIDENTS[name](self):
+                self.happened[name] += 1
+                break
         self.busy = False
 
     # ---- joining and leaving ----
@@ -315,8 +333,8 @@ def salvage_of(
     )
 
 
-# With these a region cannot go: they are about one copy of the ledger, or about one region.
-_NOT_WITH: Final = ("deletion call", "malformed")
+# Not where an item of one copy is malformed: it is about that copy.
+_REMOVE_A_REGION: Final = ("leave", "lose")
 _STAY_ALONE: Final = 0.5
 _HOW_MANY: Final = (0, 1, 2, 4)
 _RIVALS: Final = 0.3

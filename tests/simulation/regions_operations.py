@@ -49,7 +49,7 @@ def _methods(client: Client) -> list[str]:
 
 def lose(world: World) -> None:
     """A region of the strongly consistent table answers nothing for a while."""
-    if len(world.regions) == 1 or world.strong.lost:
+    if len(world.regions) == 1 or world.strong.lost or world.faults.calm:
         return  # the others are a majority with at most one of three lost
     region = world.random.choice(world.regions)
     world.strong.lost.add(region)

@@ -143,7 +143,7 @@ class Simulation:
             if name not in set(self.without):
                 world.schedule.at(at_ms, partial(self._happen, name))
         if not {"regions"} & set(self.without):
-            self.regions.plan(span_ms)
+            self.regions.plan(span_ms, always=self.focus is None)
         if regions.are_used(self.shape.weights):
             for _ in range(self.shape.accidents // 3):
                 world.schedule.at(random.random() * span_ms, partial(regions.lose, world))

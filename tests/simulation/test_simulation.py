@@ -88,6 +88,7 @@ def test_everything_has_happened(tally: Tally) -> None:
     assert {f for f in Fault if not any(one == f for _, one in tally.coverage.struck)} == set()
     accidents = [*ACCIDENTS, *REGION_ACCIDENTS]
     assert {name for name in accidents if not tally.coverage.accidents[name]} == set()
+    assert tally.coverage.unmoved == 0
 
 
 def _told(seed: int) -> str:

@@ -21,7 +21,7 @@ from countledger.ledger.errors import (
     TicketResolved,
     Unclear,
 )
-from countledger.ledger.limits import DAY_MS, HOUR_MS, SECOND_MS
+from countledger.ledger.limits import DAY_MS, HOUR_MS, SECOND_MS, SIGNED_REQUEST_LIFE_MS
 from countledger.producers.quotas.outcome import Admitted
 from tests.unit.ledger.memory import MemoryClient, applied_then_lost, meanwhile, refuses
 from tests.unit.quotas.processes import (
@@ -257,6 +257,20 @@ def test_a_quota_that_is_made_again_meets_nothing_old(
     assert admitted(again.acquire(TEAM, 10, key="k")).duplicate is False
     quotas.release(held)
     assert again.show(TEAM).used == 10
+
+
+def test_a_limit_of_its_own_outlives_a_deleted_quota_while_a_process_may_know_that(
+    quotas: Quotas, dynamo: MemoryClient, clock: ManualClock
+) -> None:
+    """Else that process would admit as much as the quota's own limit allows."""
+    other = process(dynamo, clock)
+    quotas.override(TEAM, 4)
+    other.show("llm:team-2")
+    quotas.delete("llm:")
+
+    assert denied(other.acquire(TEAM, 5)).limit == 4
+    (left,) = [item for item in dynamo.items("counters") if item["part"] == TEAM]
+    assert left["expires_at"] * SECOND_MS > clock.at_ms + SIGNED_REQUEST_LIFE_MS
 
 
 def test_a_process_that_knows_a_deleted_quota_counts_in_its_old_windows(
