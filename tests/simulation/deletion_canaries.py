@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.compaction import deletion, ledger_deletion, plan
 from countledger.compaction.archive import GenerationArchiver
 from countledger.compaction.counter_regions import CounterRegions
+from countledger.compaction.deletion import HeadEmptier
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.regions import Regions
 from countledger.ledger import exact
@@ -100,6 +101,28 @@ CANARIES: Final = [
         replaced(CounterRegions, "clear", lambda *_: None),
         DELETED_EVERYWHERE,
         seed=0,
+    ),
+    Canary(
+        "each region's total is proven before numbers go",
+        replaced(CounterRegions, "unproven", lambda *_: None),
+        DELETED_EVERYWHERE,
+        seed=50,
+    ),
+    Canary(
+        "a deletion waits for the streams of all regions",
+        replaced(CounterRegions, "changed_elsewhere_ms", lambda *_: []),
+        DELETED_EVERYWHERE,
+        seed=378,
+    ),
+    # A home that was replaced meanwhile empties what the next one has merged.
+    Canary(
+        "a deletion needs the lease",
+        all_of(
+            replaced(CounterRegions, "waits", lambda *_: None),
+            replaced(HeadEmptier, "_refuse_if_late", lambda *_: None),
+        ),
+        DELETED_EVERYWHERE,
+        seed=34,
     ),
     Canary(
         "archives are recorded", replaced(GenerationArchiver, "owes", _owes), "deletion", seed=3
