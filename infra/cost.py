@@ -145,6 +145,8 @@ class Workload:
         regions: over how many regions the ledger spans.
         retire: how merged entries are deleted; None: nothing is compacted.
         average_use: the used share of provisioned capacity, 0 to 1; None: capacity on demand.
+        strict_changes_per_day: how many changes of strict counters over regions.
+        strict_regions: how many regions store these counters; a witness stores none.
         memory_mb: of the materializer. Above 1,769 MB it costs more and is no faster; below, it
             takes longer, and costs the same.
 
@@ -159,6 +161,8 @@ class Workload:
     regions: int = 1
     retire: Retire | None = Retire.TRANSACTION
     average_use: float | None = None
+    strict_changes_per_day: float = 0.0
+    strict_regions: int = 3
     memory_mb: int = WHOLE_PROCESSOR_MB
 
     def __post_init__(self) -> None:
@@ -171,6 +175,8 @@ class Workload:
             ("total_units", 0, _COUNT_MAX),
             ("reads_per_day", 0, _COUNT_MAX),
             ("regions", 1, _REGIONS_MAX),
+            ("strict_changes_per_day", 0, _COUNT_MAX),
+            ("strict_regions", 2, 3),
             ("memory_mb", 128, 10_240),
         ):
             value = getattr(self, name)
@@ -223,6 +229,7 @@ def bill(load: Workload) -> list[BillItem]:
     days = DAYS if load.retire is None else _MERGED_AFTER_DAYS
     use = load.average_use
     memory = max(1.0, load.memory_mb / WHOLE_PROCESSOR_MB)
+    strict = load.strict_changes_per_day * DAYS * load.strict_regions
     return [
         _written("entries", entries * regions, use),
         _written("totals", entries * load.total_units * regions, use),
@@ -235,6 +242,8 @@ def bill(load: Workload) -> list[BillItem]:
             batches * (LAMBDA_REQUEST + BATCH_GB_SECONDS * memory * LAMBDA_GB_SECOND),
         ),
         _stored("storage", entries / DAYS * days * _ENTRY_BYTES * regions / _GB),
+        # Their table is on demand, whatever the capacity of the others.
+        *([_written("strict over regions", strict, None)] if strict else []),
     ]
 
 

@@ -138,6 +138,12 @@ _Counters = Annotated[
         show_default=False,
     ),
 ]
+_StrictChanges = Annotated[
+    float, typer.Option(help="Changes of strict counters over regions, of up to 1 KB each.")
+]
+_StrictRegions = Annotated[
+    int, typer.Option(help="How many regions store these counters: 3, or 2 with a witness.")
+]
 _Peak = Annotated[
     float, typer.Option(min=1.0, help="How many times the average rate the highest rate is.")
 ]
@@ -167,6 +173,8 @@ def cost(
     ] = None,
     average_use: _AverageUse = None,
     memory_mb: _Memory = WHOLE_PROCESSOR_MB,
+    strict_changes_per_day: _StrictChanges = 0.0,
+    strict_regions: _StrictRegions = 3,
     counters: _Counters = None,
     peak: _Peak = 1.0,
 ) -> None:
@@ -174,9 +182,10 @@ def cost(
 
     Without --events-per-day the pace is measured: what the materializer handled within the last
     day, its write units, the schedules, the replicas. It counts entries: say --events-per-entry
-    where events are coalesced already. Not in it: what strict counters, sequences, claims and
-    alerts write, indexes, Kinesis, the archive, recovery, alarms, data transfer, free tiers.
-    Below it: what the highest rate needs, and what limits it first (docs/scaling.md).
+    where events are coalesced already. Not in it: what strict counters of the home region,
+    sequences, claims and alerts write, indexes, Kinesis, the archive, recovery, alarms, data
+    transfer, free tiers. Below it: what the highest rate needs, and what limits it first
+    (docs/scaling.md).
 
     Examples:
       countledger cost
@@ -202,6 +211,8 @@ def cost(
         regions=1 if regions is None else regions,
         retire=way if retire is None else _RETIRE[retire],
         average_use=average_use,
+        strict_changes_per_day=strict_changes_per_day,
+        strict_regions=strict_regions,
         memory_mb=memory_mb,
     )
     entries_s = load.events_per_day / load.events_per_entry * peak / _DAY_S
