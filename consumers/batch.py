@@ -146,6 +146,8 @@ class BatchOutcome:
         counters: how many counters they change.
         updates: how many totals were updated.
         windows: how many items of windows were written.
+        refused_times: how many changes count in the windows of their recording, because their own
+            time is not accepted.
         duplicates: how many changes had been applied before.
         quarantined: how many records were quarantined.
         failed: for each counter that could not be written, the error.
@@ -157,6 +159,7 @@ class BatchOutcome:
     counters: int = 0
     updates: int = 0
     windows: int = 0
+    refused_times: int = 0
     duplicates: int = 0
     quarantined: int = 0
     failed: dict[str, CountledgerError] = field(default_factory=dict)
@@ -183,6 +186,7 @@ def complete_outcome(
     outcome.counters = len(folded.changes)
     outcome.updates = sum(1 for one in written.values() if one.applied)
     outcome.windows = sum(one.windows for one in written.values())
+    outcome.refused_times = sum(one.refused_times for one in written.values())
     outcome.duplicates += sum(one.duplicates for one in written.values())
     outcome.quarantined = len(folded.rejected) + sum(one.rejected for one in written.values())
     outcome.failed = {counter: one.error for counter, one in written.items() if one.error}

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from countledger.consumers.batch import BatchOutcome
+    from countledger.ledger.errors import CorruptItem
 
 # CloudWatch takes 256 KB as one event; the sort key of an entry has some 40 characters.
 _ENTRIES_PER_LINE: Final = 1_000
@@ -50,6 +51,12 @@ def _parts() -> _MaterializerParts:
         connection.queues(), connection.setting("quarantine_queue_url"), "the quarantine"
     )
     quarantine = StoredQuarantine(QuarantineStore(dynamo, table), queue, QuarantineSource.LEDGER)
+    logger, metrics = Logger(), Metrics()
+
+    def unread(error: CorruptItem) -> None:
+        logger.error("windows are not counted: their settings cannot be read", reason=str(error))
+        metrics.add_metric("WindowSettingsUnread", MetricUnit.Count, 1)
+
     return _MaterializerParts(
         Materializer(
             dynamo,
@@ -57,11 +64,11 @@ def _parts() -> _MaterializerParts:
             quarantine,
             rules=DueRules(dynamo, table),
             ranks=RankRules(dynamo, table),
-            windows=WindowRules(dynamo, table).of,
+            windows=WindowRules(dynamo, table, on_corrupt=unread).of,
             passed=PassedShards(late_write_ms(connection.settings.clock_skew_ms)),
         ),
-        Logger(),
-        Metrics(),
+        logger,
+        metrics,
     )
 
 
@@ -179,6 +186,8 @@ def _report(
         duplicates=outcome.duplicates,
         quarantined=outcome.quarantined,
         late=outcome.late,
+        window_items=outcome.windows,
+        refused_times=outcome.refused_times,
         lag_ms=outcome.lag_ms,
         retry_from=outcome.retry_from,
     )
@@ -186,6 +195,7 @@ def _report(
     metrics.add_metric("Records", MetricUnit.Count, outcome.records)
     metrics.add_metric("Counters", MetricUnit.Count, outcome.counters)
     metrics.add_metric("WindowItems", MetricUnit.Count, outcome.windows)
+    metrics.add_metric("WindowTimesRefused", MetricUnit.Count, outcome.refused_times)
     metrics.add_metric("DuplicatesDropped", MetricUnit.Count, outcome.duplicates)
     metrics.add_metric("Quarantined", MetricUnit.Count, outcome.quarantined)
     metrics.add_metric("FailedCounters", MetricUnit.Count, len(outcome.failed) - outcome.late)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.due import due_state_of, mark_of, rule_in
-from countledger.ledger.errors import ConditionFailed, CorruptItem, RequestRejected
+from countledger.ledger.errors import ConditionFailed, CorruptItem, NewerFormat, RequestRejected
 from countledger.ledger.limits import DUE_RULE_LIFE_MS, RANK_RULE_LIFE_MS, WINDOWS_LIFE_MS
 from countledger.ledger.ranking import clauses_for, partitions_of
 from countledger.ledger.window_items import decode_settings
@@ -24,7 +24,7 @@ from countledger.ledger.window_items import decode_settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countledger.ledger.attributes import Item
+    from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.due import DueRule
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Clause
@@ -170,6 +170,7 @@ class WindowRules:
         table: the table `counters`.
         clock: the time.
         known: the cache; several readers may share it.
+        on_corrupt: called with the error of settings that cannot be read, at each read.
     """
 
     dynamo: DynamoClient
@@ -178,19 +179,29 @@ class WindowRules:
     known: TtlCache[tuple[WindowSetting, ...]] = field(
         default_factory=lambda: TtlCache(WINDOWS_LIFE_MS), repr=False
     )
+    on_corrupt: OnCorrupt = lambda _: None
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def of(self, counter: str) -> tuple[WindowSetting, ...]:
         """The settings of a counter's namespace. A read unit a minute per namespace.
 
+        Settings that cannot be read give no windows: the totals of all namespaces go on, and those
+        of this one are rebuilt from the ledger once the settings are corrected.
+
         Raises:
             ServiceFailed: they could not be read; the changes must be delivered again.
-            CorruptItem, NewerFormat: the same. Nothing is written until it is corrected: windows
-                that lack entries might never be right again.
+            NewerFormat: the same. Nothing is written until this release is replaced by the later
+                one, which the settings are from.
         """
         with self._lock:
             return self.known.of(keys.namespace_of(counter), self.clock.now_ms(), self._read)
 
     def _read(self, namespace: str) -> tuple[WindowSetting, ...]:
         item = self.dynamo.get(self.table, keys.windows_key(namespace), consistent=True)
-        return decode_settings(item)
+        try:
+            return decode_settings(item)
+        except NewerFormat:
+            raise
+        except CorruptItem as error:
+            self.on_corrupt(error)
+            return ()

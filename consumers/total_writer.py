@@ -57,6 +57,8 @@ class Written:
         duplicates: how many had been applied before.
         rejected: how many can never be applied and were quarantined.
         windows: how many items of windows this call wrote.
+        refused_times: how many changes count in the windows of their recording, because their own
+            time is ahead, before 1970 or too long ago.
         error: why the others could not be written now; None: all were written.
     """
 
@@ -64,6 +66,7 @@ class Written:
     duplicates: int = 0
     rejected: int = 0
     windows: int = 0
+    refused_times: int = 0
     error: CountledgerError | None = None
 
 
@@ -159,8 +162,13 @@ class TotalWriter:
             return Written(rejected=1)
         except CountledgerError as error:
             return Written(error=error)
-        duplicates = len(changes) - applied
-        return Written(applied, duplicates, windows=windows, error=self._indexed(item))
+        return Written(
+            applied,
+            len(changes) - applied,
+            windows=windows,
+            refused_times=sum(one.refused for one in windowed) if windows else 0,
+            error=self._indexed(item),
+        )
 
     def _window_changes(self, counter: str, changes: CounterChanges) -> list[WindowChanges]:
         settings = self.windows(counter) if self.windows is not None else ()
@@ -248,4 +256,5 @@ def _both(first: Written, second: Written) -> Written:
         duplicates=first.duplicates + second.duplicates,
         rejected=first.rejected + second.rejected,
         windows=first.windows + second.windows,
+        refused_times=first.refused_times + second.refused_times,
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from countledger.consumers.record import worth_of
 from countledger.ledger import amount
-from countledger.ledger.windows import cells_of
+from countledger.ledger.windows import accepts, cells_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -135,12 +135,15 @@ class WindowChanges:
     Attributes:
         setting: of the namespace.
         delta, events: what they add in all windows; months add up to it.
+        refused: how many of them count when they were recorded, because the setting does not accept
+            their own time.
         items: the changes of each item, the coarse ones first.
     """
 
     setting: WindowSetting
     delta: Amount = 0
     events: int = 0
+    refused: int = 0
     items: list[ItemChanges] = field(default_factory=list)
 
 
@@ -153,14 +156,14 @@ def window_changes(
     """
     result = []
     for setting in settings:
-        groups = _by_cells(changes, setting)
+        groups, refused = _by_cells(changes, setting)
         if groups:
-            result.append(_of_setting(setting, groups))
+            result.append(_of_setting(setting, groups, refused))
     return result
 
 
-def _of_setting(setting: WindowSetting, groups: Iterable[_Group]) -> WindowChanges:
-    result = WindowChanges(setting)
+def _of_setting(setting: WindowSetting, groups: Iterable[_Group], refused: int) -> WindowChanges:
+    result = WindowChanges(setting, refused=refused)
     found: dict[str, tuple[int | None, list[tuple[str, CellPart]]]] = {}
     for cells, worths in groups:
         part = CellPart(worths)
@@ -172,20 +175,28 @@ def _of_setting(setting: WindowSetting, groups: Iterable[_Group]) -> WindowChang
     return result
 
 
-def _by_cells(changes: CounterChanges, setting: WindowSetting) -> Collection[_Group]:
+def _by_cells(changes: CounterChanges, setting: WindowSetting) -> tuple[Collection[_Group], int]:
+    """The changes by their cells, and how many have a time that the setting does not accept."""
     # By identity: `cells_of` returns the same tuple for the same minute, nearly always.
     groups: dict[int, _Group] = {}
+    refused = 0
     for row in changes.rows:
         stream = row[4]
         worths = ((stream["NewImage"], row),) if row[3] else _modified(stream, row[0])
         for image, worth in worths:
-            cells = _cells_in(image, setting)
-            if cells:
-                group = groups.get(id(cells))
-                if group is None:
-                    group = groups[id(cells)] = cells, []
-                group[1].append(worth)
-    return groups.values()
+            times = _times_in(image)
+            if times is None or not setting.holds_at(times[0]):
+                continue
+            at_ms, occurred_ms = times
+            if occurred_ms is not None and not accepts(setting, at_ms, occurred_ms):
+                refused += 1
+                occurred_ms = None
+            cells = cells_of(setting, at_ms, occurred_ms)
+            group = groups.get(id(cells))
+            if group is None:
+                group = groups[id(cells)] = cells, []
+            group[1].append(worth)
+    return groups.values(), refused
 
 
 def _modified(
@@ -197,12 +208,11 @@ def _modified(
     yield stream["NewImage"], (sequence, *worth_of(stream["NewImage"], "new"))
 
 
-def _cells_in(image: Mapping[str, Any], setting: WindowSetting) -> tuple[Cell, ...]:
-    """The cells of an entry's image; none if its times cannot be read."""
+def _times_in(image: Mapping[str, Any]) -> tuple[int, int | None] | None:
+    """When an entry was created, and its own time if it has one; None: they cannot be read."""
     try:
         at_ms = int(image["at"]["N"])
         occurred = image.get("occurred_at")
-        occurred_ms = None if occurred is None else int(occurred["N"])
+        return at_ms, None if occurred is None else int(occurred["N"])
     except (KeyError, TypeError, ValueError):
-        return ()
-    return cells_of(setting, at_ms, occurred_ms) if setting.holds_at(at_ms) else ()
+        return None

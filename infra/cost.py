@@ -24,7 +24,6 @@ MILLION: Final = 1_000_000
 WRITE_UNITS_MILLION: Final = 0.625
 READ_UNITS_MILLION: Final = 0.125
 STORAGE_GB_MONTH: Final = 0.25
-# A unit of provisioned capacity, an hour.
 WRITE_CAPACITY_HOUR: Final = 0.00065
 READ_CAPACITY_HOUR: Final = 0.00013
 LAMBDA_REQUEST: Final = 0.20 / MILLION
@@ -36,6 +35,7 @@ _PUT_UNIT_BYTES: Final = 25_000
 # A batch of the materializer as a test has it: 1,000 records of 64 counters cost 65 units.
 BATCH_RECORDS: Final = 1_000
 BATCH_UNITS: Final = 65
+_ITEM_UNITS: Final = 64 / BATCH_RECORDS
 # Lambda gives a whole processor for 1,769 MB, and a part of it for a part of that.
 WHOLE_PROCESSOR_MB: Final = 1_769
 BATCH_GB_SECONDS: Final = WHOLE_PROCESSOR_MB / 1_024 * 0.060
@@ -149,6 +149,7 @@ class Workload:
         strict_regions: how many regions store these counters; a witness stores none.
         memory_mb: of the materializer. Above 1,769 MB it costs more and is no faster; below, it
             takes longer, and costs the same.
+        window_items: how many items of windows a counter's batch touches, of events on time.
 
     Raises:
         BadSetting: a number is out of range.
@@ -164,6 +165,7 @@ class Workload:
     strict_changes_per_day: float = 0.0
     strict_regions: int = 3
     memory_mb: int = WHOLE_PROCESSOR_MB
+    window_items: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a number that is out of range."""
@@ -178,6 +180,7 @@ class Workload:
             ("strict_changes_per_day", 0, _COUNT_MAX),
             ("strict_regions", 2, 3),
             ("memory_mb", 128, 10_240),
+            ("window_items", 0, 3),
         ):
             value = getattr(self, name)
             if not least <= value <= most:
@@ -233,6 +236,7 @@ def bill(load: Workload) -> list[BillItem]:
     return [
         _written("entries", entries * regions, use),
         _written("totals", entries * load.total_units * regions, use),
+        _written("windows", entries * load.window_items * _ITEM_UNITS * regions, use),
         _written("compaction", entries * merged * regions, use),
         _read("reads of totals", load.reads_per_day * DAYS * _READ_UNITS, use),
         BillItem(
@@ -272,6 +276,8 @@ def _others(load: Workload) -> Iterator[tuple[str, Workload]]:
             f"MaterializerMemoryMb={WHOLE_PROCESSOR_MB}: more is no faster",
             replace(load, memory_mb=WHOLE_PROCESSOR_MB),
         )
+    if load.window_items > 1:
+        yield "windows enable --by day, not finer", replace(load, window_items=1)
     if load.retire is Retire.TRANSACTION:
         yield (
             "schedule --retire delete: merged entries deleted one by one",

@@ -35,12 +35,14 @@ __all__ = [
 
 
 def namespaces_of(connection: Connection) -> Namespaces:
-    """The namespaces of a stack; none is known yet."""
+    """The namespaces of a stack; none is known yet. No call is made if the settings name tables."""
+    settings = connection.settings
+    named = settings.home_region or settings.ledger_table
     return Namespaces(
         connection.dynamo("standard"),
         connection.setting("ledger_table"),
         region=connection.region,
-        home_region=connection.setting("home_region"),
+        home_region=settings.home_region if named else connection.setting("home_region"),
     )
 
 

@@ -8,7 +8,7 @@ Only the home region creates them, where a condition on one copy decides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -144,13 +144,13 @@ class Namespaces:
         dynamo: a DynamoDB client; every write here carries a condition, so the SDK may retry it.
         table: the table `ledger`.
         region: where this process works.
-        home_region: where namespaces are made.
+        home_region: where namespaces are made; None: here, if the table has no replica.
     """
 
     dynamo: DynamoClient
     table: str
     region: str
-    home_region: str
+    home_region: str | None
     _known: dict[str, Namespace] = field(default_factory=dict, repr=False)
 
     def create(
@@ -180,7 +180,7 @@ class Namespaces:
         """
         namespace = Namespace(name, kind, spread, horizon_ms, description)
         made = self._make(namespace)
-        if _fixed(made) != _fixed(namespace):
+        if replace(made, description=description) != namespace:
             raise NamespaceConflict(
                 f"namespace {name!r} exists with {show_fixed(made)}, which cannot "
                 f"change; the call gives {show_fixed(namespace)}: take another name"
@@ -194,8 +194,7 @@ class Namespaces:
             NamespaceUnknown: no namespace has that name, or this is not the home region.
         """
         self._refuse_elsewhere(name)
-        known = self.get(name)
-        changed = Namespace(known.name, known.kind, known.spread, known.horizon_ms, description)
+        changed = replace(self.get(name), description=description)
         exists = Compare("counter", "=", keys.NAMESPACE_PREFIX + name)
         clauses = (Assign("description", description),)
         self.dynamo.update(Update(self.table, keys.namespace_key(name), clauses, AllOf(exists)))
@@ -273,11 +272,15 @@ class Namespaces:
         return made
 
     def _refuse_elsewhere(self, name: str) -> None:
-        if self.region != self.home_region:
+        home = self.home_region
+        if home is None:
+            replicas = self.dynamo.describe(self.table).get("Replicas", ())
+            alone = all(one.get("RegionName") == self.region for one in replicas)
+            home = self.region if alone else "(set COUNTLEDGER_HOME_REGION)"
+        if self.region != home:
             raise NamespaceUnknown(
-                f"namespace {name!r} can be made and changed in the home region "
-                f"{self.home_region} only, and this is {self.region}; if it was made there, wait "
-                "until it has been replicated"
+                f"namespace {name!r} can be made and changed in the home region {home} only, and "
+                f"this is {self.region}; if it was made there, wait until it has been replicated"
             )
 
 
@@ -294,7 +297,3 @@ def _of_kind(counter: str, namespace: Namespace, kind: Kind) -> Namespace:
             f"this call is for counters of kind {kind} (the kind of a namespace is fixed)"
         )
     return namespace
-
-
-def _fixed(namespace: Namespace) -> tuple[Kind, int, int]:
-    return namespace.kind, namespace.spread, namespace.horizon_ms

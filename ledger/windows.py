@@ -181,12 +181,19 @@ def setting_at(settings: Iterable[WindowSetting], at_ms: int) -> WindowSetting |
     return next((one for one in settings if one.holds_at(at_ms)), None)
 
 
+def accepts(setting: WindowSetting, at_ms: int, occurred_at_ms: int) -> bool:
+    """Whether an entry of that `at` counts when it happened, and not when it was recorded."""
+    if not 0 <= occurred_at_ms <= at_ms + setting.skew_ms:
+        return False
+    latest = setting.max_lateness_ms
+    return latest is None or occurred_at_ms >= at_ms - latest
+
+
 def business_time_ms(setting: WindowSetting, at_ms: int, occurred_at_ms: int | None) -> int:
     """The time that decides about the windows of an entry: its business time, if it is accepted."""
-    if occurred_at_ms is None or occurred_at_ms < 0 or occurred_at_ms > at_ms + setting.skew_ms:
+    if occurred_at_ms is None or not accepts(setting, at_ms, occurred_at_ms):
         return at_ms
-    latest = setting.max_lateness_ms
-    return at_ms if latest is not None and occurred_at_ms < at_ms - latest else occurred_at_ms
+    return occurred_at_ms
 
 
 def cells_of(

@@ -119,6 +119,8 @@ def retire_of(client: CountLedger) -> Retire | None:
     return max(Retire, key=ways.count) if ways else None
 
 
+# Items that each counter of a batch touches.
+_WINDOWS: Final = {"day": 1, "hour": 2, "minute": 3}
 _RETIRE = {"transaction": Retire.TRANSACTION, "delete": Retire.DELETE, "none": None}
 
 
@@ -127,6 +129,13 @@ _AverageUse = Annotated[
     typer.Option(
         help="Plan with provisioned capacity, of which this share is used on average, as in 0.4.",
         show_default=False,
+    ),
+]
+_Windows = Annotated[
+    str | None,
+    typer.Option(
+        metavar="minute|hour|day",
+        help="Plan with windows by these, and events on time. [dim]Measured: within totals[/dim]",
     ),
 ]
 _Memory = Annotated[int, typer.Option(help="The stack's MaterializerMemoryMb.")]
@@ -171,6 +180,7 @@ def cost(
             help="How merged entries are deleted. [dim]Else as most schedules say[/dim]",
         ),
     ] = None,
+    windows: _Windows = None,
     average_use: _AverageUse = None,
     memory_mb: _Memory = WHOLE_PROCESSOR_MB,
     strict_changes_per_day: _StrictChanges = 0.0,
@@ -190,11 +200,14 @@ def cost(
     Examples:
       countledger cost
       countledger cost --events-per-day 10000000 --retire delete
+      countledger cost --events-per-day 10000000 --windows hour
       countledger cost --events-per-day 1e9 --counters 64 --peak 3
       countledger cost --events-per-day 10000000 --events-per-entry 8 --regions 2 --json
     """
     if retire is not None and retire not in _RETIRE:
         raise BadUsage(f"--retire {retire!r} is none of {', '.join(_RETIRE)}")
+    if windows is not None and windows not in _WINDOWS:
+        raise BadUsage(f"--windows {windows!r} is none of {', '.join(_WINDOWS)}")
     units = BATCH_UNITS / BATCH_RECORDS
     way: Retire | None = Retire.TRANSACTION
     if events_per_day is None:
@@ -214,6 +227,7 @@ def cost(
         strict_changes_per_day=strict_changes_per_day,
         strict_regions=strict_regions,
         memory_mb=memory_mb,
+        window_items=0 if windows is None else _WINDOWS[windows],
     )
     entries_s = load.events_per_day / load.events_per_entry * peak / _DAY_S
     _show(options, load, Load(max(entries_s, _LEAST_S), counters), Setup(retire=load.retire))

@@ -103,6 +103,7 @@ def show_facts(facts: Facts, found: Sequence[StatusFinding], running: Running | 
         ("quarantine", _quarantined(facts)),
         ("alarms", _alarms(facts)),
         ("schedules", [_schedule(one, facts.at_ms) for one in facts.schedules]),
+        ("windows", _windows(facts)),
         ("quotas of the account", _quotas(facts.quotas)),
     ):
         if rows:
@@ -227,6 +228,20 @@ def _alarms(facts: Facts) -> list[Row]:
     states = [one.state for one in facts.alarms]
     counts = {name: states.count(name) for name in ("ALARM", "OK", "INSUFFICIENT_DATA")}
     return [{name.lower().replace("_", " "): n for name, n in counts.items()}] if states else []
+
+
+def _windows(facts: Facts) -> list[Row]:
+    return [
+        {
+            "namespace": one.namespace,
+            "by": one.by,
+            "time zone": one.time_zone,
+            "from": to_datetime(one.from_at_ms),
+            "until": None if one.until_at_ms is None else to_datetime(one.until_at_ms),
+            "tzdata": one.tzdata,
+        }
+        for one in facts.windows
+    ]
 
 
 def _schedule(fact: ScheduleFact, now_ms: int) -> Row:

@@ -16,13 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger import Event, IdempotencyKey, Receipt
-from countledger.infra.portability.lines import (
-    CounterLine,
-    ExportLine,
-    NamespaceLine,
-    UnreadLine,
-    WindowsOfLine,
-)
+from countledger.infra.portability.lines import CounterLine, ExportLine, NamespaceLine, UnreadLine
 from countledger.ledger import amount, keys
 from countledger.ledger.attributes import require
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
@@ -153,20 +147,8 @@ class Importer:
             description=line.description,
         )
         if line.windows is not None:
-            self._switch_on(line.namespace, line.windows)
+            line.windows.switch_on(self.client.window_settings, line.namespace)
         return ImportResult.EXISTS if exists else ImportResult.MADE
-
-    def _switch_on(self, namespace: str, windows: WindowsOfLine) -> None:
-        """Switch windows on, unless the namespace has or had any."""
-        settings = self.client.window_settings
-        if not settings.of(namespace):
-            settings.enable(
-                namespace,
-                by=windows.by,
-                time_zone=windows.time_zone,
-                keep_ms=windows.keep_ms,
-                max_lateness_ms=windows.max_lateness_ms,
-            )
 
     def _is_there(self, namespace: str) -> bool:
         try:

@@ -26,6 +26,7 @@ from countledger.ledger.namespace import Kind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from countledger.consumers.window_settings import WindowSettings
     from countledger.ledger.namespace import Namespace
     from countledger.ledger.windows import WindowSetting
 
@@ -84,6 +85,17 @@ class WindowsOfLine(BaseModel):
             keep_ms=newest.keep_ms,
             max_lateness_ms=newest.max_lateness_ms,
         )
+
+    def switch_on(self, settings: WindowSettings, namespace: str) -> None:
+        """Switch them on, unless the namespace has or had windows. As `WindowSettings.enable`."""
+        if not settings.of(namespace):
+            settings.enable(
+                namespace,
+                by=self.by,
+                time_zone=self.time_zone,
+                keep_ms=self.keep_ms,
+                max_lateness_ms=self.max_lateness_ms,
+            )
 
 
 class NamespaceLine(_Line):

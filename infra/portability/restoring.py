@@ -6,12 +6,13 @@ tables of a stack, in an order in which nothing counts twice:
     claim     the stack is empty, or this restore was begun here before
     copy      `counters` first, then `ledger`: each item as it is, on condition that it is absent
     rebuild   `repair` of every counter: totals come from the ledger alone
-    recreate  positions in rankings, schedules with their triggers, alert rules as new revisions
+    recreate  positions in rankings, windows from now on, schedules with their triggers, alert rules
+              as new revisions
 
-Not copied, because they belong to the lost stack: totals of ledgers with their watermarks, the
-progress of its streams, the states of alerts, positions of audits, last runs. Rules come last: no
-alert is raised while totals grow from zero. A crash between any two writes leaves a restore that
-the same call continues.
+Not copied, because they belong to the lost stack: totals of ledgers and windows, with their
+watermarks, the progress of its streams, the states of alerts, positions of audits, last runs. Rules
+come last: no alert is raised while totals grow from zero. A crash between any two writes leaves a
+restore that the same call continues.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from typing import TYPE_CHECKING, Final
 from countledger.compaction.schedule import ScheduleSpec, decode_schedule
 from countledger.compaction.trigger import interval_ms
 from countledger.consumers.alerts.rules import Rules
+from countledger.infra.portability.lines import WindowsOfLine
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadSetting, ConditionFailed, CountledgerError, shown
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put, Scan
+from countledger.ledger.window_items import decode_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,8 +50,8 @@ _PAGE: Final = 500
 _RECORD: Final = keys.import_key("#restore")
 # What a stack writes by itself before it is used; and of a lost stack nothing is needed of these.
 _OF_THE_STACK: Final = (keys.STREAM_PREFIX, keys.BOOKMARK_PREFIX, _RECORD["counter"])
-# Of a namespace: the schedule is created again, with its trigger.
-_NOT_OF_NAMESPACES: Final = frozenset({keys.SCHEDULE, keys.RUN})
+# Of a namespace: the schedule is created again, with its trigger; windows are switched on again.
+_NOT_OF_NAMESPACES: Final = frozenset({keys.SCHEDULE, keys.RUN, keys.WINDOWS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ def is_copied(item: Item) -> bool:
         return False
     if place.startswith(keys.NAMESPACE_PREFIX):
         return part not in _NOT_OF_NAMESPACES
+    if keys.is_counter(place) and part.startswith(keys.WINDOW_PREFIX):
+        return False
     if part.startswith(keys.ALERT_PREFIX):
         return False
     # Of strict counters and sequences the item is the value itself; a ledger's total is rebuilt.
@@ -171,6 +176,10 @@ class Restorer:
             if group.ranked:
                 switch_on = partial(client.groups.switch_ranking, group.name, on=True)
                 yield f"ranking of group {group.name}", switch_on
+        windows = [keys.windows_key(one) for one in namespaces]
+        for item in dynamo.get_many(self.tables.counters, windows):
+            name = str(item["counter"]).removeprefix(keys.NAMESPACE_PREFIX)
+            yield f"windows of namespace {name}", partial(self._windows, name, item)
         schedules = [keys.schedule_key(one) for one in namespaces]
         for item in dynamo.get_many(self.tables.counters, schedules):
             name = str(item["counter"]).removeprefix(keys.NAMESPACE_PREFIX)
@@ -178,6 +187,11 @@ class Restorer:
         rules = Rules(dynamo, self.tables.counters, client.connection.region).read()
         for name in (*rules.current, *rules.unreadable):
             yield f"alert rule {name}", partial(self._rule, rules, name)
+
+    def _windows(self, name: str, item: Item) -> None:
+        windows = WindowsOfLine.of(decode_settings(item))
+        if windows is not None:
+            windows.switch_on(self.client.window_settings, name)
 
     def _schedule(self, item: Item) -> None:
         schedule = decode_schedule(item)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from countledger.compaction.report import LastRun
     from countledger.compaction.schedule import Schedule
     from countledger.infra.status.regions import RegionFact
+    from countledger.infra.status.windows import WindowsFact
     from countledger.ledger.connection import Connection
 
 
@@ -185,6 +186,7 @@ class Facts:
     region: RegionFact | None = None
     freshness: FreshnessFact | None = None
     schedules: tuple[ScheduleFact, ...] = ()
+    windows: tuple[WindowsFact, ...] = ()
     quarantined: tuple[QuarantinedFact, ...] = ()
     overdue_holds_ms: int = 0
     foreign: int = 0

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         StackFact,
     )
     from countledger.infra.status.regions import RegionFact
+    from countledger.infra.status.windows import WindowsFact
 
 LAG_MAX_MS: Final = 5 * MINUTE_MS
 # As in the alarm on them.
@@ -66,7 +67,7 @@ _ADVICE: Final = {
 # The sources of the quarantine that a queue has messages about.
 _NOTICES_OF: Final = {"Quarantine": ("ledger", "counters"), "IngestQuarantine": ("kinesis",)}
 _QUARANTINED: Final = {
-    "ledger": "in no total",
+    "ledger": "in no total, or not in windows",
     "counters": "seen by no alert rule",
     "kinesis": "not in the ledger",
 }
@@ -112,6 +113,8 @@ def _findings(facts: Facts) -> Iterator[StatusFinding]:
         yield from _of_alarm(alarm, facts.at_ms)
     for schedule in facts.schedules:
         yield from _of_schedule(schedule, facts.at_ms)
+    for windows in facts.windows:
+        yield from _of_windows(windows)
     parameters = facts.stack.parameters if facts.stack is not None else {}
     for text in warnings(facts.quotas, parameters):
         yield StatusFinding("account", text, "Service Quotas of AWS, or `countledger deploy`")
@@ -170,7 +173,8 @@ def _of_freshness(freshness: FreshnessFact, now_ms: int) -> Iterator[StatusFindi
         return
     yield StatusFinding(
         "totals",
-        f"the oldest is {show_duration(_whole_seconds(now_ms - since_ms))} later than its ledger",
+        f"the oldest is {show_duration(_whole_seconds(now_ms - since_ms))} later than its ledger, "
+        "and so are windows",
         f"{_RUNBOOK}#lagalarm; what is unread after 24 hours needs `countledger repair --all`",
     )
 
@@ -248,6 +252,17 @@ def _of_schedule(fact: ScheduleFact, now_ms: int) -> Iterator[StatusFinding]:
             subject,
             f"a counter could not be compacted: {last.work.trouble}",
             "`countledger compact` on it shows why; its numbers are right",
+        )
+
+
+def _of_windows(fact: WindowsFact) -> Iterator[StatusFinding]:
+    if fact.newer is not None:
+        yield StatusFinding(
+            f"windows {fact.namespace}",
+            f"time zone {fact.time_zone} has other rules in tzdata {fact.newer}; they follow those "
+            f"of {fact.tzdata}",
+            f"`countledger windows enable {fact.namespace}` with the values of `countledger "
+            "windows list`: the new rules hold from then on",
         )
 
 

@@ -21,6 +21,7 @@ from countledger.infra.status.facts import (
     measured,
 )
 from countledger.infra.status.regions import freshness_fact, region_fact
+from countledger.infra.status.windows import WindowsFact, windows_facts
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock, to_ms
 from countledger.ledger.errors import AccessDenied, CorruptItem, TableNotFound
@@ -65,9 +66,9 @@ class Gathering:
     def facts(self) -> Facts:
         """Look at everything: some twenty calls, and what the parts say of their units.
 
-        Half a read unit for each namespace, twice for each one with a schedule; eight and more for
-        the due counters of each schedule, half a unit for each 4 KB of what is quarantined, eight
-        for expired holds.
+        Half a read unit for each namespace and for its windows, twice for each one with a schedule;
+        eight and more for the due counters of each schedule, half a unit for each 4 KB of what is
+        quarantined, eight for expired holds.
 
         Raises:
             StackNotFound: there is no such stack.
@@ -98,6 +99,7 @@ class Gathering:
             region=self._see("region", partial(region_fact, self._connection), None),
             freshness=self._see("freshness", partial(freshness_fact, self._connection), None),
             schedules=self._see("schedules", lambda: tuple(self._schedules()), ()),
+            windows=self._see("windows", lambda: tuple(self._windows()), ()),
             quarantined=self._see("quarantine", lambda: tuple(self._quarantined()), ()),
             overdue_holds_ms=self._see("holds", self._overdue_holds_ms, 0),
             foreign=self._see("last audit", self._foreign, 0),
@@ -191,6 +193,9 @@ class Gathering:
         if not self._is_home:
             return 0
         return OverdueHolds(self._client.strict.context).oldest_ms()
+
+    def _windows(self) -> Iterator[WindowsFact]:
+        yield from windows_facts(self._client, partial(self._note, "windows"))
 
     def _foreign(self) -> int:
         """What the audits of the stack stored at the end of their walks: half a read unit each."""

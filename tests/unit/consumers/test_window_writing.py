@@ -11,13 +11,15 @@ import pytest
 
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
+from countledger.consumers.namespace_rules import WindowRules
 from countledger.consumers.stream import ShardName
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per, rules_of
 from countledger.ledger.errors import Throttled, Unclear
-from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from countledger.ledger.limits import DAY_MS, FORMAT, HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Delete, Put
 from countledger.ledger.total import windows_id_of, windows_names
+from countledger.ledger.window_items import encode_settings
 from countledger.ledger.windows import WindowSetting, cells_of
 from tests.unit.consumers.records import COUNTER, image, record, with_stream
 from tests.unit.consumers.world import Kept
@@ -290,6 +292,45 @@ def test_what_a_window_cannot_take_is_quarantined_and_blocks_nothing() -> None:
     month = dynamo.get(TABLE, keys.window_key(COUNTER, windows, cells[0].item), consistent=True)
     assert month is not None
     assert month["s" + cells[0].name] == 3
+
+
+def test_settings_that_cannot_be_read_stop_no_total() -> None:
+    """Their windows are rebuilt later; the totals of all namespaces go on."""
+    dynamo, errors = MemoryClient(), list[str]()
+    item = encode_settings("n", [setting()])
+    dynamo.put(Put(TABLE, {**item, **keys.windows_key(keys.namespace_of(COUNTER)), "settings": 5}))
+    rules = WindowRules(
+        dynamo, TABLE, ManualClock(), on_corrupt=lambda error: errors.append(str(error))
+    )
+    made = replace(materializer(dynamo), windows=rules.of)
+
+    assert made.apply([timed(100, 5)], SHARD).retry_from is None
+
+    assert (total(dynamo)["total"], len(errors)) == (5, 1)
+    assert "settings" in errors[0]
+
+
+def test_settings_of_a_later_release_are_waited_for() -> None:
+    dynamo = MemoryClient()
+    item = encode_settings("n", [setting()])
+    key = keys.windows_key(keys.namespace_of(COUNTER))
+    dynamo.put(Put(TABLE, {**item, **key, "v": FORMAT + 1}))
+    made = replace(materializer(dynamo), windows=WindowRules(dynamo, TABLE, ManualClock()).of)
+
+    assert made.apply([timed(100, 5)], SHARD).retry_from == 100
+
+
+def test_times_that_are_not_accepted_are_counted() -> None:
+    """Dated ahead, too late or before 1970: they count when they were recorded."""
+    one = replace(setting(), max_lateness_ms=HOUR_MS)
+    dynamo = MemoryClient()
+    times = [NOW_MS + HOUR_MS, NOW_MS - 2 * HOUR_MS, -5, NOW_MS - MINUTE_MS, None]
+    records = [timed(100 + n, occurred_ms=at_ms) for n, at_ms in enumerate(times)]
+
+    first, again = apply(dynamo, records, one), apply(dynamo, records, one)
+
+    assert (first.refused_times, again.refused_times) == (3, 0)
+    assert stored(dynamo, one) == expected(records, one)
 
 
 def test_a_counter_that_is_made_again_has_windows_of_its_own() -> None:

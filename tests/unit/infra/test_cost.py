@@ -81,6 +81,19 @@ def test_a_change_over_regions_is_written_in_each_of_them(regions: int) -> None:
     assert "strict over regions" not in _dollars(Workload(events_per_day=1e6))
 
 
+@pytest.mark.parametrize("items", [1, 2, 3])
+def test_windows_cost_a_unit_for_each_item_and_coarser_ones_save(items: int) -> None:
+    """1,000 entries of 64 counters touch 64 items of each kind."""
+    load = Workload(events_per_day=_MILLION_A_MONTH, window_items=items)
+
+    assert _dollars(load)["windows"] == pytest.approx(items * 0.064 * 0.625)
+    assert _dollars(Workload(events_per_day=_MILLION_A_MONTH))["windows"] == 0
+    by_day = [one for one in savings(load) if one.setting.startswith("windows enable --by day")]
+    assert [one.dollars for one in by_day] == [
+        pytest.approx((items - 1) * 0.064 * 0.625) for _ in range(items > 1)
+    ]
+
+
 def test_without_compaction_entries_stay() -> None:
     found = _dollars(Workload(events_per_day=_MILLION_A_MONTH, retire=None))
 

@@ -46,6 +46,8 @@ def test_what_no_ledger_has_is_copied(item: dict[str, Any]) -> None:
         keys.rules_stamp_key(),
         keys.schedule_key("likes"),
         keys.run_key("likes"),
+        keys.windows_key("likes"),
+        keys.window_key(_MINE, "id", "month#2026-11"),
         keys.progress_key("stream/shard"),
         keys.known_shard_key("stream", "shard"),
         keys.bookmark_key("verify"),

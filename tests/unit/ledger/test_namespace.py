@@ -123,6 +123,22 @@ def test_namespaces_are_made_in_the_home_region_alone() -> None:
     assert elsewhere.for_use("likes:x", Kind.LEDGER).name == "likes"
 
 
+@pytest.mark.parametrize(("replicas", "made"), [((), True), ((HOME,), True), ((HOME, "x"), False)])
+def test_where_the_home_is_not_named_a_table_without_replicas_is_at_home(
+    replicas: tuple[str, ...], *, made: bool
+) -> None:
+    """Beside replicas two regions could make one namespace with two settings."""
+    dynamo = MemoryClient(description={"Replicas": [{"RegionName": one} for one in replicas]})
+    namespaces = Namespaces(dynamo, TABLE, HOME, None)
+
+    if made:
+        assert namespaces.for_use("likes:x", Kind.LEDGER).name == "likes"
+    else:
+        with pytest.raises(NamespaceUnknown, match="set COUNTLEDGER_HOME_REGION"):
+            namespaces.for_use("likes:x", Kind.LEDGER)
+    assert bool(dynamo.items(TABLE)) is made
+
+
 def test_a_namespace_nobody_made_is_unknown() -> None:
     """The message says how to make it; asking did not."""
     dynamo = MemoryClient()

@@ -22,6 +22,7 @@ from countledger.infra.status.facts import (
 )
 from countledger.infra.status.findings import LAG_MAX_MS, OVERDUE_MAX_MS, findings
 from countledger.infra.status.regions import RegionFact
+from countledger.infra.status.windows import WindowsFact
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 
 NOW_MS = 1_900_000_000_000
@@ -60,6 +61,18 @@ def test_holds_that_outlive_their_time_are_found() -> None:
     assert subject == "holds"
     assert "released 5 min ago | docs/runbook.md#overdueholdsalarm" in text
     assert not _found(overdue_holds_ms=OVERDUE_MAX_MS)
+
+
+def test_windows_whose_zone_has_newer_rules_are_found() -> None:
+    """The stored rules stay what they are until somebody repeats the command."""
+    old = WindowsFact("views", "hour", "Europe/Berlin", "2026a", None, NOW_MS, None)
+
+    ((subject, text),) = _found(windows=(replace(old, newer="2027b"),))
+
+    assert subject == "windows views"
+    assert "Europe/Berlin has other rules in tzdata 2027b" in text
+    assert "`countledger windows enable views`" in text
+    assert not _found(windows=(old,))
 
 
 def _found(**changes: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - any fact
@@ -136,7 +149,7 @@ _BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "a quarantine": (
         {"quarantined": (_QUARANTINED,)},
         "quarantine of ledger",
-        "waiting: 2 (in no total), the oldest for 20 d|countledger quarantine list --source ledger",
+        "waiting: 2 (in no total, or not in windows), the oldest for 20 d|quarantine list --source",
     ),
     "a full quarantine": (
         {"quarantined": (replace(_QUARANTINED, waiting=100),)},
