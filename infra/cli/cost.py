@@ -150,9 +150,7 @@ _Counters = Annotated[
 _StrictChanges = Annotated[
     float, typer.Option(help="Changes of strict counters over regions, of up to 1 KB each.")
 ]
-_StrictRegions = Annotated[
-    int, typer.Option(help="How many regions store these counters: 3, or 2 with a witness.")
-]
+_StrictRegions = Annotated[int, typer.Option(help="Regions that store them: 3; 2 with a witness.")]
 _Peak = Annotated[
     float, typer.Option(min=1.0, help="How many times the average rate the highest rate is.")
 ]
@@ -262,9 +260,7 @@ def _show(options: Options, load: Workload, highest: Load, setup: Setup) -> None
             "prices_as_of": AS_OF,
             "month": rows,
             "usd": _usd(sum_),
-            "savings": [
-                {"setting": one.setting, "usd": _usd(one.dollars)} for one in savings(load)
-            ],
+            "savings": [{"setting": s.setting, "usd": _usd(s.dollars)} for s in savings(load)],
             "highest_rate": _scaling(highest, setup),
         }
         show_json(document)
@@ -272,13 +268,12 @@ def _show(options: Options, load: Workload, highest: Load, setup: Setup) -> None
     show_rows([*rows, {"position": "a month", "amount": "", "of": "", "usd": _usd(sum_)}])
     for one in savings(load):
         notice(f"would save ${_usd(one.dollars)} a month: {one.setting}")
-    limits = list(settings_for(highest, setup))
     found = needs(highest, settled(highest, setup))
     notice(
         f"{highest.events_s:,.1f} entries/s need: partitions of the ledger {found.partitions}, of "
         f"the totals {found.counters_partitions}, functions at once {found.functions}"
     )
-    for limit in limits:
+    for limit in settings_for(highest, setup):
         notice(f"limited at {limit.events_s:,.0f} entries/s by {limit.what}: {limit.setting}")
 
 
