@@ -17,7 +17,6 @@ from countledger.ledger.errors import BadSetting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 # When they were looked up; those of DynamoDB have been these since 2024-11-01.
 AS_OF: Final = "2026-11-21"
 MILLION: Final = 1_000_000
@@ -125,6 +124,7 @@ COALESCED: Final = 10
 _GB: Final = 10**9
 _COUNT_MAX: Final = 10**15
 _REGIONS_MAX: Final = 100
+_COUNTS: Final = ("events_per_day", "total_units", "reads_per_day", "strict_changes_per_day")
 _READ_UNITS: Final = 0.5
 # An entry without key and note, with what the service adds to each item.
 _ENTRY_BYTES: Final = 250
@@ -172,12 +172,9 @@ class Workload:
         if self.average_use is not None and not 0 < self.average_use <= 1:
             raise BadSetting(f"average use: {self.average_use:g} is not above 0 and at most 1")
         for name, least, most in (
-            ("events_per_day", 0, _COUNT_MAX),
+            *((name, 0, _COUNT_MAX) for name in _COUNTS),
             ("events_per_entry", 1, _COUNT_MAX),
-            ("total_units", 0, _COUNT_MAX),
-            ("reads_per_day", 0, _COUNT_MAX),
             ("regions", 1, _REGIONS_MAX),
-            ("strict_changes_per_day", 0, _COUNT_MAX),
             ("strict_regions", 2, 3),
             ("memory_mb", 128, 10_240),
             ("window_items", 0, 3),
@@ -230,8 +227,10 @@ def bill(load: Workload) -> list[BillItem]:
     merged = _UNITS[load.retire] if load.retire else 0.0
     batches = entries / BATCH_RECORDS * regions
     days = DAYS if load.retire is None else _MERGED_AFTER_DAYS
+    stored_gb = entries / DAYS * days * _ENTRY_BYTES * regions / _GB
     use = load.average_use
     memory = max(1.0, load.memory_mb / WHOLE_PROCESSOR_MB)
+    invocation = LAMBDA_REQUEST + BATCH_GB_SECONDS * memory * LAMBDA_GB_SECOND
     strict = load.strict_changes_per_day * DAYS * load.strict_regions
     return [
         _written("entries", entries * regions, use),
@@ -239,13 +238,8 @@ def bill(load: Workload) -> list[BillItem]:
         _written("windows", entries * load.window_items * _ITEM_UNITS * regions, use),
         _written("compaction", entries * merged * regions, use),
         _read("reads of totals", load.reads_per_day * DAYS * _READ_UNITS, use),
-        BillItem(
-            "materializer",
-            batches,
-            "invocations",
-            batches * (LAMBDA_REQUEST + BATCH_GB_SECONDS * memory * LAMBDA_GB_SECOND),
-        ),
-        _stored("storage", entries / DAYS * days * _ENTRY_BYTES * regions / _GB),
+        BillItem("materializer", batches, "invocations", batches * invocation),
+        BillItem("storage", stored_gb, "GB", stored_gb * STORAGE_GB_MONTH),
         # Their table is on demand, whatever the capacity of the others.
         *([_written("strict over regions", strict, None)] if strict else []),
     ]
@@ -303,7 +297,3 @@ def _read(what: str, units: float, use: float | None) -> BillItem:
 def _capacity(units: float, use: float | None, million: float, hour: float) -> float:
     """Dollars for units on demand, or provisioned: an hour of capacity is 3,600 units if used."""
     return units / MILLION * million if use is None else units / 3_600 / use * hour
-
-
-def _stored(what: str, gigabytes: float) -> BillItem:
-    return BillItem(what, gigabytes, "GB", gigabytes * STORAGE_GB_MONTH)
