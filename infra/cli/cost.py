@@ -138,6 +138,9 @@ _Windows = Annotated[
         help="Plan with windows by these, and events on time. [dim]Measured: within totals[/dim]",
     ),
 ]
+_Regions = Annotated[
+    int | None, typer.Option(help="Over how many the ledger spans. [dim]Else as it is, or 1[/dim]")
+]
 _Memory = Annotated[int, typer.Option(help="The stack's MaterializerMemoryMb.")]
 _Counters = Annotated[
     int | None,
@@ -167,10 +170,7 @@ def cost(
         float, typer.Option(help="How many events share an entry, where they are coalesced.")
     ] = 1.0,
     reads_per_day: Annotated[float, typer.Option(help="How many totals are read.")] = 0.0,
-    regions: Annotated[
-        int | None,
-        typer.Option(help="Over how many the ledger spans. [dim]Else as it is, or 1[/dim]"),
-    ] = None,
+    regions: _Regions = None,
     retire: Annotated[
         str | None,
         typer.Option(
