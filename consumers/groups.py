@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+from countledger.consumers.board_top import check_limit, ranked, top_of
 from countledger.consumers.memberships import Group, GroupBoard, Memberships, decode_group
-from countledger.consumers.rankings import check_limit, ranked, top_of
 from countledger.ledger import keys
 from countledger.ledger.attributes import decoded
 from countledger.ledger.clock import Clock, SystemClock
@@ -28,7 +28,7 @@ from countledger.ledger.ranking import group_board, is_on
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from countledger.consumers.rankings import Ranked
+    from countledger.consumers.board_top import Ranked
     from countledger.consumers.totals import TotalsReader
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.dynamo import DynamoClient

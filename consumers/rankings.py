@@ -19,17 +19,16 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from countledger.consumers.board_top import Ranked, check_limit, top_of
+from countledger.consumers.day_rankings import board_of_day
 from countledger.consumers.totals import counters_of
 from countledger.ledger import keys
-from countledger.ledger.amount import negated
-from countledger.ledger.attributes import require, require_amount
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadSetting, ConditionFailed, CorruptItem, NotRanked, shown
 from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare
-from countledger.ledger.limits import RANK_SETTLES_MS, TOP_MAX
+from countledger.ledger.limits import RANK_SETTLES_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put
 from countledger.ledger.ranking import (
@@ -39,80 +38,19 @@ from countledger.ledger.ranking import (
     namespace_board,
     partitions_of,
     place_of,
-    top_query,
     unrank_of,
 )
+from countledger.ledger.window_items import decode_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
+    from datetime import date
 
     from countledger.consumers.region_state import RegionStateStore
-    from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
     from countledger.ledger.operations import Update
-    from countledger.ledger.ranking import Board
-
-_TIES_MAX: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """A counter's place in a ranking.
-
-    Attributes:
-        rank: 1 for the highest; equal totals have the same rank, and the next ones are left out.
-        counter: its name.
-        total: the total by which it is ranked.
-    """
-
-    rank: int
-    counter: str
-    total: Amount
-
-
-def check_limit(limit: int) -> int:
-    """Return the limit if it is in range.
-
-    Raises:
-        BadSetting: it is out of range.
-    """
-    if isinstance(limit, bool) or not 1 <= limit <= TOP_MAX:
-        raise BadSetting(f"limit {limit!r} is out of range: give a number from 1 to {TOP_MAX}")
-    return limit
-
-
-def ranked(found: Iterable[tuple[str, Amount]], limit: int) -> list[Ranked]:
-    """Counters and totals in their order: the highest first, equal ones by name. Pure."""
-    ordered = sorted(found, key=lambda one: (negated(one[1]), one[0]))
-    ranks: list[Ranked] = []
-    for place, (counter, total) in enumerate(ordered[:limit], start=1):
-        tied = bool(ranks) and ranks[-1].total == total
-        ranks.append(Ranked(ranks[-1].rank if tied else place, counter, total))
-    return ranks
-
-
-def top_of(dynamo: DynamoClient, table: str, board: Board, limit: int) -> list[Ranked]:
-    """The top of a board: half a read unit for each of its partitions, and each 4 KB read there."""
-    found: list[tuple[str, Amount]] = []
-    for bucket in board.buckets:
-        found += _top_of_bucket(dynamo, table, board, bucket, limit)
-    return ranked(found, limit)
-
-
-def _top_of_bucket(
-    dynamo: DynamoClient, table: str, board: Board, bucket: str, limit: int
-) -> list[tuple[str, Amount]]:
-    pages = dynamo.pages(top_query(table, board, bucket, limit + 1))
-    items = (item for page in pages for item in page)
-    found: list[tuple[str, Amount]] = []
-    for item in islice(items, limit + _TIES_MAX):
-        one = require(item, "counter", str), require_amount(item, "total")
-        if len(found) >= limit and one[1] != found[-1][1]:
-            break
-        found.append(one)
-    return found
 
 
 _WRITERS: Final = 8
@@ -217,8 +155,10 @@ class Rankings:
         """Whether a namespace is ranked: half a read unit."""
         return bool(partitions_of(self._rule_of(namespace)))
 
-    def top(self, namespace: str, limit: int = 10) -> list[Ranked]:
-        """The highest totals of a namespace, equal ones by name.
+    def top(
+        self, namespace: str, limit: int = 10, *, day: date | str | None = None
+    ) -> list[Ranked]:
+        """The highest totals of a namespace, or sums of a day, equal ones by name.
 
         Half a read unit to see that it is ranked, half of one for each partition of the board (four
         unless `switch_on` was given another number), and for each 4 KB more. The index is updated
@@ -227,15 +167,25 @@ class Rankings:
         Args:
             namespace: a ranked namespace.
             limit: the maximum number, 1 to 1,000.
+            day: the sums of that day instead, in the time zone of the namespace's windows: a date,
+                also as text, or `today` (`window_settings.enable(..., ranked=4)` ranks days).
 
         Raises:
-            NotRanked: its ranking is not switched on.
+            NotRanked: its ranking is not switched on; or earlier windows counted a part of the day.
+            NoWindows: a day of a namespace without windows.
+            BadTime: there is no such day, or its ranking is no longer kept.
             BadSetting: the limit is out of range.
             RegionRebuilding: the totals of this region are incomplete.
         """
         check_limit(limit)
         if self.region is not None:
             self.region.check()
+        if day is not None:
+            settings = self.dynamo.get(
+                self.table, keys.windows_key(keys.check_namespace(namespace))
+            )
+            board = board_of_day(namespace, decode_settings(settings), day, self.clock.now_ms())
+            return top_of(self.dynamo, self.table, board, limit)
         partitions = partitions_of(self._rule_of(namespace))
         if not partitions:
             raise NotRanked(

@@ -109,10 +109,12 @@ def broken_links(
         if whole != _sum(found.values()):
             added = _shown(_sum(found.values()))
             yield f"{name_in(item)} says {_shown(whole)}, and its windows add up to {added}"
+        if setting.ranked and "ranked" in item and item.get("total") != item.get("sum"):
+            yield f"{name_in(item)} is ranked by {item.get('total')}, and its sum is {whole[0]}"
     days = _sum(slots[Per.MONTH].values())
     if days != windowed:
         yield f"days add up to {_shown(days)}, and the total counted {_shown(windowed)} in windows"
-    if setting.has(Per.HOUR):
+    if setting.has(Per.HOUR) or setting.ranked:
         yield from _compared(setting, slots[Per.DAY], slots[Per.MONTH], Per.DAY, now_ms)
     if setting.has(Per.MINUTE):
         yield from _compared(setting, slots[Per.HOUR], slots[Per.DAY], Per.HOUR, now_ms)

@@ -39,6 +39,7 @@ from countledger.ledger.expressions import (
 )
 from countledger.ledger.limits import RUN_LIFE_MS
 from countledger.ledger.operations import Update
+from countledger.ledger.ranking import day_clauses
 from countledger.ledger.total import new_windows_id, windows_id_of, windows_names
 from countledger.ledger.windows import EVENTS, SUM
 
@@ -132,7 +133,7 @@ class WindowRebuilder:
         stored = {part.removeprefix(prefix) for part in found.items if part.startswith(prefix)}
         for name in sorted({*stored, *windows.cells}):
             key = keys.window_key(found.counter, windows_id, name)
-            update = item_rebuilt_of(table, key, found, windows, proof, now_ms)
+            update = item_rebuilt_of(table, key, found, setting, windows, proof, now_ms)
             changed += update is not None and not self._applied(update)
         return changed
 
@@ -167,6 +168,7 @@ def item_rebuilt_of(  # noqa: PLR0917 - of one write
     table: str,
     key: dict[str, str],
     found: WindowEvidence,
+    setting: WindowSetting,
     windows: CountedWindows,
     proof: Proof,
     now_ms: int,
@@ -179,7 +181,9 @@ def item_rebuilt_of(  # noqa: PLR0917 - of one write
     name, there = name_in(key), cells_in(stored)
     cells, expires_at = windows.cells.get(name, {}), windows.expires_at.get(name)
     whole = amount.total_of(one[0] for one in cells.values()), sum(one[1] for one in cells.values())
+    also = day_clauses(setting, found.counter, name, Assign("total", whole[0]))
     is_right = cells == there and whole == (stored.get("sum", 0), stored.get("events", 0))
+    is_right = is_right and (not also or stored.get("total", 0) == whole[0])
     if is_right or is_expired({"expires_at": expires_at}, now_ms):
         return None
     before = found.items_before.get(key["part"], {})
@@ -187,6 +191,7 @@ def item_rebuilt_of(  # noqa: PLR0917 - of one write
         Assign("sum", whole[0]),
         Assign("events", whole[1]),
         Assign("version", _next(before.get("version", 0))),
+        *also,
     ]
     for cell, worth in cells.items():
         clauses += (Assign(SUM + cell, worth[0]), Assign(EVENTS + cell, worth[1]))

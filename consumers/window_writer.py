@@ -27,6 +27,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.expressions import Absent, Add, AllOf, AnyOf, Assign, AssignOnce, Compare
 from countledger.ledger.limits import FORMAT
 from countledger.ledger.operations import Update
+from countledger.ledger.ranking import day_clauses
 from countledger.ledger.total import new_windows_id, windows_id_of, windows_names
 from countledger.ledger.windows import EVENTS, SUM
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Clause
+    from countledger.ledger.windows import WindowSetting
 
 # As for totals: another write moves the watermark only if a late write of an earlier invocation
 # lands at the same time.
@@ -63,8 +65,12 @@ def windowed_clauses(
     return tuple(clauses)
 
 
-def item_update_of(table: str, key: Key, step: FoldedItem, shard: str, now_ms: int) -> Update:
+def item_update_of(  # noqa: PLR0917 - of one write
+    table: str, key: Key, step: FoldedItem, shard: str, now_ms: int, also: Iterable[Clause] = ()
+) -> Update:
     """The one write of changes into an item of windows. One write unit below 1 KB.
+
+    `also`: what its ranking adds; two write units more, of the index.
 
     Conditional on the shard's watermark being lower than the first of the changes.
     """
@@ -74,6 +80,7 @@ def item_update_of(table: str, key: Key, step: FoldedItem, shard: str, now_ms: i
         Add("events", step.events),
         _NEXT_VERSION,
         Assign(mark, watermark.encode(step.last, now_ms)),
+        *also,
     ]
     if step.expires_at is not None:
         clauses.append(Assign("expires_at", step.expires_at))
@@ -128,7 +135,7 @@ class WindowWriter:
             if windows is None:
                 windows = self._named(counter, one)
             for item in one.items:
-                written += self._write(counter, windows, item)
+                written += self._write(counter, windows, item, one.setting)
         return written
 
     def _named(self, counter: str, changes: WindowChanges) -> str:
@@ -145,20 +152,24 @@ class WindowWriter:
             raise ServiceFailed(f"the total of counter {counter!r} was deleted meanwhile")
         return found
 
-    def _write(self, counter: str, windows: str, changes: ItemChanges) -> int:
+    def _write(
+        self, counter: str, windows: str, changes: ItemChanges, setting: WindowSetting
+    ) -> int:
         try:
-            return self._apply(counter, windows, changes)
+            return self._apply(counter, windows, changes, setting)
         except RequestRejected as rejection:
             sequences = changes.sequences()
             if len(sequences) > 1:
                 middle = sequences[len(sequences) // 2 - 1]
-                first = self._write(counter, windows, changes.up_to(middle))
-                return first + self._write(counter, windows, changes.above(middle))
+                first = self._write(counter, windows, changes.up_to(middle), setting)
+                return first + self._write(counter, windows, changes.above(middle), setting)
             reason = f"windows {changes.item!r} of counter {counter!r}: {rejection}"
             self.quarantine(sequences[0], reason)
             return 0
 
-    def _apply(self, counter: str, windows: str, changes: ItemChanges) -> int:
+    def _apply(
+        self, counter: str, windows: str, changes: ItemChanges, setting: WindowSetting
+    ) -> int:
         """Write the changes that the item does not contain yet; 0: it contains all."""
         key = keys.window_key(counter, windows, changes.item)
         pending = changes
@@ -166,7 +177,8 @@ class WindowWriter:
             step = pending.folded()
             if not amount.fits(step.delta):
                 raise SumOverflow("the sum needs more than 38 digits")
-            update = item_update_of(self.table, key, step, self.shard, self.now_ms)
+            also = day_clauses(setting, counter, changes.item, Add("total", step.delta))
+            update = item_update_of(self.table, key, step, self.shard, self.now_ms, also)
             try:
                 item = self.dynamo.update(update)
             except ConditionFailed as failed:

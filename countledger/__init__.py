@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from countledger.compaction.schedule import Schedule
     from countledger.consumers.alerts.rule import Direction, Rule
     from countledger.consumers.audit import Audit
+    from countledger.consumers.board_top import Ranked
     from countledger.consumers.memberships import Group
     from countledger.consumers.over_regions import RegionAnswer, TotalOverRegions
     from countledger.consumers.progress import ShardProgress
-    from countledger.consumers.rankings import Ranked
     from countledger.consumers.repair import Remedy, Repair
     from countledger.consumers.snapshot import Snapshot
     from countledger.consumers.totals import Freshness
@@ -119,7 +119,7 @@ _MODULES: Final = {
     "Rule": "countledger.consumers.alerts.rule",
     "Audit": "countledger.consumers.audit",
     "Group": "countledger.consumers.memberships",
-    "Ranked": "countledger.consumers.rankings",
+    "Ranked": "countledger.consumers.board_top",
     "ShardProgress": "countledger.consumers.progress",
     "Remedy": "countledger.consumers.repair",
     "Repair": "countledger.consumers.repair",

@@ -221,6 +221,8 @@ ITEM_MAX_BYTES: Final = 400 * 1_024
 # Of the name of a table or an attribute.
 NAME_MAX_BYTES: Final = 255
 
+# Each partition of a ranking costs its readers a query of half a read unit.
+RANK_PARTITIONS_MAX: Final = 100
 # For how long a materializer may not know that ranking was switched on or off; and how long its
 # last batch under the old rule may take (as long as its function may run).
 RANK_RULE_LIFE_MS: Final = MINUTE_MS

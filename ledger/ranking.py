@@ -7,6 +7,7 @@ is in no index and costs nothing more.
 
     board of a namespace    attribute `ranked`, index `ranks`; the materializer gives new totals
                             their place and takes it away, in the very update of the total
+    board of a day          the same attribute, on the items of the counters' windows of that day
     board of a group        attribute `ranked_group`, index `group_ranks`; given with the membership
 
 A partition of an index takes a thousand writes a second, and a moved total is two of them, so a
@@ -17,10 +18,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format
+from countledger.ledger.calendar import Per
 from countledger.ledger.errors import CorruptItem, shown
 from countledger.ledger.expressions import (
     Absent,
@@ -34,12 +36,15 @@ from countledger.ledger.expressions import (
     Condition,
     Drop,
 )
-from countledger.ledger.limits import FORMAT
+from countledger.ledger.limits import FORMAT, RANK_PARTITIONS_MAX
 from countledger.ledger.operations import Query, Update
+
+if TYPE_CHECKING:
+    from countledger.ledger.windows import WindowSetting
 
 # Each partition costs a query of half a read unit and takes 500 changed totals a second.
 PARTITIONS: Final = 4
-PARTITIONS_MAX: Final = 100
+PARTITIONS_MAX: Final = RANK_PARTITIONS_MAX
 _BYTES: Final = 256
 _READABLE: Final = AnyOf(Absent("v"), Compare("v", "=", FORMAT))
 
@@ -49,7 +54,8 @@ class Board:
     """A list of totals in order.
 
     Attributes:
-        name: whose it is: `namespace#<ns>` or `group#<group>`.
+        name: whose it is: `namespace#<ns>`, `day#<ns>#<id of the setting>#<day>` or
+            `group#<group>`.
         index: the index that holds it.
         attribute: what puts a total into that index.
         partitions: how many partitions of the index hold it.
@@ -77,6 +83,30 @@ class Board:
 def namespace_board(namespace: str, partitions: int) -> Board:
     """The board of a namespace."""
     return Board(keys.NAMESPACE_PREFIX + namespace, "ranks", "ranked", partitions)
+
+
+def day_board(namespace: str, setting: WindowSetting, day: str) -> Board:
+    """The board of a day of a namespace: of what one setting counted in it."""
+    name = f"{Per.DAY}#{namespace}#{setting.id}#{day}"
+    return Board(name, "ranks", "ranked", setting.ranked)
+
+
+def day_clauses(
+    setting: WindowSetting, counter: str, item: str, total: Add | Assign
+) -> tuple[Clause, ...]:
+    """What a write of an item of windows adds for the ranking of its day; none: it is not ranked.
+
+    Args:
+        setting: of the windows.
+        counter: whose.
+        item: which, as `Cell.item`.
+        total: the change of `total`, by which the index is sorted: that of the item's sum.
+    """
+    kind, _, day = item.partition("#")
+    if not setting.ranked or kind != Per.DAY:
+        return ()
+    board = day_board(keys.namespace_of(counter), setting, day)
+    return (total, Assign(board.attribute, board.bucket_of(counter)))
 
 
 def group_board(group: str) -> Board:

@@ -14,6 +14,9 @@ setting, so no two processes disagree about it, whatever `tzdata` each has.
 The id is of this counter's windows under this setting; the total names it. A counter that is
 deleted and used again gets another total and another id, so it never meets the old windows.
 
+Where days are ranked, the item of a day is in the index of its ranking. It is kept for that where
+only days are counted, too, with one cell (00) for the whole day.
+
 Hours are numbered within their day, which has 23 to 26 of them. Minutes are those of UTC, half an
 hour in each item, so that an item stays below 1 KB. Two numbers of each cell are attributes of the
 item, `s<cell>` (sum) and `n<cell>` (events), because a nested attribute cannot be created and added
@@ -40,6 +43,7 @@ from countledger.ledger.limits import (
     HORIZON_MIN_MS,
     HOUR_MS,
     MINUTE_MS,
+    RANK_PARTITIONS_MAX,
     SECOND_MS,
     SIGNED_REQUEST_LIFE_MS,
     STREAM_RECORD_MAX_AGE_MS,
@@ -105,6 +109,7 @@ class WindowSetting:
         replication_ms: the longest time in which an entry reaches every region.
         from_ms: the first `at` of its entries.
         ended_ms: the first `at` that is not in the period any more; None: it has no end.
+        ranked: over how many partitions the days of the counters are ranked; 0: they are not.
 
     Raises:
         BadSetting: naming the value and the rule that it breaks.
@@ -122,6 +127,7 @@ class WindowSetting:
     replication_ms: int
     from_ms: int
     ended_ms: int | None = None
+    ranked: int = 0
     _places: dict[int, _Place] = field(
         default_factory=dict, init=False, repr=False, compare=False, hash=False
     )
@@ -136,6 +142,11 @@ class WindowSetting:
         if self.max_lateness_ms is not None:
             _check("max lateness", self.max_lateness_ms, MINUTE_MS, WINDOWS_LATENESS_MAX_MS)
         _check("horizon", self.horizon_ms, HORIZON_MIN_MS, HORIZON_MAX_MS)
+        if type(self.ranked) is not int or not 0 <= self.ranked <= RANK_PARTITIONS_MAX:
+            raise BadSetting(
+                f"a ranking of days has 1 to {RANK_PARTITIONS_MAX} partitions (0: no ranking), not "
+                f"{shown(self.ranked)}"
+            )
         if self.ended_ms is not None and self.ended_ms < self.from_ms:
             raise BadSetting(
                 f"windows that begin at {to_datetime(self.from_ms).isoformat()} cannot end at "
@@ -225,8 +236,10 @@ def _place_of(setting: WindowSetting, minute: int) -> _Place:
     day = window_of(at_ms, Per.DAY, zone)
     month = Cell(f"{Per.MONTH}#{day.name[:7]}", day.name[8:], None)
     fine: list[Cell] = []
-    if setting.finest is not Per.DAY:
-        hour = sum(1 for _ in windows_in(day.start_ms, at_ms + 1, Per.HOUR, zone)) - 1
+    if setting.finest is not Per.DAY or setting.ranked:
+        hour = 0
+        if setting.finest is not Per.DAY:
+            hour = sum(1 for _ in windows_in(day.start_ms, at_ms + 1, Per.HOUR, zone)) - 1
         item = f"{Per.DAY}#{day.name}"
         fine.append(Cell(item, f"{hour:02d}", _expires_at(setting, day)))
     if setting.finest is Per.MINUTE:

@@ -46,6 +46,8 @@ Count
       groups.
 Read and check
   total totals.total Read totals, and how fresh they are.
+  top namespaces.top Show the highest totals of a ranked namespace, or sums of a day; equal ones by
+      name.
   snapshot totals.snapshot Read the totals of up to 100 counters as of one moment.
   windows windows.app Sums for each minute, hour, day and month of business time, as exact as
       totals.

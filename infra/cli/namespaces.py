@@ -170,13 +170,29 @@ def counters(
 
 
 @shared
-def top(options: Options, name: Name, *, limit: Limit = 10) -> None:
-    """Show the highest totals of a ranked namespace, equal ones by name.
+def top(
+    options: Options,
+    name: Name,
+    *,
+    day: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATE|today",
+            help="The sums of that day instead, in the time zone of the windows.",
+        ),
+    ] = None,
+    limit: Limit = 10,
+) -> None:
+    """Show the highest totals of a ranked namespace, or sums of a day; equal ones by name.
+
+    `countledger namespace rank` ranks totals, `countledger windows enable --rank` ranks days.
 
     Examples:
-      countledger namespace top likes --limit 3
+      countledger top likes --limit 3
+      countledger top views --day today
+      countledger namespace top views --day 2026-11-22 --limit 3
     """
-    show_top(options, options.client().rankings.top(name, limit))
+    show_top(options, options.client().rankings.top(name, limit, day=day))
 
 
 @shared

@@ -72,6 +72,7 @@ class WindowsOfLine(BaseModel):
     time_zone: str
     keep_ms: int
     max_lateness_ms: int | None = None
+    ranked: int = 0
 
     @classmethod
     def of(cls, settings: Sequence[WindowSetting]) -> WindowsOfLine | None:
@@ -84,6 +85,7 @@ class WindowsOfLine(BaseModel):
             time_zone=newest.zone,
             keep_ms=newest.keep_ms,
             max_lateness_ms=newest.max_lateness_ms,
+            ranked=newest.ranked,
         )
 
     def switch_on(self, settings: WindowSettings, namespace: str) -> None:
@@ -95,6 +97,7 @@ class WindowsOfLine(BaseModel):
                 time_zone=self.time_zone,
                 keep_ms=self.keep_ms,
                 max_lateness_ms=self.max_lateness_ms,
+                ranked=self.ranked,
             )
 
 

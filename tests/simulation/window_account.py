@@ -133,6 +133,8 @@ def _setting(
         replication_ms=world.shape.replication_ms,
         from_ms=from_ms,
         ended_ms=ended_ms,
+        # Drawn last, and of few values: what is drawn before stays what it was.
+        ranked=random.choice([0, 1, 4]),
     )
 
 
@@ -197,11 +199,24 @@ def _check(world: World, region: str, counter: str, setting: WindowSetting) -> N
         raise Wrong(f"{counter} in {region}: {sums} are windowed, of {entries}")
     expected = _recounted(setting, entries)
     found = _found(items, counter, total.get(f"windows#{setting.id}"), world.schedule.now_ms)
+    _check_ranked(items, counter, str(total.get(f"windows#{setting.id}")), setting)
     gone_ms = world.schedule.now_ms - setting.keep_ms - DAY_MS
     for cell in expected.keys() | found.keys():
         if found[cell] != expected[cell] and (cell in found or not _is_gone(cell[0], gone_ms)):
             text = f"{counter} in {region}: {cell} is {found[cell]}, not {expected[cell]}"
             raise Wrong(f"{text}, under {setting}: {entries}")
+
+
+def _check_ranked(
+    items: Mapping[tuple[str, str], Item], counter: str, windows: str, setting: WindowSetting
+) -> None:
+    """Each day is on its own board, if days are ranked."""
+    prefix = f"w#{windows}#day#"
+    for (name, part), item in items.items():
+        if name == counter and part.startswith(prefix):
+            board = f"day#{NAMESPACE}#{setting.id}#{part.removeprefix(prefix)}#"
+            if str(item.get("ranked", "")).startswith(board) != bool(setting.ranked):
+                raise Wrong(f"{item} is not on its board, under {setting}")
 
 
 def _belongs(setting: WindowSetting, entry: Item) -> bool:
@@ -233,6 +248,8 @@ def _cells(setting: WindowSetting, entry: Item) -> Iterator[tuple[str, str]]:
         return
     if setting.finest is not Per.DAY:
         yield f"day#{local:%Y-%m-%d}", f"{local:%H}"
+    elif setting.ranked:
+        yield f"day#{local:%Y-%m-%d}", "00"
     if setting.finest is Per.MINUTE:
         here = local.astimezone(UTC)
         yield f"hour#{here:%Y-%m-%dT%H}:{here.minute // 30 * 30:02d}", f"{here:%M}"
@@ -252,6 +269,8 @@ def _found(
             for kind, whole in (("s", "sum"), ("n", "events")):
                 if sum(v for n, v in cells.items() if n.startswith(kind)) != item[whole]:
                     raise Wrong(f"{whole} of {item} is not that of its cells")
+            if "ranked" in item and item.get("total") != item["sum"]:
+                raise Wrong(f"{item} is ranked by another number than its sum")
             for attribute, value in cells.items():
                 found[part.removeprefix(prefix), attribute] = value
     return found

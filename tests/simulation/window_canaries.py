@@ -9,7 +9,7 @@ from countledger.consumers.total_writer import TotalWriter
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import windows
 from countledger.ledger.calendar import zone_of
-from countledger.ledger.expressions import Absent
+from countledger.ledger.expressions import Absent, Add, AssignOnce
 from countledger.ledger.windows import WindowSetting
 from tests.simulation.canary import Canary, all_of, little_but, replaced, unconditional, wrapped
 from tests.simulation.shape import DELETED_WINDOWS, WINDOWS
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from countledger.consumers.fold import CounterChanges
     from countledger.consumers.window_changes import WindowChanges
     from countledger.ledger.attributes import Item
+    from countledger.ledger.expressions import Clause
 
 
 def _by_the_total(
@@ -43,6 +44,24 @@ def _kept_for_ever(place_of: Callable[..., Any], setting: Any, minute: int) -> A
     return found
 
 
+def _ranked_once(make: Callable[..., tuple[Clause, ...]], *given: object) -> tuple[Clause, ...]:
+    """A late event does not move the rank of its day."""
+    clauses = make(*given)
+    return tuple(AssignOnce(c.name, c.value) if isinstance(c, Add) else c for c in clauses)
+
+
+def _ranked_today(
+    make: Callable[..., tuple[Clause, ...]],
+    setting: WindowSetting,
+    counter: str,
+    item: str,
+    total: Add,
+) -> tuple[Clause, ...]:
+    """The board is that of the day of arrival."""
+    kind = item.partition("#")[0]
+    return make(setting, counter, f"{kind}#2027-01-15", total)
+
+
 _LITTLE: Final = little_but("remake", "split", "storm")
 
 CANARIES: Final = [
@@ -62,7 +81,7 @@ CANARIES: Final = [
         "expired windows are not brought back",
         wrapped(windows, "_place_of", _kept_for_ever),
         WINDOWS,
-        seed=10,
+        seed=6,
     ),
     Canary(
         "windows are those of a time zone",
@@ -74,6 +93,17 @@ CANARIES: Final = [
         replaced(windows, "business_time_ms", lambda _setting, at_ms, _occurred_at_ms: at_ms),
         WINDOWS,
         seed=2,
+    ),
+    Canary(
+        "days are ranked by their sums",
+        wrapped(window_writer, "day_clauses", _ranked_once),
+        WINDOWS,
+    ),
+    Canary(
+        "days are ranked by business time",
+        wrapped(window_writer, "day_clauses", _ranked_today),
+        WINDOWS,
+        seed=8,
     ),
     Canary(
         "a rebuild replaces what it has seen alone",
