@@ -6,7 +6,7 @@ recording only.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache
 from typing import TYPE_CHECKING, Literal, overload
 
 from countledger.ledger.connection import Connection
@@ -623,17 +623,19 @@ class CountLedger:
     def deletions(self) -> Deletions:
         """Delete counters with everything that is stored about them, by name or by namespace."""
         from countledger import Kind
-        from countledger.compaction.assembly import deletions_of
-        from countledger.consumers.assembly import leftovers_of
-        from countledger.consumers.auditor import why_not_exact
+        from countledger.compaction.assembly import RegionalTotals, deletions_of
+        from countledger.consumers.assembly import deletable_totals_of, leftovers_of
+
+        def totals(region: str) -> RegionalTotals:
+            there = self.connection.in_region(region)
+            return RegionalTotals(*deletable_totals_of(there, self.namespaces))
 
         leftovers = leftovers_of(self.groups)
         return deletions_of(
             self.connection,
             self._regions,
             self.namespaces,
-            unproven=partial(why_not_exact, self.audit),
-            tidy=leftovers.delete,
+            totals=cache(totals),
             tidy_markers=leftovers.delete_markers,
             seen=leftovers.seen,
             at_once={
