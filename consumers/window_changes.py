@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from countledger.consumers.record import worth_of
 from countledger.ledger import amount
+from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.windows import accepts, cells_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from countledger.consumers.fold import CounterChanges
+    from countledger.consumers.fold import CounterChanges, Row
     from countledger.ledger.amount import Amount
     from countledger.ledger.windows import Cell, WindowSetting
 
 # Sequence number (also as the stream's text), delta, events: a `Row` begins with them.
 _Worth: TypeAlias = "tuple[str | int, Amount, int] | Sequence[Any]"
 # The changes that add to the same cells.
-_Group: TypeAlias = "tuple[tuple[Cell, ...], list[_Worth]]"
+_Group: TypeAlias = "tuple[tuple[Cell, ...], Sequence[_Worth]]"
 
 
 class CellPart:
@@ -80,8 +81,7 @@ class FoldedItem(NamedTuple):
     expires_at: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ItemChanges:
+class ItemChanges(NamedTuple):
     """Changes of one counter to one item of its windows.
 
     Attributes:
@@ -110,6 +110,10 @@ class ItemChanges:
 
     def folded(self) -> FoldedItem:
         """Combine the changes (at least one)."""
+        if len(self.parts) == 1:
+            number, one = self.parts[0]
+            only = {number: (one.delta, one.events)}
+            return FoldedItem(one.first, one.last, one.delta, one.events, only, self.expires_at)
         cells: dict[str, tuple[Amount, int]] = {}
         for number, part in self.parts:
             delta, events = cells.get(number, (0, 0))
@@ -162,25 +166,32 @@ def window_changes(
     return result
 
 
-def _of_setting(setting: WindowSetting, groups: Iterable[_Group], refused: int) -> WindowChanges:
-    result = WindowChanges(setting, refused=refused)
+def _of_setting(setting: WindowSetting, groups: Collection[_Group], refused: int) -> WindowChanges:
     found: dict[str, tuple[int | None, list[tuple[str, CellPart]]]] = {}
+    delta: Amount = 0
+    events = 0
     for cells, worths in groups:
         part = CellPart(worths)
-        result.delta = amount.add(result.delta, part.delta)
-        result.events += part.events
+        delta, events = amount.add(delta, part.delta), events + part.events
         for item, number, expires_at in cells:
-            found.setdefault(item, (expires_at, []))[1].append((number, part))
-    result.items = [ItemChanges(item, expires, parts) for item, (expires, parts) in found.items()]
-    return result
+            if item in found:
+                found[item][1].append((number, part))
+            else:
+                found[item] = expires_at, [(number, part)]
+    items = [ItemChanges(item, expires, parts) for item, (expires, parts) in found.items()]
+    return WindowChanges(setting, delta, events, refused, items)
 
 
 def _by_cells(changes: CounterChanges, setting: WindowSetting) -> tuple[Collection[_Group], int]:
     """The changes by their cells, and how many have a time that the setting does not accept."""
+    rows = changes.rows
+    cells = _cells_of_all(rows, setting)
+    if cells is not None:
+        return ((cells, rows),), 0
     # By identity: `cells_of` returns the same tuple for the same minute, nearly always.
-    groups: dict[int, _Group] = {}
+    groups: dict[int, tuple[tuple[Cell, ...], list[_Worth]]] = {}
     refused = 0
-    for row in changes.rows:
+    for row in rows:
         stream = row[4]
         worths = ((stream["NewImage"], row),) if row[3] else _modified(stream, row[0])
         for image, worth in worths:
@@ -197,6 +208,27 @@ def _by_cells(changes: CounterChanges, setting: WindowSetting) -> tuple[Collecti
                 group = groups[id(cells)] = cells, []
             group[1].append(worth)
     return groups.values(), refused
+
+
+def _cells_of_all(rows: Sequence[Row], setting: WindowSetting) -> tuple[Cell, ...] | None:
+    """The cells of all changes, if they are new entries of one minute without a time of their own.
+
+    That is so for nearly every batch of a counter whose events are on time. It takes a third of the
+    time to find that out for all of them at once. None: they are read one by one.
+    """
+    try:
+        images = [row[4]["NewImage"] for row in rows if row[3]]
+        times = [int(one["at"]["N"]) for one in images if "occurred_at" not in one]
+    except (KeyError, TypeError, ValueError):
+        return None
+    if len(times) < len(rows):
+        return None
+    first, last = min(times), max(times)
+    if first // MINUTE_MS < last // MINUTE_MS or not (
+        setting.holds_at(first) and setting.holds_at(last)
+    ):
+        return None
+    return cells_of(setting, first)
 
 
 def _modified(

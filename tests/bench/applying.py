@@ -13,6 +13,7 @@ from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import DueRules
 from countledger.consumers.stream import ShardName
+from countledger.ledger.calendar import Per
 from tests.bench import evaluate, fold
 from tests.bench.emitting import REGION, ledger_at
 from tests.bench.way import Way, Work, with_each_transport
@@ -117,6 +118,24 @@ _SOME: Final = 20 * fold.RECORDS
 FOLDS: Final = (
     Way("the least possible fold", partial(_read_only, fold.least_possible), _MANY),
     Way("fold", partial(_read_only, fold.ours), _MANY),
+)
+
+
+def _with_windows(finest: Per, url: str, late_ms: Sequence[int] = ()) -> Work:
+    read = partial(fold.with_windows, fold.setting(finest))
+    return _read_only(read, url, fold.batch(late_ms=late_ms))
+
+
+_ON_TIME: Final = {one: partial(_with_windows, one) for one in (Per.DAY, Per.HOUR, Per.MINUTE)}
+# The first of them is what the others are compared with.
+WINDOWED: Final = (
+    FOLDS[1],
+    *(Way(f"fold, windows by {one}", work, _MANY) for one, work in _ON_TIME.items()),
+    Way(
+        "fold, windows by hour, late events",
+        partial(_with_windows, Per.HOUR, late_ms=fold.late_mix()),
+        _MANY,
+    ),
 )
 _EACH: Final = Way("boto3: one update for each record", _update_each, 1_000)
 _BATCHED: Final = Way("materializer", partial(materializing, fold.COUNTERS, fold.RECORDS), _SOME)

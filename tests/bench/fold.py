@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 from countledger.consumers.fold import fold, folded_change
+from countledger.consumers.window_changes import window_changes
+from countledger.ledger.calendar import rules_of
 from countledger.ledger.ids import new_id
+from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from countledger.ledger.windows import WindowSetting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.ledger.calendar import Per
 
 RECORDS = 1_000
 COUNTERS = 64
 NOW_MS = 1_800_000_000_000
 
 
-def batch(counters: int = COUNTERS, count: int = RECORDS) -> list[dict[str, Any]]:
-    """A full batch as Lambda delivers it, through JSON."""
+def batch(
+    counters: int = COUNTERS, count: int = RECORDS, late_ms: Sequence[int] = ()
+) -> list[dict[str, Any]]:
+    """A full batch as Lambda delivers it, through JSON; events are as late as these, in turn."""
     records = [
         {
             "eventID": f"{n:032x}",
@@ -40,6 +52,9 @@ def batch(counters: int = COUNTERS, count: int = RECORDS) -> list[dict[str, Any]
         }
         for n in range(count)
     ]
+    for record, ago_ms in zip(records, late_ms, strict=False):
+        stream: Any = record["dynamodb"]
+        stream["NewImage"]["occurred_at"] = {"N": str(NOW_MS - ago_ms)}
     found: list[dict[str, Any]] = json.loads(json.dumps(records))
     return found
 
@@ -58,3 +73,37 @@ def ours(records: list[dict[str, Any]]) -> None:
     """The materializer's own: checked, in order, ready to be dropped again."""
     for changes in fold(records, NOW_MS).changes.values():
         folded_change(changes)
+
+
+def setting(finest: Per) -> WindowSetting:
+    """Windows that have been on for a year."""
+    zone = "Europe/Berlin"
+    return WindowSetting(
+        id="bench",
+        finest=finest,
+        zone=zone,
+        rules=rules_of(zone),
+        rules_version="bench",
+        keep_ms=90 * DAY_MS,
+        max_lateness_ms=None,
+        horizon_ms=DAY_MS,
+        skew_ms=MINUTE_MS,
+        replication_ms=15 * MINUTE_MS,
+        from_ms=NOW_MS - 366 * DAY_MS,
+    )
+
+
+def late_mix() -> list[int]:
+    """How late the events of a batch are, in ms: 56 % by over an hour, 20 % by over a day."""
+    random = Random(1)  # noqa: S311 - of a benchmark
+    bounds = [(DAY_MS, 40 * DAY_MS)] * 20 + [(HOUR_MS, DAY_MS)] * 36 + [(0, HOUR_MS)] * 44
+    return [random.randrange(*random.choice(bounds)) for _ in range(RECORDS)]
+
+
+def with_windows(one: WindowSetting, records: list[dict[str, Any]]) -> None:
+    """The same as `ours`, and what each item of windows adds."""
+    for changes in fold(records, NOW_MS).changes.values():
+        folded_change(changes)
+        for windows in window_changes(changes, (one,)):
+            for item in windows.items:
+                item.folded()

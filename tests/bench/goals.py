@@ -46,6 +46,7 @@ GOALS: Final = (
     Goal("`buffered`, coalescing, uniform", "emit", "buffered, coalescing, uniform", 200),
     Goal("`buffered`, coalescing, Zipf", "emit", "buffered, coalescing, Zipf", 200),
     Goal("strict change, method `atomic`", "strict", "strict.change, method atomic", 4),
+    Goal("fold with windows, against the fold", "windows", "fold, windows by minute", 1 / 2),
     Goal("a record of a batch of 64 counters", "apply", "materializer", 60),
     Goal("an update of a batch of 1,000 counters", "distinct", "materializer", 4),
     Goal("evaluator, against the least fold", "evaluate", "evaluator, 10 rules", 1 / 14),

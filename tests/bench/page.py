@@ -46,6 +46,7 @@ def tables(raw: Mapping[str, Any]) -> dict[str, str]:
         "goals": _goals(results(rows)),
         "emit": _emitting(rows["emit"]),
         "fold": _applying(rows["fold"], "record"),
+        "windows": _applying(rows["windows"], "record"),
         "apply": _applying(rows["apply"], "record"),
         "near": _applying(rows["near"], "record"),
         "distinct": _applying(rows["distinct"], "record"),

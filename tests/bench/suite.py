@@ -36,6 +36,7 @@ _CALLS: Final = {
 SUITES: Final = {
     "emit": Suite("Emitting", "event", emitting.WAYS),
     "fold": Suite("Folding a batch of 1,000 records of 64 counters", "record", applying.FOLDS),
+    "windows": Suite("The same with windows", "record", applying.WINDOWED),
     "apply": Suite("Applying such a batch", "record", applying.HANDLERS),
     "near": Suite("The same, each call answered after 3 ms", "record", applying.HANDLERS_NEAR),
     "distinct": Suite(

@@ -9,11 +9,19 @@ from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import ShardProgress, advance_of
 from countledger.consumers.stream import ShardName
+from countledger.consumers.totals import TotalsReader
+from countledger.consumers.windows import WindowsReader
+from countledger.ledger import keys
 from countledger.ledger.calendar import Per
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.limits import DAY_MS, HOUR_MS
+from countledger.ledger.operations import Put
+from countledger.ledger.window_items import encode_settings
 from countledger.ledger.windows import WindowSetting, cells_of
 from tests.engines.differences import Difference
 from tests.engines.store import Store
 from tests.unit.consumers.test_window_writing import late_mix, setting, timed
+from tests.unit.consumers.world import MemoryStream
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 
 RECORDS, COUNTERS = 1_000, 64
@@ -86,6 +94,45 @@ def test_p9_late_events_cost_one_unit_for_each_further_item_that_they_touch(
     }
     assert made.dynamo.meter.write_units == COUNTERS + len(touched) + 1
     assert 1.3 < 1 + made.dynamo.meter.write_units / RECORDS < 1.4
+
+
+def _stored_setting(store: Store, namespace: str, one: WindowSetting) -> None:
+    item = {**encode_settings(namespace, [one]), **keys.windows_key(namespace)}
+    store.dynamo().put(Put(store.counters, item))
+
+
+def _reader(store: Store) -> WindowsReader:
+    """A reader that knows the setting, and how far the stream has been handled."""
+    stream = MemoryStream()
+    return WindowsReader(TotalsReader(store.dynamo(), store.counters), stream, ManualClock())
+
+
+@pytest.mark.parametrize(("per", "days", "at_most"), [("hour", 30, 5.0), ("day", 366, 2.0)])
+def test_p9_windows_are_read_by_one_query_of_few_units(
+    store: Store, namespace: str, per: str, days: int, at_most: float
+) -> None:
+    """Every window has events, of sums of six digits; 30 days of hours, a year of days."""
+    shard, one = (
+        ShardName("window costs", namespace),
+        replace(setting(Per(per)), keep_ms=90 * DAY_MS),
+    )
+    _stored_setting(store, namespace, one)
+    made, counter = _materializer(store, shard, one), f"{namespace}:views/front-page"
+    step_ms = {"hour": HOUR_MS, "day": DAY_MS}[per]
+    records = [
+        timed(10**24 + n, 10**5 + n, counter=counter, occurred_ms=NOW_MS - n * step_ms)
+        for n in range(days * DAY_MS // step_ms)
+    ]
+    made.apply(records, shard)
+    reader = _reader(store)
+    since = to_datetime(NOW_MS - (days - 1) * DAY_MS)
+    reader.read(counter, per, since)
+    before = reader.totals.dynamo.meter.read_units
+
+    found = reader.read(counter, per, since)
+
+    assert sum(one.events for one in found) >= (days - 1) * DAY_MS // step_ms
+    assert reader.totals.dynamo.meter.read_units - before <= at_most
 
 
 def test_p9_an_item_with_all_its_cells_costs_one_unit(store: Store, namespace: str) -> None:

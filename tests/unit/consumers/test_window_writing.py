@@ -242,6 +242,29 @@ def test_an_entry_belongs_to_the_setting_of_its_time() -> None:
     assert total(dynamo)["total"] == 15
 
 
+@pytest.mark.parametrize(
+    "ago_ms",
+    [
+        [0, 1, 20_000],
+        [0, MINUTE_MS - 1],  # one of them is of the minute before
+        [0, 10_000, 10_001, 20_000],  # the windows begin between them
+        [0, 10_001],
+        [10_001, 20_000],
+    ],
+)
+@pytest.mark.parametrize("without_time", [False, True])
+def test_entries_of_one_minute_are_read_at_once_or_one_by_one_to_the_same_end(
+    ago_ms: list[int], *, without_time: bool
+) -> None:
+    one = replace(setting(), from_ms=NOW_MS - 10_000)
+    dynamo = MemoryClient()
+    records = [timed(100 + n, 2**n, ago_ms=each) for n, each in enumerate(ago_ms)]
+
+    apply(dynamo, [*records, *([record(110, 64)] if without_time else [])], one)
+
+    assert stored(dynamo, one) == expected(records, one)
+
+
 def test_a_late_event_counts_in_day_and_month_once_its_hours_are_not_kept() -> None:
     dynamo, one = MemoryClient(), setting()
     old_ms = NOW_MS // DAY_MS * DAY_MS - 8 * DAY_MS

@@ -332,6 +332,21 @@ def test_a_namespace_without_windows_is_named(world: Windowed) -> None:
         world.read("day", 24)
 
 
+@pytest.mark.parametrize(("per", "hours"), [("minute", 40), ("hour", 720), ("day", 8_760)])
+def test_a_read_is_one_query_beside_the_total(world: Windowed, per: str, hours: int) -> None:
+    """The setting and the progress are known for ten seconds."""
+    world.enable("minute")
+    world.count(1)
+    world.clock.at_ms += DAY_MS
+    reader, since = world.reader(), to_datetime(world.clock.now_ms()) - timedelta(hours=hours)
+    reader.read(COUNTER, per, since)
+    before = len(world.dynamo.calls)
+
+    reader.read(COUNTER, per, since)
+
+    assert sorted(world.dynamo.calls[before:]) == ["get", "query"]
+
+
 def test_a_corrupt_item_is_named(world: Windowed) -> None:
     world.enable()
     world.count(1)
