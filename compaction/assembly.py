@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from countledger.compaction.compactor import Compactor
+from countledger.compaction.counter_regions import RegionalTotals
 from countledger.compaction.deletions import Deletions
 from countledger.compaction.dispatcher import Dispatcher, WorkQueue
 from countledger.compaction.due import DueIndex, Sweeper
@@ -19,7 +20,7 @@ from countledger.compaction.worker import Worker
 from countledger.ledger import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from countledger.compaction.report import CompactionReport
     from countledger.compaction.schedule import Schedule
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Deletions",
+    "RegionalTotals",
     "Regions",
     "Schedules",
     "Worker",
@@ -123,8 +125,7 @@ def deletions_of(
     regions: Regions,
     namespaces: Namespaces,
     *,
-    unproven: Callable[[str], str | None],
-    tidy: Callable[[str, int], Sequence[str]],
+    totals: Callable[[str], RegionalTotals],
     tidy_markers: Callable[[str, int], None],
     seen: Callable[[str], Callable[[], object]],
     at_once: Mapping[Kind, Callable[[str], None]],
@@ -147,5 +148,5 @@ def deletions_of(
             compactor = Compactor(regions, namespaces, limits, schedule.retire, archive)
         return compactor.compact(counter)
 
-    ledger = LedgerDeleter(dynamo, table, regions, namespaces, limits, compact, unproven, tidy)
+    ledger = LedgerDeleter(dynamo, table, regions, namespaces, limits, compact, totals)
     return Deletions(ledger, at_once, tidy_markers, names, seen)

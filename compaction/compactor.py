@@ -60,6 +60,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from countledger.compaction import plan
+from countledger.compaction.regions import PATIENCE_MS
 from countledger.compaction.report import (
     CompactionPlan,
     CompactionReport,
@@ -72,7 +73,7 @@ from countledger.ledger import keys
 from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.head import NO_HEAD, encode_head
-from countledger.ledger.limits import HEAD_COVERS_MAX, SECOND_MS
+from countledger.ledger.limits import HEAD_COVERS_MAX
 from countledger.ledger.namespace import Kind
 
 if TYPE_CHECKING:
@@ -84,8 +85,6 @@ if TYPE_CHECKING:
     from countledger.ledger.head import Covered, Head
     from countledger.ledger.namespace import Namespace, Namespaces
 
-# Replication takes about a second; the next run continues with a region that needs longer.
-_PATIENCE_MS: Final = 15 * SECOND_MS
 _WORKERS: Final = 4
 _KB: Final = 1_024
 _CONTAINER_BYTES: Final = 3
@@ -127,7 +126,7 @@ class Compactor:
     random: Random = field(default_factory=Random)
     backoff: Backoff = field(default_factory=Backoff)
     covers_max: int = HEAD_COVERS_MAX
-    patience_ms: int = _PATIENCE_MS
+    patience_ms: int = PATIENCE_MS
     workers: int = _WORKERS
     archive_as_found: bool = False
 

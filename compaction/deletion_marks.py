@@ -7,6 +7,7 @@ at           when the deletion was requested: everything made by then is deleted
 deleted_at   when head and total were emptied; written in the same transaction
 generation   of the empty head
 emptied      the incarnation of the head that the empty one replaced
+region       whose total was deleted in that transaction
 tidied       alert states, alert log and memberships are deleted
 
 Releases up to 0.1.0 kept it in `counters`, with the same attributes. Such a mark moves when it is
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, optional, require
 from countledger.ledger.errors import TransactionCancelled
-from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
+from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, Drop
 from countledger.ledger.operations import Delete, Put, Query, Update
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class DeletionMark:
         deleted_at_ms: when its head and total were emptied; None: not yet.
         generation: of the empty head that was left in their place.
         emptied: the incarnation of the head that the empty one replaced; empty: there was no head.
+        region: whose total went with the head; empty: nobody knows any more; None: releases up to
+            0.1.0 did not say, and there was only one.
         tidied: whether alert states, alert log and memberships are deleted.
     """
 
@@ -52,6 +55,7 @@ class DeletionMark:
     deleted_at_ms: int | None = None
     generation: int | None = None
     emptied: str = ""
+    region: str | None = None
     tidied: bool = False
 
 
@@ -70,6 +74,7 @@ def decode_mark(item: Item) -> DeletionMark:
         deleted_at_ms=optional(item, "deleted_at", int),
         generation=optional(item, "generation", int),
         emptied=optional(item, "emptied", str) or "",
+        region=optional(item, "region", str),
         tidied=item.get("tidied") is True,
     )
 
@@ -143,8 +148,16 @@ def emptied_of(table: str, mark: DeletionMark, after: DeletionMark) -> Update:
         Assign("deleted_at", after.deleted_at_ms),
         Assign("generation", after.generation),
         Assign("emptied", after.emptied),
+        Assign("region", after.region),
     )
     return Update(table, keys.deletion_key(mark.counter), clauses, _pending(mark))
+
+
+def reopened_of(table: str, mark: DeletionMark) -> Update:
+    """Note that nothing was deleted after all: one write unit."""
+    noted = ("deleted_at", "generation", "emptied", "region")
+    untidied = AllOf(_is(mark), Absent("tidied"))
+    return Update(table, keys.deletion_key(mark.counter), tuple(map(Drop, noted)), untidied)
 
 
 def tidied_of(table: str, mark: DeletionMark) -> Update:

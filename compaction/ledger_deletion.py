@@ -6,11 +6,12 @@ Each call does as many steps as are safe:
 
     mark      store the time of the request; all numbers are read as before
     wait      until no entry made by then can arrive any more (`AgeLimit`), and until no stream
-              record of the counter can be delivered again (30 hours after its total last changed):
-              the watermarks are deleted with the total
+              record of the counter can be delivered again (30 hours after its total last changed
+              in any region): the watermarks are deleted with the total
     merge     compact: all entries are merged into the head, and no number changes
-    prove     all stream records up to then have been applied (the proof of `verify`)
+    prove     all stream records up to then have been applied, in every region (as `verify`)
     delete    one transaction: an empty head replaces the head, the total goes, the mark says so
+    clear     delete the total of each other region that shows the empty head (`counter_regions`)
     tidy      delete alert states, alert log and memberships that are older than the deletion
     forget    a day later tidy again (for a late evaluator), then delete the empty head and the mark
 
@@ -26,8 +27,8 @@ transaction by more than clocks differ. The report names everything that stays.
 | crash after | state |
 |---|---|
 | mark, wait, merge, prove | every number as it was; the next call continues |
-| delete | the mark says so: the next call tidies |
-| some of tidy | the same; what is gone is not deleted again |
+| delete | the mark stores it; the next call clears and tidies |
+| some of clear or tidy | the same; what is gone is not deleted again |
 | the empty head is deleted | a mark, which the next call deletes |
 
 Why the empty head stays for a day: a run of the compactor that began before the counter had a head
@@ -35,8 +36,11 @@ publishes on condition that there is none. It must find one; after half a day a 
 nothing any more (`run`). An exact read that takes half a day starts over for the same reason.
 Versions of the total begin again as well, so `repair` writes no finding older than that.
 
-A counter of a ledger with replicas cannot be deleted: each region has totals of its own, and no
-transaction reaches them.
+With replicas all writes leave under the lease of the home (`lease`), and head and mark must be the
+same in every region before they are emptied: so a region that becomes home continues. The two
+writes of the transaction travel to other regions alone, and if the home is lost one of them may
+never arrive. Then the head decides. An empty head without the note in the mark: the note is made
+again. A note without the empty head: nothing was deleted here, and the mark is pending again.
 """
 
 from __future__ import annotations
@@ -48,32 +52,28 @@ from uuid import uuid4
 
 from countledger.compaction import deletion, deletion_marks, plan
 from countledger.compaction.archive import unarchived_of
-from countledger.compaction.deletion import Deletion, DeletionStage
+from countledger.compaction.counter_regions import CounterRegions
+from countledger.compaction.deletion import Deletion, DeletionStage, HeadEmptier
 from countledger.compaction.deletion_marks import DeletionMark, DeletionMarks
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
-from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     ConditionFailed,
+    LeaseEnded,
     NoSuchCounter,
     ServiceFailed,
-    TransactionCancelled,
 )
-from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.limits import (
     DAY_MS,
-    HOUR_MS,
-    MEMBERSHIP_LEAVES_MS,
-    SECOND_MS,
-    STREAM_RECORD_MAX_AGE_MS,
 )
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Delete, Query
+from countledger.ledger.operations import Delete
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from countledger.compaction.counter_regions import RegionalTotals
     from countledger.compaction.plan import AgeLimit
     from countledger.compaction.regions import Regions
     from countledger.compaction.report import CompactionReport
@@ -81,13 +81,9 @@ if TYPE_CHECKING:
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.head import Head
     from countledger.ledger.namespace import Namespace, Namespaces
-    from countledger.ledger.operations import Update
 
 EMPTY_HEAD_LIFE_MS: Final = DAY_MS
 _MERGED: Final = frozenset({RunOutcome.MERGED, RunOutcome.NOTHING})
-# How long after the time that it carries the transaction may leave: with half a day for a run, and
-# the life of a request, that is less than a day.
-_EMPTIES_WITHIN_MS: Final = HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +97,7 @@ class LedgerDeleter:
         namespaces: kind and horizon of each namespace.
         limit: after how long no entry can arrive any more.
         compact: merges all entries of a counter that are old enough.
-        unproven: why a counter's total may not be final; None: it is.
-        tidy: deletes what else is kept of a counter and dated no later than a time (ms), and
-            returns what stays.
+        totals: those of a region.
         clock: the time.
         new_id: makes an id that is never used again: of a deletion, or of a request.
     """
@@ -114,8 +108,7 @@ class LedgerDeleter:
     namespaces: Namespaces
     limit: Callable[[Namespace], AgeLimit]
     compact: Callable[[str], CompactionReport]
-    unproven: Callable[[str], str | None]
-    tidy: Callable[[str, int], Sequence[str]]
+    totals: Callable[[str], RegionalTotals]
     clock: Clock = field(default_factory=SystemClock)
     new_id: Callable[[], str] = lambda: uuid4().hex
 
@@ -123,32 +116,49 @@ class LedgerDeleter:
         """Continue the deletion of a counter, as far as is safe now; the first call marks it.
 
         To mark: a write unit and some reads. To delete: what compacting it costs, two units for the
-        head, the total and the mark each, one for each KB that is tidied, and four more.
+        head, the total and the mark each, one for each KB that is tidied, and four more. In each
+        other region some reads and a `verify`, and a unit for each KB of the total.
 
         Raises:
             NoSuchCounter: nothing was ever recorded under that name.
             NamespaceUnknown, WrongKind: it is not a counter of a ledger.
-            BadSetting: the ledger has replicas: no transaction reaches the totals of other regions.
+            BadSetting: the ledger allows no transactions.
+            CountledgerError: a region cannot be read or written.
         """
         namespace = self.namespaces.expect(keys.check_counter(counter), Kind.LEDGER)
-        mark = self.mark(counter)
-        if mark is None:
-            return self._begin(counter, namespace)
-        if mark.deleted_at_ms is not None:
-            return self._finish(mark, namespace)
-        emptied = self._empty(mark, namespace)
-        return self._finish(emptied, namespace) if isinstance(emptied, DeletionMark) else emptied
+        deletion.refuse_strong(self.regions.survey(), counter)
+        if reason := self._waits():
+            return deletion.skipped(counter, reason)
+        try:
+            mark = self.mark(counter)
+            if mark is None:
+                return self._begin(counter, namespace)
+            if deletion.is_missing(mark, partial(self._head, counter)):
+                mark = self._emptier.reopened(mark, self._head(counter))
+            if mark.deleted_at_ms is not None:
+                return self._finish(mark, namespace)
+            emptied = self._empty(mark, namespace)
+            if not isinstance(emptied, DeletionMark):
+                return emptied
+            return self._finish(emptied, namespace)
+        except LeaseEnded as ended:
+            return deletion.skipped(counter, str(ended))
 
     def cancel(self, counter: str) -> bool:
         """Delete the mark of a counter: one write unit. True if it had one.
 
         What was deleted already stays deleted.
+
+        Raises:
+            ServiceFailed: the ledger has replicas, and this home may write nothing now.
         """
         mark = self.mark(counter)
         if mark is None or mark.deleted_at_ms is not None:
             return False
+        if reason := self._waits():
+            raise ServiceFailed(f"the mark of {counter!r} stays: {reason}; call again")
         try:
-            self.dynamo.delete(deletion_marks.cancel_of(self.regions.table, mark))
+            self.everywhere.write(deletion_marks.cancel_of(self.regions.table, mark))
         except ConditionFailed:
             return self.mark(counter) is None
         return True
@@ -162,139 +172,119 @@ class LedgerDeleter:
         """The marks of the stack."""
         return DeletionMarks(self.dynamo, self.regions.table, self.table, self.new_id)
 
+    @property
+    def _emptier(self) -> HeadEmptier:
+        return HeadEmptier(self.everywhere, self.marks, self.clock)
+
+    @property
+    def everywhere(self) -> CounterRegions:
+        """The counter in every region."""
+        return CounterRegions(self.regions, self.totals)
+
     def _begin(self, counter: str, namespace: Namespace) -> Deletion:
-        deletion.refuse_replicas(self.regions.survey(), counter)
         total = self._total(counter)
-        if total is None and not self._head(counter).generation and not self._has_entries(counter):
+        exists = total is not None or self._head(counter).generation
+        if not exists and not self.everywhere.has_entries(counter, self.regions.region):
             raise NoSuchCounter(
                 f"counter {counter!r} has no entries and no total: nothing to delete"
             )
         now_ms = self.clock.now_ms()
-        mark = deletion_marks.mark_of(self.regions.table, counter, self.new_id(), now_ms)
         try:
-            self.dynamo.put(mark)
+            self.everywhere.write(
+                deletion_marks.mark_of(self.regions.table, counter, self.new_id(), now_ms)
+            )
         except ConditionFailed as failed:
             # Marked by another process, or by an attempt of this one that got no answer.
             now_ms = deletion_marks.decode_mark(failed.item).at_ms if failed.item else now_ms
-        ready_ms = self._ready_ms(now_ms, namespace, total)
+        ready_ms = self._ready_ms(counter, now_ms, namespace, total)
         return Deletion(counter, DeletionStage.MARKED, ready_ms, "nothing is deleted before then")
 
     def _empty(self, mark: DeletionMark, namespace: Namespace) -> Deletion | DeletionMark:
         """Merge, prove, delete: the mark as it is then, or why nothing was deleted."""
         counter, now_ms = mark.counter, self.clock.now_ms()
-        deletion.refuse_replicas(self.regions.survey(), counter)
         total = self._total(counter)
-        ready_ms = self._ready_ms(mark.at_ms, namespace, total)
+        ready_ms = self._ready_ms(counter, mark.at_ms, namespace, total)
         if now_ms < ready_ms:
             detail = "until then an entry made before the mark may arrive, or be delivered again"
             return Deletion(counter, DeletionStage.WAITING, ready_ms, detail)
-        unready = self._unready(counter)
-        if unready is not None:
-            return deletion.skipped(counter, unready)
+        if reason := self._unready(mark):
+            return deletion.skipped(counter, reason)
         head = self._head(counter)
-        if self._has_entries(counter) or (head.to_at_ms or 0) > mark.at_ms:
+        if head.incarnation == mark.id:
+            return self._emptier.noted(mark, head)
+        if self.everywhere.have_entries(counter) or (head.to_at_ms or 0) > mark.at_ms:
             return self._mark_again(mark, namespace)
-        deleted_ms = self.clock.now_ms()
-        tables = (self.regions.table, self.table)
-        writes = deletion.plan_deletion(tables, mark, head, total, deleted_ms)
-        try:
-            with guarded(partial(self._refuse_if_late, deleted_ms)):
-                self.dynamo.transact(writes, self.new_id())
-        except TransactionCancelled:
-            done = self.mark(counter)
-            if done is None or done.deleted_at_ms is None:
-                return deletion.skipped(
-                    counter, "its head, total or mark has just changed; call again"
-                )
-            return done
-        return deletion.deleted(mark, head, deleted_ms)
+        if reason := self.everywhere.differing(mark, head) or self.everywhere.waits():
+            return deletion.skipped(counter, reason)
+        return self._emptier.emptied(mark, head, total)
 
-    def _refuse_if_late(self, deleted_ms: int) -> None:
-        """The empty head stays for a day, counted from the time that is written with it."""
-        if self.clock.now_ms() - deleted_ms > _EMPTIES_WITHIN_MS:
-            raise ServiceFailed("this deletion was suspended before it was sent; call again")
-
-    def _unready(self, counter: str) -> str | None:
-        """Why the head may lack an entry, or the total a record; None: both are complete."""
-        report = self.compact(counter)
+    def _unready(self, mark: DeletionMark) -> str | None:
+        """Why the head may lack an entry, or a total a record; None: all are complete."""
+        report = self.compact(mark.counter)
         if report.outcome not in _MERGED:
             return f"compaction: {report.outcome} {report.detail}".rstrip()
-        if self._head(counter).covers:
+        head = self._head(mark.counter)
+        if head.covers:
             return "another run is compacting it; call again"
-        return self.unproven(counter)
+        # The empty head of this deletion proves that they were.
+        return None if head.incarnation == mark.id else self.everywhere.unproven(mark.counter)
 
     def _mark_again(self, mark: DeletionMark, namespace: Namespace) -> Deletion:
         now_ms = self.clock.now_ms()
         try:
-            self.dynamo.update(deletion_marks.mark_again(self.regions.table, mark, now_ms))
+            self.everywhere.write(deletion_marks.mark_again(self.regions.table, mark, now_ms))
         except ConditionFailed:
             return deletion.skipped(mark.counter, "its mark has just changed; call again")
-        ready_ms = self._ready_ms(now_ms, namespace, self._total(mark.counter))
+        total = self._total(mark.counter)
+        ready_ms = self._ready_ms(mark.counter, now_ms, namespace, total)
         detail = "it was changed after it was marked: stop its writers; the wait begins again now"
         return Deletion(mark.counter, DeletionStage.IN_USE, ready_ms, detail)
 
     def _finish(self, mark: DeletionMark, namespace: Namespace) -> Deletion:
-        """Tidy; a day later forget."""
+        """Clear and tidy; a day later forget."""
         counter, deleted_ms = mark.counter, mark.deleted_at_ms or mark.at_ms
-        older_ms = deleted_ms - self._doubt_ms(namespace)
+        older_ms = deletion.known_ms(mark) - self._doubt_ms(namespace)
         if not mark.tidied:
-            self.tidy(counter, older_ms)
-            self._quietly(deletion_marks.tidied_of(self.regions.table, mark))
+            if reason := self.everywhere.clear(mark):
+                return deletion.skipped(counter, f"its numbers are deleted; a total: {reason}")
+            self.everywhere.tidy(counter, older_ms)
+            self.everywhere.quietly(deletion_marks.tidied_of(self.regions.table, mark))
         forget_ms = deleted_ms + EMPTY_HEAD_LIFE_MS
         if self.clock.now_ms() < forget_ms:
             detail = "an empty head keeps its place until then; call again to forget the name"
             return Deletion(counter, DeletionStage.DELETED, forget_ms, detail)
         # Once more: a late evaluator may have written states since.
-        stays = [*self.tidy(counter, older_ms)]
+        stays = self.everywhere.tidy(counter, older_ms)
         # Before the head: a process that finds the name forgotten must find nothing of it.
         if self.dynamo.get(self.regions.table, keys.archived_key(counter), consistent=True):
-            self._quietly(unarchived_of(self.regions.table, counter, mark.emptied))
+            self.everywhere.quietly(unarchived_of(self.regions.table, counter, mark.emptied))
         empty = deletion.empty_head(mark, mark.generation or 0)
         # If that fails the head is gone, or belongs to the next counter of this name.
-        self._quietly(Delete(self.regions.table, keys.head_key(counter), plan.is_still(empty)))
-        if self._has_numbers(counter):
+        self.everywhere.quietly(
+            Delete(self.regions.table, keys.head_key(counter), plan.is_still(empty))
+        )
+        if self.everywhere.has_numbers(counter):
             stays.insert(0, "what was recorded since")
-        self._quietly(deletion_marks.unmark_of(self.regions.table, mark))
+        self.everywhere.quietly(deletion_marks.unmark_of(self.regions.table, mark))
         return Deletion(counter, DeletionStage.FORGOTTEN, None, deletion.what_is_left(stays))
 
     def _doubt_ms(self, namespace: Namespace) -> int:
-        """What is dated later than so long before the deletion may belong to the next counter.
+        return deletion.doubt_ms(self.limit(namespace))
 
-        Clocks differ, alerts are dated in whole seconds, and a membership is dated before its
-        request leaves, which then may be under way for as long as its signature is valid.
-        """
-        limit = self.limit(namespace)
-        return limit.clock_skew_ms + MEMBERSHIP_LEAVES_MS + limit.request_life_ms + SECOND_MS
-
-    def _ready_ms(self, marked_ms: int, namespace: Namespace, total: Item | None) -> int:
-        limit = self.limit(namespace)
-        changed_ms = (total or {}).get("updated_at") or marked_ms
-        again_ms = changed_ms + STREAM_RECORD_MAX_AGE_MS + limit.clock_skew_ms
-        return max(marked_ms + limit.age_ms, again_ms) + 1
+    def _ready_ms(
+        self, counter: str, marked_ms: int, namespace: Namespace, total: Item | None
+    ) -> int:
+        here_ms = (total or {}).get("updated_at") or marked_ms
+        changed_ms = max([here_ms, *self.everywhere.changed_elsewhere_ms(counter)])
+        return deletion.ready_ms(self.limit(namespace), marked_ms, changed_ms)
 
     def _total(self, counter: str) -> Item | None:
-        return self.dynamo.get(self.table, keys.total_key(counter), consistent=True)
+        return self.totals(self.regions.region).item(counter)
 
     def _head(self, counter: str) -> Head:
         return self.regions.metered().head(counter)
 
-    def _has_numbers(self, counter: str) -> bool:
-        """Whether anything was recorded under the name: three read units."""
-        head, total = self._head(counter), self._total(counter)
-        return bool(head.generation) or total is not None or self._has_entries(counter)
-
-    def _has_entries(self, counter: str) -> bool:
-        entries = AllOf(Compare("counter", "=", counter), BeginsWith("entry", keys.ENTRY_PREFIX))
-        read = Query(self.regions.table, entries, consistent=True, page_size=1)
-        # A page may be empty although more follow.
-        return any(self.dynamo.pages(read))
-
-    def _quietly(self, write: Update | Delete) -> None:
-        """Write, unless it was done before."""
-        try:
-            if isinstance(write, Delete):
-                self.dynamo.delete(write)
-            else:
-                self.dynamo.update(write)
-        except ConditionFailed:
-            return
+    def _waits(self) -> str | None:
+        """Why nothing may be written now, where there are other regions; else None."""
+        survey = self.regions.survey()
+        return self.everywhere.waits() if survey.others or survey.unready else None

@@ -21,7 +21,7 @@ from countledger.ledger.errors import BadSetting, ConditionFailed, LeaseEnded, W
 from countledger.ledger.expressions import AllOf, Between, Compare
 from countledger.ledger.head import Head, decode_head
 from countledger.ledger.ids import BARE_KEY_PREFIX
-from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from countledger.ledger.operations import Query
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _SURVEY_LIFE_MS: Final = MINUTE_MS
 # From so many neighbours on, reading the range between them costs less than reading each.
 _NEIGHBOURS: Final = 8
+# Replication takes about a second; the next run continues with a region that needs longer.
+PATIENCE_MS: Final = 15 * SECOND_MS
 
 
 def _new_id() -> str:

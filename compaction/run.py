@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from countledger.compaction import plan
 from countledger.compaction.archive import GenerationArchiver
 from countledger.compaction.report import CompactionReport, CompactionStep, RunEnd, RunOutcome, Verb
 from countledger.compaction.retire import Retire, Retirer, Tampered, refuse_changed
 from countledger.ledger.before_send import guarded
+from countledger.ledger.clock import polled
 from countledger.ledger.errors import ConditionFailed, CountledgerError, LeaseEnded, ServiceFailed
 from countledger.ledger.head import decode_head
 from countledger.ledger.limits import RUN_LIFE_MS
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.head import ArchiveRef, Head
     from countledger.ledger.namespace import Namespace
-
-_POLL_MS: Final = 100
-_POLL_GROWTH: Final = 2
 
 
 class Run:
@@ -278,17 +276,12 @@ class Run:
 
     def _poll(self, missing: Callable[[], RunEnd | None]) -> RunEnd | None:
         """Poll until nothing is missing; after the compactor's patience return what is missing."""
-        clock = self._compactor.clock
-        until_ms = clock.now_ms() + self._compactor.patience_ms
-        wait_ms = _POLL_MS
-        while True:
-            found = missing()
-            if found is None or found.outcome is not RunOutcome.WAITING:
-                return found
-            if self._late() or clock.now_ms() + wait_ms > until_ms:
-                return found
-            clock.sleep_ms(wait_ms)
-            wait_ms *= _POLL_GROWTH
+        clock, patience_ms = self._compactor.clock, self._compactor.patience_ms
+
+        def ends(found: RunEnd) -> bool:
+            return found.outcome is not RunOutcome.WAITING or self._late()
+
+        return polled(clock, patience_ms, missing, ends)
 
     def _late(self) -> bool:
         return self._deadline_ms is not None and self._compactor.clock.now_ms() >= self._deadline_ms

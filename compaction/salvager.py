@@ -209,7 +209,10 @@ class Salvage:
         theirs = decode_head(item)
         ours = decode_head(self._get(self.target, keys.head_key(counter)))
         follows = theirs.generation == ours.generation + 1
-        if item is not None and follows and ours.incarnation in {"", theirs.incarnation}:
+        # The empty head of a deletion begins an incarnation of its own.
+        begins = theirs.run == theirs.incarnation and not theirs.entries
+        continues = ours.incarnation in {"", theirs.incarnation}
+        if item is not None and follows and (continues or begins):
             try:
                 self.target.dynamo.put(Put(self.target.table, item, is_still(ours)))
             except ConditionFailed:

@@ -5,6 +5,7 @@ Each function imports what it needs: a process that reads a total never loads wh
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from countledger.consumers.window_auditor import WindowAuditor
     from countledger.consumers.window_settings import WindowSettings
     from countledger.consumers.windows import WindowsReader
+    from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.entry import Entry
@@ -45,6 +47,7 @@ __all__ = [
     "WindowsReader",
     "auditor_of",
     "catching_up_of",
+    "deletable_totals_of",
     "groups_of",
     "leftovers_of",
     "listing_of",
@@ -140,6 +143,26 @@ def leftovers_of(groups: Groups) -> Leftovers:
     from countledger.consumers.leftovers import Leftovers
 
     return Leftovers(groups)
+
+
+def deletable_totals_of(
+    connection: Connection, namespaces: Namespaces
+) -> tuple[
+    Callable[[str], Item | None],
+    Callable[[str], str | None],
+    Callable[[str], str | None],
+    Callable[[str, int], list[str]],
+]:
+    """What a deletion does with a region's totals: read, prove, clear and tidy, in this order."""
+    from countledger.consumers.auditor import why_not_exact
+    from countledger.consumers.emptied_totals import clear_total
+    from countledger.ledger.assembly import exact_of
+
+    audit = auditor_of(connection, exact_of(connection), namespaces)
+    tidy = leftovers_of(groups_of(connection, namespaces)).delete
+    verifier = audit.verifier
+    clear = partial(clear_total, verifier)
+    return verifier.totals.item, partial(why_not_exact, audit), clear, tidy
 
 
 def rankings_of(connection: Connection, namespaces: Namespaces) -> Rankings:

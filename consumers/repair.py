@@ -169,7 +169,7 @@ def unrepaired(verifier: Verifier, counter: str, error: CorruptItem) -> Repair:
 def plan_of(table: str, finding: Evidence, now_ms: int) -> Update | str:
     """The write that repairs a total, or the reason why nothing is written. Pure."""
     verdict, stored, exact, proof = finding.verdict, finding.stored, finding.exact, finding.proof
-    if verdict.verdict in (Judgement.EXACT, Judgement.BUSY):
+    if verdict.verdict in (Judgement.EXACT, Judgement.BUSY, Judgement.DELETING):
         return verdict.proof
     # A total that cannot be read is repaired as well, if its version shows whether it changed.
     if proof is None or not isinstance(exact, ExactSum) or stored.version is None:
@@ -195,7 +195,7 @@ def plan_of(table: str, finding: Evidence, now_ms: int) -> Update | str:
         *_outlived(stored.item, exact),
     )
     return Update(
-        table, keys.total_key(stored.counter), clauses, _unmoved(stored), returning="ALL_NEW"
+        table, keys.total_key(stored.counter), clauses, unmoved(stored), returning="ALL_NEW"
     )
 
 
@@ -209,7 +209,7 @@ def _outlived(item: Item | None, exact: ExactSum) -> Iterator[Drop]:
         yield Drop("compacted")
 
 
-def _unmoved(stored: StoredTotal) -> Condition:
+def unmoved(stored: StoredTotal) -> Condition:
     """The total is as it was found: no update and no other repair came in between."""
     if stored.item is None:
         return Absent("part")

@@ -16,7 +16,7 @@ A version that moved means that the two numbers belong to different moments: the
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import CountledgerError
     from countledger.ledger.exact import ExactReader
-
 
 _SETTLE_MS: Final = 5 * SECOND_MS
 _CHUNK: Final = 100
@@ -100,6 +99,7 @@ class Judgement(StrEnum):
     DRIFT = "drift"
     BUSY = "busy"
     UNREADABLE = "unreadable"
+    DELETING = "deleting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,8 @@ class Verdict:
 
     Attributes:
         counter: its name.
-        verdict: `exact`, `drift`, `busy` (updates kept coming, or the stream lags), or
-            `unreadable` (an item cannot be decoded).
+        verdict: `exact`, `drift`, `busy` (updates kept coming, or the stream lags), `unreadable`
+            (an item cannot be decoded), or `deleting` (its ledger was emptied, its total is next).
         total: as materialized; None where it cannot be read.
         exact: the ledger's sum; None where it cannot be read.
         events_drift: events of the total minus events of the ledger; 0 where one is unknown.
@@ -154,7 +154,7 @@ class Evidence:
         verdict: for the user.
         stored: the total as found; it did not change while it was compared, unless the verdict is
             `busy`.
-        exact: the exact sum, or why it could not be read.
+        exact: the exact sum, or why not.
         proof: that the stream has been handled past the exact read; None without proof.
         since_ms: when the first of these reads began, ms since the epoch.
     """
@@ -181,6 +181,7 @@ class Verifier:
         chunk: how many counters share one proof.
         readers: how many of them are read at a time.
         late_ms: how long a write that did not know a shard's progress may still land.
+        explains: whether a drift that a deletion explains is `deleting`.
     """
 
     totals: TotalsReader
@@ -193,6 +194,7 @@ class Verifier:
     chunk: int = _CHUNK
     readers: int = _READERS
     late_ms: int = LATE_WRITE_MS
+    explains: bool = True
 
     def verify(self, counters: Iterable[str]) -> Iterator[Verdict]:
         """Compare counters, many at a time with one proof.
@@ -200,8 +202,6 @@ class Verifier:
         Costs two read units for each counter and those of its exact read, and some reads of the
         stream for each hundred; up to three times that where a verdict takes several attempts. On
         a stream without pause an attempt takes as long as clocks may differ.
-
-        If an item of a counter cannot be read, its verdict is `unreadable`; the others continue.
 
         Raises:
             BadCounterName: a name breaks the grammar.
@@ -219,7 +219,14 @@ class Verifier:
                 open_ = [c for c in open_ if found[c].verdict.verdict is Judgement.BUSY]
                 if not open_:
                     break
-            yield from (found[counter] for counter in chunk)
+            yield from (self._explained(found[counter]) for counter in chunk)
+
+    def _explained(self, finding: Evidence) -> Evidence:
+        found, proof = finding.verdict, "its deletion goes on by `countledger delete` at home"
+        drifted = self.explains and found.verdict is Judgement.DRIFT
+        if not drifted or not self.exact.is_emptied(found.counter):
+            return finding
+        return replace(finding, verdict=replace(found, verdict=Judgement.DELETING, proof=proof))
 
     def _attempt(self, counters: Sequence[str], settle_ms: int) -> dict[str, Evidence]:
         """Steps 1 to 4. Equal numbers need no settling: nothing is done because of them."""

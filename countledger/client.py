@@ -6,7 +6,7 @@ recording only.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache
 from typing import TYPE_CHECKING, Literal, overload
 
 from countledger.ledger.connection import Connection
@@ -382,9 +382,18 @@ class CountLedger:
 
         return listing_of(self.connection, self.namespaces).counters(namespace, on_corrupt)
 
-    def freshness(self) -> Freshness:
-        """The time up to which totals are complete. Half a read unit for each stream shard."""
-        return self._totals.freshness(self._stream)
+    def freshness(self, *, prove: bool = False) -> Freshness:
+        """The time up to which totals are complete. Half a read unit for each stream shard.
+
+        Args:
+            prove: look into the stream, too, which shows whether totals lack anything (a quiet
+                stream makes no progress). A few calls for each shard; `OperatePolicyArn` allows it.
+        """
+        if not prove:
+            return self._totals.freshness(self._stream)
+        from countledger.consumers.proof import proven_freshness
+
+        return proven_freshness(self._totals, self._stream)
 
     def exact(self, counter: str) -> ExactSum:
         """The exact sum of a counter's ledger. Two read units, and one for each 4 KB of entries.
@@ -614,17 +623,19 @@ class CountLedger:
     def deletions(self) -> Deletions:
         """Delete counters with everything that is stored about them, by name or by namespace."""
         from countledger import Kind
-        from countledger.compaction.assembly import deletions_of
-        from countledger.consumers.assembly import leftovers_of
-        from countledger.consumers.auditor import why_not_exact
+        from countledger.compaction.assembly import RegionalTotals, deletions_of
+        from countledger.consumers.assembly import deletable_totals_of, leftovers_of
+
+        def totals(region: str) -> RegionalTotals:
+            there = self.connection.in_region(region)
+            return RegionalTotals(*deletable_totals_of(there, self.namespaces))
 
         leftovers = leftovers_of(self.groups)
         return deletions_of(
             self.connection,
             self._regions,
             self.namespaces,
-            unproven=partial(why_not_exact, self.audit),
-            tidy=leftovers.delete,
+            totals=cache(totals),
             tidy_markers=leftovers.delete_markers,
             seen=leftovers.seen,
             at_once={

@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import inf
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from countledger.ledger.errors import BadTime, shown
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from random import Random
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -31,6 +31,10 @@ _PAIRS: Final = (
 )
 # With more of the larger unit than this, a reader would want the next one.
 _PAIR_MOST: Final = 100
+_POLL_MS: Final = 100
+_POLL_GROWTH: Final = 2
+
+_T = TypeVar("_T")
 
 
 class Clock(Protocol):
@@ -131,3 +135,16 @@ def show_duration(duration_ms: int) -> str:
     about = "" if rounded_ms == length_ms else "about "
     second = f" {rest // small_ms} {small}" if rest else ""
     return f"{about}{sign}{first} {large}{second}"
+
+
+def polled(
+    clock: Clock, patience_ms: int, missing: Callable[[], _T | None], ends: Callable[[_T], bool]
+) -> _T | None:
+    """Ask until nothing is missing; what is missing when the patience is over, or if it ends it."""
+    until_ms, wait_ms = clock.now_ms() + patience_ms, _POLL_MS
+    while True:
+        found = missing()
+        if found is None or ends(found) or clock.now_ms() + wait_ms > until_ms:
+            return found
+        clock.sleep_ms(wait_ms)
+        wait_ms *= _POLL_GROWTH

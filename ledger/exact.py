@@ -98,6 +98,15 @@ class ExactReader:
     table: str
     clock: Clock = field(default_factory=SystemClock)
 
+    def is_emptied(self, counter: str) -> bool:
+        """Whether a deletion has emptied the counter and has not ended: one or two read units."""
+        key = keys.deletion_key(counter)
+        mark = self.dynamo.get(self.table, key, consistent=True)
+        if mark is None:
+            return False
+        head = self.dynamo.get(self.table, keys.head_key(counter), consistent=True) or {}
+        return head.get("incarnation") == mark.get("id")
+
     def read(self, counter: str) -> ExactSum:
         """The exact sum: two read units and one for each 4 KB of entries not yet compacted.
 

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from countledger.compaction.counter_regions import RegionalTotals
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
@@ -49,8 +50,12 @@ class Deleting:
             made.namespaces,
             made.limit,
             made.compact,
-            lambda _: None,
-            Leftovers(Groups(totals, made.namespaces, self.clock)).delete,
+            lambda _: RegionalTotals(
+                totals.item,
+                lambda _: None,
+                lambda _: None,
+                Leftovers(Groups(totals, made.namespaces, self.clock)).delete,
+            ),
             self.clock,
         )
 

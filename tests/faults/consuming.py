@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from countledger.compaction.compactor import Compactor
+from countledger.compaction.counter_regions import RegionalTotals
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
@@ -447,8 +448,7 @@ def erasing(stage: str) -> Begin:
                 world.namespaces,
                 compactor.limit,
                 compactor.compact,
-                lambda _: None,
-                tidy,
+                lambda _: RegionalTotals(groups.totals.item, lambda _: None, lambda _: None, tidy),
                 clock,
             )
 

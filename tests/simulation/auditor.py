@@ -77,8 +77,10 @@ class Auditor:
         if change.table.name == LEDGER:
             if self.ledger.is_entry(key):
                 self.ledger.entry_changed(change, self.schedule.now_ms, home=change.local)
-            elif key == keys.HEAD and change.local:
-                self.ledger.head_changed(change, self.schedule.now_ms)
+            elif key == keys.HEAD:
+                if change.local:
+                    self.ledger.head_changed(change, self.schedule.now_ms)
+                self.ledger.head_shown(change, self.schedule.now_ms)
         elif is_strict(change):
             self.strict.changed(change)
         elif key == keys.TOTAL and "method" not in (change.after or {}):

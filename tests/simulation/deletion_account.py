@@ -33,7 +33,8 @@ class DeletionAccounts:
     def changed(self, change: Change, now_ms: float) -> None:
         """A head was replaced by an empty one, or a membership was written or deleted."""
         name, key = change.key
-        if change.table.name == LEDGER and key == keys.HEAD and is_deletion(change.after):
+        is_head = change.table.name == LEDGER and key == keys.HEAD and change.local
+        if is_head and is_deletion(change.after):
             self.deleted_ms[name] = now_ms
         if change.table.name != COUNTERS or not key.startswith(keys.MEMBER_PREFIX):
             return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction import ledger_deletion, plan
+from countledger.compaction import deletion, ledger_deletion, plan
 from countledger.compaction.archive import GenerationArchiver
+from countledger.compaction.counter_regions import CounterRegions
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.regions import Regions
 from countledger.ledger import exact
@@ -13,6 +14,7 @@ from countledger.ledger.expressions import Absent, Compare
 from countledger.ledger.limits import HOUR_MS
 from tests.simulation.canary import Canary, all_of, rated, replaced, shaped
 from tests.simulation.faults import Fault
+from tests.simulation.shape import DELETED_EVERYWHERE
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
@@ -51,7 +53,7 @@ CANARIES: Final = [
     # A total goes with its watermarks while its records are in the stream.
     Canary(
         "deletion waits for the stream",
-        replaced(ledger_deletion, "STREAM_RECORD_MAX_AGE_MS", 0),
+        replaced(deletion, "STREAM_RECORD_MAX_AGE_MS", 0),
         "deletion",
         seed=555,
     ),
@@ -85,6 +87,19 @@ CANARIES: Final = [
         ),
         "deletion",
         seed=5,
+    ),
+    # The total of another region goes while the region shows the deleted entries still.
+    Canary(
+        "a total goes once its region shows the empty head",
+        replaced(CounterRegions, "_unshown", lambda *_: None),
+        DELETED_EVERYWHERE,
+        seed=2,
+    ),
+    Canary(
+        "the totals of all regions go",
+        replaced(CounterRegions, "clear", lambda *_: None),
+        DELETED_EVERYWHERE,
+        seed=0,
     ),
     Canary(
         "archives are recorded", replaced(GenerationArchiver, "owes", _owes), "deletion", seed=3

@@ -36,6 +36,7 @@ _RESTS_H: Final = (1, 12, 13, 25, 31, 31)
 _UP_TO: Final = 0.05
 # An index shows what was written so long ago.
 _STALE_MS: Final = MINUTE_MS
+_TRIES: Final = 30
 
 
 def rest(client: Client) -> None:
@@ -63,7 +64,7 @@ def delete(client: Client) -> None:
 def cancel(client: Client) -> None:
     """A mark is taken off."""
     counter = draw_counter(client)
-    client.tell(f"cancel {counter}: {client.product.deleter.cancel(counter)}")
+    client.tell(f"cancel {counter}: {_product(client).deleter.cancel(counter)}")
 
 
 def join(client: Client) -> None:
@@ -167,10 +168,36 @@ def _archive_as_found(product: Product, counter: str) -> None:
         accept(report)
 
 
+def _product(client: Client) -> Product:
+    """In any region that takes itself for home, if the home may change."""
+    world = client.world
+    if not world.shape.deletes:
+        return client.product
+    region = client.random.choice(sorted(world.believers - world.gone))
+    return Product(world.process(region, f"{client.name}, deleter"))
+
+
+def check_emptied(world: World, memory: Memory) -> None:
+    """What was deleted at home goes in every region."""
+    if not world.shape.deletes:
+        return
+    product = Product(world.process(world.home, "the last deleter"))
+    for counter in sorted(memory.free):
+        for _ in range(_TRIES):
+            mark = product.deleter.mark(counter)
+            if mark is None or mark.deleted_at_ms is None or mark.tidied:
+                break
+            deletion = product.deleter.delete(counter)
+            world.tell(f"delete {counter}: {deletion.stage} {deletion.detail}")
+            world.schedule.pause(MINUTE_MS)
+        else:
+            raise Wrong(f"{counter} is never deleted in every region: {mark}")
+
+
 def _call(client: Client, counter: str) -> Deletion | None:
     deletions, now_ms = client.auditor.deletions, client.world.schedule.now_ms
     old = {one: at for one, at in deletions.joined.items() if at < now_ms - _STALE_MS}
-    deleter: Any = client.product.deleter
+    deleter: Any = _product(client).deleter
     try:
         deletion: Deletion = deleter.delete(counter)
     except (NoSuchCounter, BadSetting) as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cache
+from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger.ledger import keys
@@ -76,6 +77,32 @@ JOINED: Final = "its totals are still to be made"
 
 
 @dataclass
+class Emptying:
+    """The numbers of a counter were deleted in the home region, with all that was merged.
+
+    Attributes:
+        run: the deletion.
+        made: what it was.
+        acknowledged: what clients were told of it.
+        shown: what of it each region has shown.
+        at_ms: when each region showed the empty head.
+        left: the regions whose totals may hold it still.
+    """
+
+    run: str
+    made: dict[Identity, int]
+    acknowledged: dict[Identity, int]
+    shown: dict[str, dict[Identity, int]]
+    at_ms: dict[str, float]
+    left: set[str]
+
+    @property
+    def powers(self) -> Counter[int]:
+        """Which powers of four were in it."""
+        return counted(self.made.values())
+
+
+@dataclass
 class Account:
     """One counter.
 
@@ -86,7 +113,7 @@ class Account:
         acknowledged: those that a client was told to be in.
         heads: generation, run, sum and covers of the last head that a home published.
         excused: regions whose total may be wrong until it is repaired: since when, and why.
-        deleted: when merged entries were deleted with the numbers, and what they were.
+        deleted: the deletions of its numbers, the earliest first.
     """
 
     made: dict[Identity, int] = field(default_factory=dict)
@@ -98,7 +125,11 @@ class Account:
     sum: int = 0
     covers: dict[str, int | list[int]] = field(default_factory=dict)
     excused: Excuses = field(default_factory=Excuses)
-    deleted: list[tuple[float, Counter[int]]] = field(default_factory=list)
+    deleted: list[Emptying] = field(default_factory=list)
+
+    def remaining(self, region: str) -> Counter[int]:
+        """What totals of a region may still hold of all that was deleted."""
+        return sum((one.powers for one in self.deleted if region in one.left), Counter())
 
 
 @dataclass
@@ -174,7 +205,7 @@ class LedgerAccounts:
             raise Wrong(f"generation {head['generation']} followed {account.generation}")
         self._refuse_shown(counter)
         if is_deletion(head):
-            self._deleted(account, head, now_ms)
+            self._deleted(account, head, change.table.region, now_ms)
         taken = 0
         for key, covered in head["covers"].items():
             delta, identity = self._covered(account, key, covered)
@@ -190,19 +221,41 @@ class LedgerAccounts:
         account.sum = head["sum"]
         account.covers = dict(head["covers"])
 
-    def _deleted(self, account: Account, head: Item, now_ms: float) -> None:
+    def _deleted(self, account: Account, head: Item, region: str, now_ms: float) -> None:
         """All that was merged is gone, and none of it was made behind the mark."""
         gone = [one for one in account.merged if one in account.made]
         late = [one for one in gone if one[1] > head["to_at"]]
         if late or account.covers:
             raise Wrong(f"deleted although made behind the mark: {late}, {account.covers}")
-        account.deleted.append((now_ms, counted(account.made[one] for one in gone)))
-        for one in gone:
-            del account.made[one]
-            account.acknowledged.pop(one, None)
-            for shown in account.shown.values():
-                shown.pop(one, None)
+        deleted = set(gone)
+
+        def taken(known: dict[Identity, int]) -> dict[Identity, int]:
+            return {one: known.pop(one) for one in [*known] if one in deleted}
+
+        made, acknowledged = taken(account.made), taken(account.acknowledged)
+        shown = {region: taken(known) for region, known in account.shown.items()}
+        account.deleted.append(
+            Emptying(
+                head["run"], made, acknowledged, shown, {region: now_ms}, {*self.copies} - {region}
+            )
+        )
         account.sum = 0
+
+    def _undo_deletion(self, account: Account) -> None:
+        """The home that deleted the numbers is lost, and nobody else shows it."""
+        lost = account.deleted.pop()
+        account.made |= lost.made
+        account.acknowledged |= lost.acknowledged
+        for region, known in lost.shown.items():
+            account.shown[region] |= known
+
+    def head_shown(self, change: Change, now_ms: float) -> None:
+        """A region shows another head: perhaps the empty one, or one after it."""
+        account, region = self.accounts[change.key[0]], change.table.region
+        incarnation = (change.after or {}).get("incarnation")
+        for one in account.deleted:
+            if one.run == incarnation:
+                one.at_ms.setdefault(region, now_ms)
 
     def _refuse_shown(self, counter: str) -> None:
         """Covers are forgotten only once no region shows them."""
@@ -229,12 +282,20 @@ class LedgerAccounts:
                 head = {"generation": 0, "run": "", "sum": 0, "covers": {}}
             if head is None or head["run"] == account.run:
                 continue
+            if account.deleted and account.deleted[-1].run == account.run:
+                if self._is_shown(counter, account.run):
+                    continue  # a salvage takes it over
+                self._undo_deletion(account)
             if head["generation"] != account.generation - 1:
                 raise Wrong(f"{counter}: {head['generation']} is left of {account.generation}")
             for key, covered in account.covers.items():
                 account.merged.discard(self._covered(account, key, covered)[1])
             account.generation, account.run = head["generation"], head["run"]
             account.sum, account.covers = head["sum"], dict(head["covers"])
+
+    def _is_shown(self, counter: str, run: str) -> bool:
+        heads = (items.get((counter, keys.HEAD), {}) for items in self.copies.values())
+        return any(head.get("run") == run for head in heads)
 
     def give_up(self, counter: str, key: str) -> None:
         """Salvage has listed an entry of a lost region that it could not decide about."""
@@ -248,14 +309,16 @@ class LedgerAccounts:
     def total_changed(self, change: Change) -> None:
         """A total was updated or repaired: it never holds what was not made, nor any twice."""
         counter, region = change.key[0], change.table.region
-        if change.after is None:
-            return
         account = self.accounts[counter]
+        if change.after is None:
+            for one in account.deleted:
+                one.left.discard(region)
+            return
         before = change.before or {"version": 0}
         if change.after["version"] < before["version"]:
             raise Wrong(f"the version of {counter} went back to {change.after['version']}")
         if region not in account.excused and counter != STOCK:
-            allowed = counted(account.shown[region].values())
+            allowed = counted(account.shown[region].values()) + account.remaining(region)
             check_sum(change.after["total"], Counter(), allowed)
 
     # ---- what clients say ----
@@ -264,11 +327,24 @@ class LedgerAccounts:
         """What an exact read that begins now must contain."""
         return counted(self.accounts[counter].shown[region].values())
 
-    def read(self, counter: str, required: Counter[int], total: int, began_ms: float = 0.0) -> None:
+    def read(
+        self,
+        counter: str,
+        required: Counter[int],
+        total: int,
+        began_ms: float = 0.0,
+        *,
+        region: str = "",
+        is_total: bool = False,
+    ) -> None:
         """A read that began then has ended; what was deleted meanwhile may be in it or not."""
         account = self.accounts[counter]
         made = counted(account.made.values())
-        deleted = (powers for at_ms, powers in account.deleted if at_ms >= began_ms)
+        deleted = (
+            one.powers
+            for one in account.deleted
+            if one.at_ms.get(region, inf) >= began_ms or (is_total and region in one.left)
+        )
         check_sum(total, required & made, sum(deleted, made))
 
     def acknowledge(self, counter: str, key: str, delta: int) -> None:

@@ -142,7 +142,7 @@ def read_exact(client: Client) -> None:
     ledger = client.auditor.ledger
     required, began_ms = ledger.before_read(counter, client.region), client.world.schedule.now_ms
     exact = client.product.exact.read(counter)
-    ledger.read(counter, required, int(exact.sum), began_ms)
+    ledger.read(counter, required, int(exact.sum), began_ms, region=client.region)
     client.tell(f"exact {counter}: generation {exact.generation}, {exact.entries} entries")
 
 
@@ -170,7 +170,10 @@ def read_total(client: Client) -> None:
         and record.made_ms < fresh.handled_through_ms
         and client.auditor.ledger.is_entry(record.key[1])
     ]
-    client.auditor.ledger.read(counter, counted(handled), int(total.total), began_ms)
+    found, region = int(total.total), client.region
+    client.auditor.ledger.read(
+        counter, counted(handled), found, began_ms, region=region, is_total=True
+    )
 
 
 def send(client: Client, event: Event) -> None:

@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from countledger.compaction.compactor import Compactor
+from countledger.compaction.counter_regions import RegionalTotals
 from countledger.compaction.dispatcher import Dispatcher, WorkQueue
 from countledger.compaction.due import DueIndex, Sweeper
 from countledger.compaction.lease import LeaseTerms
@@ -21,6 +22,7 @@ from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import Triggers
 from countledger.compaction.worker import WorkBatch, Worker
 from countledger.consumers.auditor import Auditor, why_not_exact
+from countledger.consumers.emptied_totals import clear_total
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
 from countledger.consumers.stream import LedgerStream
@@ -82,11 +84,21 @@ def limit_of(world: World, min_age_ms: int | None = None) -> Any:  # noqa: ANN40
 
 @dataclass(eq=False)
 class Product:
-    """What one process has of the product."""
+    """What one process has of the product.
+
+    Attributes:
+        process: which one.
+        reports: of the worker's function.
+        hands: of buffers.
+        at: the region whose tables it reads and writes; None: its own.
+        elsewhere: the same process, with the tables of other regions.
+    """
 
     process: Process
     reports: list[CompactionReport] = field(default_factory=list)
     hands: dict[str, Hand] = field(default_factory=dict)
+    at: str | None = None
+    elsewhere: dict[str, Product] = field(default_factory=dict)
 
     @property
     def world(self) -> World:
@@ -96,7 +108,7 @@ class Product:
     @cached_property
     def reads(self) -> Any:  # noqa: ANN401 - a client
         """A client whose SDK retries."""
-        return self.world.dynamo(self.process, retries=True)
+        return self.world.dynamo(self.process, retries=True, region=self.at)
 
     @cached_property
     def writes(self) -> Any:  # noqa: ANN401 - a client
@@ -147,7 +159,7 @@ class Product:
     @cached_property
     def stream(self) -> LedgerStream:
         """The ledger's stream."""
-        stream = self.world.streams[self.process.region]
+        stream = self.world.streams[self.at or self.process.region]
         client: Any = StreamsClient(stream, self.process)
         return LedgerStream(client, stream.arn)
 
@@ -163,7 +175,7 @@ class Product:
             patience_ms=_PATIENCE_MS,
             late_ms=self.world.shape.late_ms,
         )
-        return Auditor(verifier, self.namespaces, self.process.region)
+        return Auditor(verifier, self.namespaces, self.at or self.process.region)
 
     @cached_property
     def strict(self) -> StrictCounters:
@@ -288,10 +300,21 @@ class Product:
             self.namespaces,
             limit_of(self.world),
             made.compact,
-            partial(why_not_exact, self.auditor),
-            self.leftovers.delete,
+            self.totals_in,
             self.process,
             partial(self.world.new_id, 0),
+        )
+
+    def totals_in(self, region: str) -> RegionalTotals:
+        """The totals of a region, to a deletion."""
+        there = self
+        if region != self.process.region:
+            there = self.elsewhere.setdefault(region, Product(self.process, at=region))
+        return RegionalTotals(
+            there.totals.item,
+            partial(why_not_exact, there.auditor),
+            partial(clear_total, there.auditor.verifier),
+            there.leftovers.delete,
         )
 
     @cached_property

@@ -71,6 +71,9 @@ class RegionAccidents:
     def plan(self, span_ms: float, *, always: bool = False) -> None:
         """Draw what happens within a time, and when; always: at least one of them."""
         shape, random = self.world.shape, self.random
+        if shape.deletes:
+            self.world.schedule.spawn("fate of regions", self._strike_at_wakes)
+            return
         if self.stays:
             return
         keeps = bool(shape.weights.get("malformed"))
@@ -92,11 +95,25 @@ class RegionAccidents:
             # Every stack names its own region home: a mistake, or one that knows of no promotion.
             self.world.believers.update(self.world.regions)
 
+    def _strike_at_wakes(self) -> None:
+        """Something happens when those that rest go on, or soon after."""
+        world = self.world
+        for _ in range(self.random.choice(_HOW_MANY)):
+            rested_ms = world.auditor.deletions.wake_ms
+            while world.auditor.deletions.wake_ms == rested_ms:
+                if world.faults.calm:
+                    return
+                world.schedule.pause(MINUTE_MS)
+            left_ms = max(0.0, world.auditor.deletions.wake_ms - world.schedule.now_ms)
+            world.schedule.pause(left_ms + self.random.random() ** 2 * 4 * MINUTE_MS)
+            self._happen(*self._in_any_order(keeps=False))
+
     @property
     def stays(self) -> bool:
         """Whether the world is of one region for good: a counter is deleted in such a one."""
         shape = self.world.shape
-        return bool(shape.weights.get("deletion call")) or shape.reused
+        deletes_alone = bool(shape.weights.get("deletion call")) and not shape.deletes
+        return deletes_alone or shape.reused
 
     def _in_any_order(self, *, keeps: bool) -> list[str]:
         names = [one for one in ACCIDENTS if not (keeps and one in _REMOVE_A_REGION)]

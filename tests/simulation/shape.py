@@ -52,6 +52,7 @@ class Shape:
         lease_ms: how long a home may merge under one lease.
         rivals: whether every region's stack names that region home.
         loses: whether another region is made home, and then lost.
+        deletes: whether regions come, go and change home while counters are deleted.
         rates: of faults, by name, that are not drawn.
         weights: of operations, by name: how often each is drawn.
     """
@@ -83,6 +84,7 @@ class Shape:
     lease_ms: int = MINUTE_MS
     rivals: bool = False
     loses: bool = False
+    deletes: bool = False
     freeze_ms: int = 40 * MINUTE_MS
     archive: bool = False
     lull_ms: int = 0
@@ -147,6 +149,8 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
 # The focuses of many homes and of homes that are lost; no seed draws them by itself.
 HOMES: Final = "homes"
 LOSSES: Final = "losses"
+# Nor that of deletions of counters in several regions.
+DELETED_EVERYWHERE: Final = "deleted everywhere"
 # Nor those of windows, and of windows of counters that are deleted.
 WINDOWS: Final = "windows"
 DELETED_WINDOWS: Final = "deleted windows"
@@ -259,6 +263,39 @@ def _losing(random: Random, shape: Shape) -> Shape:
     )
 
 
+# How often each is drawn where counters are deleted in several regions.
+_DELETING: Final = {
+    "record": 1.0,
+    "record keyed": 0.5,
+    "record bare key": 0.5,
+    "resend": 0.5,
+    "exact read": 1.0,
+    "total read": 1.0,
+    "compact": 0.5,
+    "verify": 0.5,
+    "repair": 1.0,
+    "deletion call": 4.0,
+    "deletion rest": 2.0,
+    "deletion join": 0.5,
+    "deletion cancel": 0.1,
+}
+
+
+def _deleting(random: Random, shape: Shape) -> Shape:
+    """Counters are deleted and used again in several regions, any of which may go on with it."""
+    return replace(
+        shape,
+        regions=random.choice([2, 2, 3]),
+        lag_ms=random.choice([20.0, 500.0, 8_000.0]),
+        freeze_ms=40 * MINUTE_MS,
+        rates={"FROZEN": 0.0},
+        deletes=True,
+        counters=random.choice([1, 3]),
+        archive=random.choice([False, False, True]),
+        weights={name: _DELETING.get(name, 0) for name in shape.weights},
+    )
+
+
 def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: str) -> Shape:
     """A shape in which many clients do little else than one thing, at once."""
     if focus == "merges":
@@ -267,6 +304,8 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
         return _rivals(random, _merging(random, shape))
     if focus == LOSSES:
         return _losing(random, _merging(random, shape))
+    if focus == DELETED_EVERYWHERE:
+        return _deleting(random, _focused(random, shape, operations, "deletion"))
     if focus == DELETED_WINDOWS:
         return _focused(random, shape, operations, "deletion")
     windowed = {WINDOWS: _WINDOWED, WINDOW_ALERTS: (*_WINDOWED, "alert")}

@@ -21,7 +21,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.operations import OPERATIONS
 from tests.simulation.region_accidents import ACCIDENTS as REGION_ACCIDENTS
 from tests.simulation.runner import Tally, quiet_core, run_block
-from tests.simulation.shape import HOMES, WINDOW_ALERTS
+from tests.simulation.shape import DELETED_EVERYWHERE, HOMES, WINDOW_ALERTS
 from tests.simulation.shrink import Failure, read_skipped, spelled
 from tests.simulation.simulation import Simulation
 
@@ -68,6 +68,13 @@ def test_p4_p5_hold_where_runs_of_compaction_meet_reads_and_late_retries() -> No
 def test_p4_p5_hold_where_every_region_takes_itself_for_home() -> None:
     """Leases, promotions, losses and salvages, while processes stand still for minutes."""
     tally = run_block(range(SEEDS // 5), Failure(0, "", focus=HOMES))
+
+    assert [one.replay for one in tally.failures] == []
+
+
+def test_p4_p5_hold_where_counters_are_deleted_in_several_regions() -> None:
+    """Days pass, the names are used again, and any region may go on with a deletion."""
+    tally = run_block(range(SEEDS // 30), Failure(0, "", focus=DELETED_EVERYWHERE))
 
     assert [one.replay for one in tally.failures] == []
 

@@ -9,38 +9,23 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.compaction import deletion_marks
-from countledger.compaction.deletion import DeletionStage, plan_deletion
+from countledger.compaction.deletion import DeletionStage, deleted, plan_deletion
 from countledger.compaction.deletion_marks import DeletionMark
 from countledger.ledger import keys
 from countledger.ledger.errors import (
-    BadSetting,
     ConditionFailed,
     TransactionCancelled,
 )
 from countledger.ledger.head import Head, encode_head
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Put
-from tests.unit.compaction.parts import COUNTERS, LEDGER
+from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER
 from tests.unit.compaction.world import COUNTER, World
 
 if TYPE_CHECKING:
     from countledger.ledger.operations import Write
 
 _MARKED_WAIT_MS = 30 * HOUR_MS + MINUTE_MS
-
-
-def test_a_counter_with_totals_in_another_region_is_not_deleted() -> None:
-    """What is merged adds nothing to totals, so those elsewhere would stay for ever."""
-    world = World()
-    world.record()
-    world.delete(DeletionStage.MARKED)
-    world.record("likes:other")
-    world.description["Replicas"] = [{"RegionName": "b", "ReplicaStatus": "ACTIVE"}]
-
-    for counter in (COUNTER, "likes:other"):
-        with pytest.raises(BadSetting, match="its ledger has replicas in b"):
-            world.deleter().delete(counter)
-    assert world.deleter().mark("likes:other") is None
 
 
 def test_what_a_late_evaluator_left_is_tidied_before_the_name_is_forgotten() -> None:
@@ -115,7 +100,8 @@ def _planned(world: World, *, with_total: bool) -> tuple[Write, ...]:
     world.dynamo.put(deletion_marks.mark_of(LEDGER, COUNTER, _MARK.id, _MARK.at_ms))
     world.dynamo.put(Put(LEDGER, encode_head(COUNTER, _HEAD)))
     item = world.stack.total(COUNTER) if with_total else None
-    return plan_deletion((LEDGER, COUNTERS), _MARK, _HEAD, item, 2)
+    after = deleted(_MARK, _HEAD, 2, HOME)
+    return plan_deletion((LEDGER, COUNTERS), _MARK, after, _HEAD, item)
 
 
 _SINCE: dict[str, tuple[bool, dict[str, object], dict[str, object]]] = {

@@ -118,7 +118,8 @@ def test_a_strongly_consistent_table_is_merged_by_single_deletes_alone(retire: R
 @pytest.mark.parametrize("late", [False, True])
 def test_a_deletion_that_stood_still_is_not_sent_under_an_old_time(*, late: bool) -> None:
     """Its empty head would be forgotten before a day is over."""
-    world = World()
+    # Its right to write would end long before.
+    world = World(terms=LeaseTerms(lease_ms=DAY_MS))
     world.use(*DELTAS)
     world.stack.total(COUNTER, updated_at=world.clock.at_ms)
     world.delete(DeletionStage.MARKED)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from countledger.compaction.compactor import Compactor
+from countledger.compaction.counter_regions import RegionalTotals
 from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.deletions import Deletions
 from countledger.compaction.lease import LeaseTerms
@@ -53,6 +54,9 @@ class World:
         unproven: why no total can be taken for final.
         tidied: up to which moment what lies beside a counter was deleted, call by call.
         terms: of the right to merge.
+        cleared: the regions and counters whose totals were cleared without a transaction.
+        unproven_in: `unproven` of a region.
+        copies: other copies of the ledger by region; others have that of the home.
     """
 
     hesitant: bool = False
@@ -60,6 +64,9 @@ class World:
     unproven: str | None = None
     tidied: list[int] = field(default_factory=list)
     terms: LeaseTerms = field(default_factory=LeaseTerms)
+    cleared: list[tuple[str, str]] = field(default_factory=list)
+    unproven_in: dict[str, str] = field(default_factory=dict)
+    copies: dict[str, MemoryClient] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.description: dict[str, object] = {}
@@ -131,7 +138,13 @@ class World:
 
     def regions(self) -> Regions:
         return Regions(
-            self.dynamo, LEDGER, HOME, HOME, lambda _: self.dynamo, self.clock, self.terms
+            self.dynamo,
+            LEDGER,
+            HOME,
+            HOME,
+            lambda region: self.copies.get(region, self.dynamo),
+            self.clock,
+            self.terms,
         )
 
     def compactor(self, **settings: Any) -> Compactor:  # noqa: ANN401 - of a compactor
@@ -163,8 +176,12 @@ class World:
             self.namespaces,
             limit_of,
             compact or self.compactor().compact,
-            lambda _: self.unproven,
-            tidy or self._tidy,
+            lambda region: RegionalTotals(
+                lambda counter: self.item(keys.total_key(counter)),
+                lambda _: self.unproven_in.get(region, self.unproven),
+                lambda counter: self.cleared.append((region, counter)),
+                tidy or self._tidy,
+            ),
             self.clock,
         )
 

@@ -62,6 +62,7 @@ REGIONAL: Final = {
     "Audit",
     "Counters",
     "Dashboard",
+    "DeletePolicy",
     "EmitPolicy",
     "Evaluator",
     "LagAlarm",
@@ -75,7 +76,6 @@ REGIONAL: Final = {
 POLICIES_OF_THE_HOME: Final = {
     "ClaimPolicy",
     "CompactPolicy",
-    "DeletePolicy",
     "QuotaPolicy",
     "SequencePolicy",
     "StrictPolicy",

@@ -1,0 +1,89 @@
+"""What a region says and does about a total whose ledger a deletion has emptied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.consumers.emptied_totals import clear_total
+from countledger.consumers.verify import Judgement
+from countledger.ledger import keys
+from countledger.ledger.head import Head, encode_head
+from countledger.ledger.operations import Delete, Put
+from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
+from tests.unit.ledger.memory import meanwhile
+
+if TYPE_CHECKING:
+    from countledger.ledger.attributes import Item
+
+
+@pytest.fixture
+def world() -> World:
+    """One open shard."""
+    world = World()
+    world.add_shard("s")
+    return world
+
+
+def _emptied(world: World, mark_id: str = "mark") -> None:
+    """A deletion of that id has emptied the ledger, which had an entry of 5."""
+    world.handle(world.emit(5), 5)
+    for item in world.dynamo.items(LEDGER):
+        key = {name: str(item[name]) for name in ("counter", "entry")}
+        if item["entry"].startswith(keys.ENTRY_PREFIX):
+            world.dynamo.delete(Delete(LEDGER, key))
+    head = Head(generation=1, run=mark_id, incarnation=mark_id, to_at_ms=1)
+    world.dynamo.put(Put(LEDGER, encode_head(COUNTER, head)))
+    world.dynamo.put(Put(LEDGER, {**keys.deletion_key(COUNTER), "id": "mark", "at": 1}))
+
+
+def _total(world: World) -> Item | None:
+    return world.dynamo.get(COUNTERS, keys.total_key(COUNTER))
+
+
+@pytest.mark.parametrize(
+    ("mark_id", "found"), [("mark", Judgement.DELETING), ("another", Judgement.DRIFT)]
+)
+def test_a_total_that_outlives_its_ledger_is_no_drift(
+    world: World, mark_id: str, found: Judgement
+) -> None:
+    """As long as the deletion that emptied the ledger has not come to this region."""
+    _emptied(world, mark_id)
+
+    assert world.verdict().verdict is found
+
+
+def test_the_total_of_an_emptied_counter_goes(world: World) -> None:
+    _emptied(world)
+
+    assert clear_total(world.verifier(), COUNTER) is None
+    assert _total(world) is None
+    assert clear_total(world.verifier(), COUNTER) is None
+
+
+def test_what_was_recorded_since_stays_in_a_total_of_its_own(world: World) -> None:
+    """The deleted total goes with its windows; what it counted of the next counter is repaired."""
+    _emptied(world)
+    world.handle(world.emit(7), 7)
+
+    assert clear_total(world.verifier(), COUNTER) is None
+
+    total = _total(world)
+    assert total is not None
+    assert (total["total"], total["entries"], total["version"]) == (7, 1, 1)
+    assert clear_total(world.verifier(), COUNTER) is None
+    assert _total(world) == total
+
+
+def test_a_total_that_changes_before_it_goes_is_left_alone(world: World) -> None:
+    _emptied(world)
+    world.dynamo.plans.append(meanwhile(lambda: world.handle(world.emit(7), 7), "delete"))
+
+    reason = clear_total(world.verifier(), COUNTER)
+
+    assert reason is not None
+    assert "changed" in reason
+    total = _total(world)
+    assert total is not None
+    assert total["total"] == 12
