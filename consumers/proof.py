@@ -18,7 +18,7 @@ stalled one; the records after the progress can.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +32,7 @@ from countledger.consumers.stream import (
     counts,
     made_at_ms,
 )
+from countledger.consumers.totals import freshness_of
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.limits import (
     CLOCK_SKEW_DEFAULT_MS,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from countledger.consumers.progress import ShardProgress
-    from countledger.consumers.totals import TotalsReader
+    from countledger.consumers.totals import Freshness, TotalsReader
 
 _POLL_MS: Final = 500
 # A stream keeps each record at least this long; the rest is a margin for clock skew.
@@ -244,6 +245,18 @@ def _children_landed(
     children = (str(other.shard) for other in shards if other.parent == one.shard.id)
     found = (progress[name] for name in children if name in progress and progress[name].position)
     return any(child.passed(now_ms, late_ms) is not None for child in found)
+
+
+def proven_freshness(totals: TotalsReader, stream: LedgerStream) -> Freshness:
+    """The freshness of totals, and what of the stream they lack.
+
+    Half a read unit for each shard of the stream, and a few calls.
+    """
+    shards = stream.shards()
+    progress = totals.progress(str(one.shard) for one in shards)
+    waiting_ms = waiting_since_ms(stream, shards, progress)
+    found = freshness_of(shards, progress)
+    return replace(found, up_to_date=waiting_ms is None, waiting_since_ms=waiting_ms)
 
 
 def waiting_since_ms(

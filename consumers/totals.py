@@ -79,18 +79,22 @@ class Freshness:
         handled_through_ms: for the slowest open shard, when the stream created the last record
             handled, ms since the epoch; None while nothing has been handled.
         idle: the open shards of which, and of whose parents, nothing has been handled.
+        up_to_date: whether the stream showed nothing that is not handled; None: it was not read.
+        waiting_since_ms: if it did, when the oldest such record was made, ms since the epoch.
     """
 
     shards: tuple[ShardProgress, ...]
     handled_through_ms: int | None
     idle: tuple[str, ...]
+    up_to_date: bool | None = None
+    waiting_since_ms: int | None = None
 
     @property
     def handled_through(self) -> datetime | None:
         """`handled_through_ms` as a datetime in UTC.
 
         It does not move while no entry is recorded: an old value means quiet or stalled, and
-        `verify` says which.
+        `up_to_date` says which.
         """
         return None if self.handled_through_ms is None else to_datetime(self.handled_through_ms)
 

@@ -382,9 +382,18 @@ class CountLedger:
 
         return listing_of(self.connection, self.namespaces).counters(namespace, on_corrupt)
 
-    def freshness(self) -> Freshness:
-        """The time up to which totals are complete. Half a read unit for each stream shard."""
-        return self._totals.freshness(self._stream)
+    def freshness(self, *, prove: bool = False) -> Freshness:
+        """The time up to which totals are complete. Half a read unit for each stream shard.
+
+        Args:
+            prove: look into the stream, too, which shows whether totals lack anything (a quiet
+                stream makes no progress). A few calls for each shard; `OperatePolicyArn` allows it.
+        """
+        if not prove:
+            return self._totals.freshness(self._stream)
+        from countledger.consumers.proof import proven_freshness
+
+        return proven_freshness(self._totals, self._stream)
 
     def exact(self, counter: str) -> ExactSum:
         """The exact sum of a counter's ledger. Two read units, and one for each 4 KB of entries.

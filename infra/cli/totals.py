@@ -19,7 +19,9 @@ from countledger.infra.cli.output import (
 )
 from countledger.infra.cli.region_totals import show_over_regions
 from countledger.ledger.amount import add, to_text
-from countledger.ledger.errors import CorruptItem
+from countledger.ledger.clock import SystemClock, show_duration
+from countledger.ledger.errors import AccessDenied, CorruptItem
+from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -43,9 +45,10 @@ def total(
 ) -> int:
     """Read totals, and how fresh they are.
 
-    A total is exact up to the lag of the stream. The line below the totals shows the moment up to
-    which every entry is in them. A counter that was never recorded is 0. A strict counter has no
-    ledger: its value is current.
+    A total is exact up to the lag of the stream. The line below the totals says whether they are up
+    to date, or how far behind; without the permission to read the stream, up to which moment every
+    entry is in them. A counter that was never recorded is 0. A strict counter has no ledger: its
+    value is current.
 
     With --exact each row also has the sum of the ledger, the number of entries that were read for
     it (the others are summed up in the counter's head) and the read units that this cost.
@@ -69,7 +72,7 @@ def total(
         return show_over_regions(options, counters)
     client = options.client()
     # In this order: what is said to be in the totals must be in those that are shown.
-    freshness = client.freshness()
+    freshness = _freshness(client)
     unread = Unread()
     found = client.totals(counters, on_corrupt=unread.note)
     names = [name for name in counters if name in found]
@@ -86,7 +89,7 @@ def total(
         return unread.report()
     show_rows(rows)
     if recorded:
-        notice(_freshness_text(freshness))
+        notice(freshness_text(freshness, SystemClock().now_ms()))
     return unread.report()
 
 
@@ -204,14 +207,33 @@ def snapshot(
 def freshness_document(freshness: Freshness) -> dict[str, object]:
     """How fresh totals are, for programs."""
     shards = [facts(one, "shard handled_through handled_at") for one in freshness.shards]
-    return {"handled_through": freshness.handled_through, "shards": shards}
+    return facts(freshness, "up_to_date handled_through", shards=shards)
 
 
-def _freshness_text(freshness: Freshness) -> str:
+def freshness_text(freshness: Freshness, now_ms: int) -> str:
+    """How fresh totals are, for people.
+
+    Args:
+        freshness: of the totals.
+        now_ms: when it was read, ms since the epoch.
+    """
+    if freshness.up_to_date:
+        return "up to date: every entry is in the totals"
+    if freshness.waiting_since_ms is not None:
+        behind_ms = max(0, now_ms - freshness.waiting_since_ms) // SECOND_MS * SECOND_MS
+        return f"{show_duration(behind_ms)} behind: later entries are not in the totals yet"
     if freshness.handled_through is None:
         return "no stream record was handled yet: every total is 0"
     moment = freshness.handled_through.isoformat(timespec="milliseconds")
     return f"entries up to {moment.replace('+00:00', 'Z')} are in the totals"
+
+
+def _freshness(client: CountLedger) -> Freshness:
+    try:
+        return client.freshness(prove=True)
+    except AccessDenied:
+        # To read the stream takes a permission of its own.
+        return client.freshness()
 
 
 def total_row(total: Total, summed: ExactSum | None = None, *, exact: bool = False) -> Row:

@@ -7,10 +7,10 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from countledger.consumers.assembly import auditor_of
-from countledger.consumers.proof import waiting_since_ms
+from countledger.consumers.proof import proven_freshness
 from countledger.consumers.region_state import Phase, RegionStateStore
 from countledger.consumers.stream import LedgerStream
-from countledger.consumers.totals import TotalsReader, freshness_of
+from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement
 from countledger.infra.deploy.region_checks import replicas_of
 from countledger.infra.status.facts import FreshnessFact
@@ -129,11 +129,8 @@ def freshness_fact(connection: Connection) -> FreshnessFact:
     table = connection.setting("counters_table")
     totals = TotalsReader(connection.dynamo("standard"), table)
     stream = LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
-    shards = stream.shards()
-    progress = totals.progress(str(one.shard) for one in shards)
-    fresh = freshness_of(shards, progress)
-    waiting_ms = waiting_since_ms(stream, shards, progress)
-    return FreshnessFact(fresh.handled_through_ms, waiting_ms, len(fresh.idle))
+    fresh = proven_freshness(totals, stream)
+    return FreshnessFact(fresh.handled_through_ms, fresh.waiting_since_ms, len(fresh.idle))
 
 
 def views_of(connection: Connection, sample: int = 0) -> Iterator[RegionView]:

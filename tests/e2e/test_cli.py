@@ -44,7 +44,7 @@ _STORIES: Final[dict[str, Story]] = {
                 "freshness": {"handled_through": ANY, "shards": ANY},
             },
         ),
-        step("total NS:a --exact", out="NS:a\t3\t3\t", err="are in the totals"),
+        step("total NS:a --exact", out="NS:a\t3\t3\t", err="in the totals"),
     ),
     "entries are the change log, newest first, with all that the caller gave": (
         step("emit NS:a 1 --occurred-at 2001-02-03T04:05:06+01:00"),

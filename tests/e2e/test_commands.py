@@ -284,6 +284,16 @@ _STORIES: Final[dict[str, Story]] = {
         step("verify --windows", code=2, err="give counters, --namespace, or --all"),
         step("windows rebuild NS:a --dry-run", {"counts": {"none": 1}}),
         step("windows rebuild --namespace NS", {"counts": {"none": 1}, "repairs": []}),
+        step("top NS --day today", code=2, err="windows enable NS --by hour --rank"),
+        step("windows enable NS --by day --time-zone Europe/Berlin --rank", {"ranked": 4}),
+        step("top NS --day today", code=2, err="were changed at"),
+        step("top NS --day tomorrow", code=2, err="give a date"),
+        step(
+            "alert create NS --prefix NS: --threshold 100 --window day",
+            {"window": "day", "direction": "rising"},
+        ),
+        step("alert set NS --window hour", code=2, err="windows enable NS --by hour"),
+        step("alert delete NS", {"deleted": True}),
         step("windows disable NS", {"until": ANY}),
     ),
     "an alert rule lives from create to delete": (

@@ -12,7 +12,7 @@ from countledger.ledger.calendar import zone_of
 from countledger.ledger.expressions import Absent, Add, AssignOnce
 from countledger.ledger.windows import WindowSetting
 from tests.simulation.canary import Canary, all_of, little_but, replaced, unconditional, wrapped
-from tests.simulation.shape import DELETED_WINDOWS, WINDOWS
+from tests.simulation.shape import DELETED_WINDOWS, WINDOW_ALERTS, WINDOWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,6 +106,12 @@ CANARIES: Final = [
         seed=8,
     ),
     Canary(
+        "a difference of windows counts once the stream has settled",
+        replaced(WindowVerifier, "_differs", lambda *_: False),
+        WINDOW_ALERTS,
+        seed=20,
+    ),
+    Canary(
         "a rebuild replaces what it has seen alone",
         replaced(window_rebuild, "_same", lambda *_: Absent("never")),
         WINDOWS,
@@ -120,6 +126,6 @@ CANARIES: Final = [
         "another total has other windows",
         replaced(window_writer, "new_windows_id", lambda setting_id, *_: setting_id),
         DELETED_WINDOWS,
-        seed=96,
+        seed=233,
     ),
 ]

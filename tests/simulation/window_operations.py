@@ -13,7 +13,7 @@ from countledger.ledger import keys
 from countledger.ledger.errors import CountledgerError
 from tests.simulation.product import Product
 from tests.simulation.schedule import Killed
-from tests.simulation.shape import COUNTERS, DELETED_WINDOWS, WINDOWS
+from tests.simulation.shape import COUNTERS, OF_WINDOWS
 
 if TYPE_CHECKING:
     from random import Random
@@ -27,7 +27,7 @@ _GONE: Final = 0.4
 
 def plan(world: World, random: Random, focus: str | None, span_ms: float) -> None:
     """In simulations of windows, some times while the clients are at work."""
-    if focus in {WINDOWS, DELETED_WINDOWS}:
+    if focus in OF_WINDOWS:
         for _ in range(_TIMES):
             work = partial(_spoil_and_rebuild, world, random)
             begin = partial(world.schedule.spawn, "operator of windows", work)

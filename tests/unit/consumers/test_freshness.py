@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from countledger.consumers.progress import ShardProgress
-from countledger.consumers.proof import waiting_since_ms
+from countledger.consumers.proof import proven_freshness
 from countledger.consumers.stream import ShardName, StreamShard
-from countledger.consumers.totals import TotalsReader, freshness_of
+from countledger.consumers.totals import Freshness, TotalsReader, freshness_of
+from countledger.infra.cli.totals import freshness_text
 from tests.unit.consumers.world import COUNTERS, World
 
 if TYPE_CHECKING:
@@ -102,9 +104,27 @@ def test_the_lag_is_the_age_of_the_oldest_change_that_waits(
     make: Callable[[], World], lag_ms: int | None
 ) -> None:
     world = make()
-    shards = world.stream.shards()
-    progress = TotalsReader(world.dynamo, COUNTERS).progress(str(one.shard) for one in shards)
+    found = proven_freshness(TotalsReader(world.dynamo, COUNTERS), world.stream)
 
-    found = waiting_since_ms(world.stream, shards, progress)
+    since_ms = None if lag_ms is None else world.clock.at_ms - lag_ms
+    assert (found.waiting_since_ms, found.up_to_date) == (since_ms, lag_ms is None)
 
-    assert found == (None if lag_ms is None else world.clock.at_ms - lag_ms)
+
+_NOTHING = Freshness((), None, ())
+_QUIET = Freshness((), 3_600_000, ())
+
+
+@pytest.mark.parametrize(
+    ("freshness", "text"),
+    [
+        (_NOTHING, "no stream record was handled yet: every total is 0"),
+        (_QUIET, "entries up to 1970-01-01T01:00:00.000Z are in the totals"),
+        (replace(_QUIET, up_to_date=True), "up to date: every entry is in the totals"),
+        (
+            replace(_QUIET, up_to_date=False, waiting_since_ms=3_700_000),
+            "150 s behind: later entries are not in the totals yet",
+        ),
+    ],
+)
+def test_freshness_is_said_in_words(freshness: Freshness, text: str) -> None:
+    assert freshness_text(freshness, 3_850_400) == text
