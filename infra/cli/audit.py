@@ -139,6 +139,8 @@ def repair(
 
     With --all only counters that were not exact are listed; --resume as for verify.
 
+    It sets totals and nothing else: `countledger windows rebuild` counts windows again.
+
     Examples:
       countledger repair likes:post-1 --dry-run
       countledger repair likes:post-1 likes:post-2
