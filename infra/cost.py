@@ -17,7 +17,6 @@ from countledger.ledger.errors import BadSetting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 # When they were looked up; those of DynamoDB have been these since 2024-11-01.
 AS_OF: Final = "2026-11-21"
 MILLION: Final = 1_000_000
@@ -125,6 +124,7 @@ COALESCED: Final = 10
 _GB: Final = 10**9
 _COUNT_MAX: Final = 10**15
 _REGIONS_MAX: Final = 100
+_COUNTS: Final = ("events_per_day", "total_units", "reads_per_day", "strict_changes_per_day")
 _READ_UNITS: Final = 0.5
 # An entry without key and note, with what the service adds to each item.
 _ENTRY_BYTES: Final = 250
@@ -145,6 +145,8 @@ class Workload:
         regions: over how many regions the ledger spans.
         retire: how merged entries are deleted; None: nothing is compacted.
         average_use: the used share of provisioned capacity, 0 to 1; None: capacity on demand.
+        strict_changes_per_day: how many changes of strict counters over regions.
+        strict_regions: how many regions store these counters; a witness stores none.
         memory_mb: of the materializer. Above 1,769 MB it costs more and is no faster; below, it
             takes longer, and costs the same.
         window_items: how many items of windows a counter's batch touches, of events on time.
@@ -160,6 +162,8 @@ class Workload:
     regions: int = 1
     retire: Retire | None = Retire.TRANSACTION
     average_use: float | None = None
+    strict_changes_per_day: float = 0.0
+    strict_regions: int = 3
     memory_mb: int = WHOLE_PROCESSOR_MB
     window_items: int = 0
 
@@ -168,11 +172,10 @@ class Workload:
         if self.average_use is not None and not 0 < self.average_use <= 1:
             raise BadSetting(f"average use: {self.average_use:g} is not above 0 and at most 1")
         for name, least, most in (
-            ("events_per_day", 0, _COUNT_MAX),
+            *((name, 0, _COUNT_MAX) for name in _COUNTS),
             ("events_per_entry", 1, _COUNT_MAX),
-            ("total_units", 0, _COUNT_MAX),
-            ("reads_per_day", 0, _COUNT_MAX),
             ("regions", 1, _REGIONS_MAX),
+            ("strict_regions", 2, 3),
             ("memory_mb", 128, 10_240),
             ("window_items", 0, 3),
         ):
@@ -224,21 +227,21 @@ def bill(load: Workload) -> list[BillItem]:
     merged = _UNITS[load.retire] if load.retire else 0.0
     batches = entries / BATCH_RECORDS * regions
     days = DAYS if load.retire is None else _MERGED_AFTER_DAYS
+    stored_gb = entries / DAYS * days * _ENTRY_BYTES * regions / _GB
     use = load.average_use
     memory = max(1.0, load.memory_mb / WHOLE_PROCESSOR_MB)
+    invocation = LAMBDA_REQUEST + BATCH_GB_SECONDS * memory * LAMBDA_GB_SECOND
+    strict = load.strict_changes_per_day * DAYS * load.strict_regions
     return [
         _written("entries", entries * regions, use),
         _written("totals", entries * load.total_units * regions, use),
         _written("windows", entries * load.window_items * _ITEM_UNITS * regions, use),
         _written("compaction", entries * merged * regions, use),
         _read("reads of totals", load.reads_per_day * DAYS * _READ_UNITS, use),
-        BillItem(
-            "materializer",
-            batches,
-            "invocations",
-            batches * (LAMBDA_REQUEST + BATCH_GB_SECONDS * memory * LAMBDA_GB_SECOND),
-        ),
-        _stored("storage", entries / DAYS * days * _ENTRY_BYTES * regions / _GB),
+        BillItem("materializer", batches, "invocations", batches * invocation),
+        BillItem("storage", stored_gb, "GB", stored_gb * STORAGE_GB_MONTH),
+        # Their table is on demand, whatever the capacity of the others.
+        *([_written("strict over regions", strict, None)] if strict else []),
     ]
 
 
@@ -294,7 +297,3 @@ def _read(what: str, units: float, use: float | None) -> BillItem:
 def _capacity(units: float, use: float | None, million: float, hour: float) -> float:
     """Dollars for units on demand, or provisioned: an hour of capacity is 3,600 units if used."""
     return units / MILLION * million if use is None else units / 3_600 / use * hour
-
-
-def _stored(what: str, gigabytes: float) -> BillItem:
-    return BillItem(what, gigabytes, "GB", gigabytes * STORAGE_GB_MONTH)

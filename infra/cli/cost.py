@@ -138,6 +138,9 @@ _Windows = Annotated[
         help="Plan with windows by these, and events on time. [dim]Measured: within totals[/dim]",
     ),
 ]
+_Regions = Annotated[
+    int | None, typer.Option(help="Over how many the ledger spans. [dim]Else as it is, or 1[/dim]")
+]
 _Memory = Annotated[int, typer.Option(help="The stack's MaterializerMemoryMb.")]
 _Counters = Annotated[
     int | None,
@@ -147,6 +150,10 @@ _Counters = Annotated[
         show_default=False,
     ),
 ]
+_StrictChanges = Annotated[
+    float, typer.Option(help="Changes of strict counters over regions, of up to 1 KB each.")
+]
+_StrictRegions = Annotated[int, typer.Option(help="Regions that store them: 3; 2 with a witness.")]
 _Peak = Annotated[
     float, typer.Option(min=1.0, help="How many times the average rate the highest rate is.")
 ]
@@ -163,10 +170,7 @@ def cost(
         float, typer.Option(help="How many events share an entry, where they are coalesced.")
     ] = 1.0,
     reads_per_day: Annotated[float, typer.Option(help="How many totals are read.")] = 0.0,
-    regions: Annotated[
-        int | None,
-        typer.Option(help="Over how many the ledger spans. [dim]Else as it is, or 1[/dim]"),
-    ] = None,
+    regions: _Regions = None,
     retire: Annotated[
         str | None,
         typer.Option(
@@ -177,6 +181,8 @@ def cost(
     windows: _Windows = None,
     average_use: _AverageUse = None,
     memory_mb: _Memory = WHOLE_PROCESSOR_MB,
+    strict_changes_per_day: _StrictChanges = 0.0,
+    strict_regions: _StrictRegions = 3,
     counters: _Counters = None,
     peak: _Peak = 1.0,
 ) -> None:
@@ -184,9 +190,10 @@ def cost(
 
     Without --events-per-day the pace is measured: what the materializer handled within the last
     day, its write units, the schedules, the replicas. It counts entries: say --events-per-entry
-    where events are coalesced already. Not in it: what strict counters, sequences, claims and
-    alerts write, indexes, Kinesis, the archive, recovery, alarms, data transfer, free tiers.
-    Below it: what the highest rate needs, and what limits it first (docs/scaling.md).
+    where events are coalesced already. Not in it: what strict counters of the home region,
+    sequences, claims and alerts write, indexes, Kinesis, the archive, recovery, alarms, data
+    transfer, free tiers. Below it: what the highest rate needs, and what limits it first
+    (docs/scaling.md).
 
     Examples:
       countledger cost
@@ -215,6 +222,8 @@ def cost(
         regions=1 if regions is None else regions,
         retire=way if retire is None else _RETIRE[retire],
         average_use=average_use,
+        strict_changes_per_day=strict_changes_per_day,
+        strict_regions=strict_regions,
         memory_mb=memory_mb,
         window_items=0 if windows is None else _WINDOWS[windows],
     )
@@ -251,9 +260,7 @@ def _show(options: Options, load: Workload, highest: Load, setup: Setup) -> None
             "prices_as_of": AS_OF,
             "month": rows,
             "usd": _usd(sum_),
-            "savings": [
-                {"setting": one.setting, "usd": _usd(one.dollars)} for one in savings(load)
-            ],
+            "savings": [{"setting": s.setting, "usd": _usd(s.dollars)} for s in savings(load)],
             "highest_rate": _scaling(highest, setup),
         }
         show_json(document)
@@ -261,13 +268,12 @@ def _show(options: Options, load: Workload, highest: Load, setup: Setup) -> None
     show_rows([*rows, {"position": "a month", "amount": "", "of": "", "usd": _usd(sum_)}])
     for one in savings(load):
         notice(f"would save ${_usd(one.dollars)} a month: {one.setting}")
-    limits = list(settings_for(highest, setup))
     found = needs(highest, settled(highest, setup))
     notice(
         f"{highest.events_s:,.1f} entries/s need: partitions of the ledger {found.partitions}, of "
         f"the totals {found.counters_partitions}, functions at once {found.functions}"
     )
-    for limit in limits:
+    for limit in settings_for(highest, setup):
         notice(f"limited at {limit.events_s:,.0f} entries/s by {limit.what}: {limit.setting}")
 
 

@@ -221,7 +221,7 @@ def _kind_of(value: Mapping[str, object]) -> type[NamespaceLine | CounterLine | 
 
 def _plain(value: object) -> object:
     if isinstance(value, WindowsOfLine):
-        return {name: part for name, part in value if part is not None}
+        return {name: part for name, part in value if part}
     if isinstance(value, Decimal) or (isinstance(value, int) and abs(value) > _EXACT_IN_JSON):
         return amount.to_text(value)
     return value

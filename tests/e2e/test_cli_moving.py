@@ -83,7 +83,7 @@ def test_windows_move_as_a_setting_and_opening_balances_are_in_none(
     stack: LocalStack, auth_stack: LocalStack, name: str
 ) -> None:
     here, there = filled(stack, name, counters=1), client_of(auth_stack)
-    options: dict[str, Any] = {"time_zone": "Asia/Kolkata", "max_lateness_ms": HOUR_MS}
+    options: dict[str, Any] = {"time_zone": "Asia/Kolkata", "max_lateness_ms": HOUR_MS, "ranked": 2}
     here.window_settings.enable(name, by="hour", keep_ms=HOUR_MS, **options)
     lines: list[ExportLine] = [*Exporter(here, name).namespaces(), Exporter(here).line(f"{name}:0")]
     lines = [parse_line(encode_line(line)) for line in lines]
@@ -96,7 +96,7 @@ def test_windows_move_as_a_setting_and_opening_balances_are_in_none(
     assert (first[0], again[0]) == (ImportResult.MADE, ImportResult.EXISTS)
     assert there.window_settings.of(name) == (moved,)
     assert (moved.finest, moved.zone, moved.keep_ms) == ("hour", "Asia/Kolkata", HOUR_MS)
-    assert moved.max_lateness_ms == HOUR_MS
+    assert (moved.max_lateness_ms, moved.ranked) == (HOUR_MS, 2)
     (entry,) = there.entries(f"{name}:0")
     assert entry.at_ms < moved.from_ms
     here.window_settings.disable(name)

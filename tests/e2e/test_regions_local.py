@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from countledger import CountLedger, Settings
+from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.report import RunOutcome
 from countledger.infra.local.stack import LocalStack
+from countledger.ledger import keys
+from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import AccessDenied, BadSetting
+from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import DAY_MS
+from countledger.ledger.operations import Update
 from tests.e2e.command import eventually
 from tests.e2e.slow_region import unanswered_region
 from tests.e2e.world import record_aged, record_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from countledger.ledger.attributes import Key
 
 HOME: Final = "us-east-1"
 REGIONS: Final = (HOME, "eu-west-1", "ap-northeast-1")
@@ -213,3 +220,57 @@ def test_a_reader_of_every_region_has_the_policy_of_each_stack(
 def test_regions_that_no_stack_can_have_are_refused(regions: tuple[str, ...]) -> None:
     with pytest.raises(BadSetting):
         LocalStack(regions=regions)
+
+
+_DELETES = ("OperatePolicyArn", "DeletePolicyArn")
+
+
+def _days_pass(clients: dict[str, CountLedger], counter: str) -> None:
+    """As if the mark and the last change of each total were three days old."""
+    then_ms = SystemClock().now_ms() - 3 * DAY_MS
+    mark, total = keys.deletion_key(counter), keys.total_key(counter)
+    _assign(clients[HOME], "ledger_table", mark, "at", then_ms)
+    for client in clients.values():
+        _assign(client, "counters_table", total, "updated_at", then_ms)
+
+
+def _assign(client: CountLedger, table: str, key: Key, name: str, value: int) -> None:
+    write = Update(client.connection.setting(table), key, (Assign(name, value),))
+    client.connection.dynamo("standard").update(write)
+
+
+def test_a_counter_is_deleted_in_every_region_under_the_policies_of_each(
+    stack: LocalStack, clients: dict[str, CountLedger], name: str
+) -> None:
+    """Its name is used again afterwards, in another region than the home."""
+    counter, other = f"{name}:gone", stack.regions[1]
+    for client in clients.values():
+        record_aged(client, counter, [5, 7], 4 * DAY_MS)
+    eventually(lambda: totals(clients, counter) == [36] * 3)
+    deletions = _deleter(stack).deletions
+    assert deletions.delete(counter).stage is DeletionStage.MARKED
+    stack.drain()
+    _days_pass(clients, counter)
+    stack.drain()
+
+    eventually(lambda: deletions.delete(counter).stage is DeletionStage.DELETED)
+
+    stack.drain()
+    assert totals(clients, counter) == sums(clients, counter) == [0] * 3
+    clients[other].record(counter, 3)
+    eventually(lambda: totals(clients, counter) == sums(clients, counter) == [3] * 3)
+    assert [one.audit.verify(counter).verdict for one in clients.values()] == ["exact"] * 3
+
+
+def _deleter(stack: LocalStack) -> CountLedger:
+    """Who has the policies for deletions of each region; at home also that of compaction."""
+    credentials = stack.credentials_for(*_DELETES, "CompactPolicyArn")
+    for region in stack.regions[1:]:
+        for policy in _DELETES:
+            arn = stack.stacks[region].outputs[policy]
+            stack.client("iam").attach_user_policy(
+                UserName="only-Operate-Delete-Compact", PolicyArn=arn
+            )
+    session = stack.stacks[HOME].session(credentials)
+    settings = Settings(stack_name=stack.name, clock_skew_ms=1_000)
+    return CountLedger(settings, session=session, endpoint_url=stack.url)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.compaction import deletion, ledger_deletion, plan
 from countledger.compaction.archive import GenerationArchiver
 from countledger.compaction.counter_regions import CounterRegions
+from countledger.compaction.deletion import HeadEmptier
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.regions import Regions
 from countledger.ledger import exact
@@ -55,14 +56,14 @@ CANARIES: Final = [
         "deletion waits for the stream",
         replaced(deletion, "STREAM_RECORD_MAX_AGE_MS", 0),
         "deletion",
-        seed=555,
+        seed=239,
     ),
     # Whatever is found under the name goes, whenever it was made.
     Canary(
         "memberships of one counter",
         replaced(LedgerDeleter, "_doubt_ms", lambda *_: -(10**12)),
         "deletion",
-        seed=105,
+        seed=12,
     ),
     # Several callers delete one counter at once here, which nobody has compacted before, and each
     # may pause for two hours between reading the entries and publishing their sum.
@@ -100,6 +101,28 @@ CANARIES: Final = [
         replaced(CounterRegions, "clear", lambda *_: None),
         DELETED_EVERYWHERE,
         seed=0,
+    ),
+    Canary(
+        "each region's total is proven before numbers go",
+        replaced(CounterRegions, "unproven", lambda *_: None),
+        DELETED_EVERYWHERE,
+        seed=50,
+    ),
+    Canary(
+        "a deletion waits for the streams of all regions",
+        replaced(CounterRegions, "changed_elsewhere_ms", lambda *_: []),
+        DELETED_EVERYWHERE,
+        seed=378,
+    ),
+    # A home that was replaced meanwhile empties what the next one has merged.
+    Canary(
+        "a deletion needs the lease",
+        all_of(
+            replaced(CounterRegions, "waits", lambda *_: None),
+            replaced(HeadEmptier, "_refuse_if_late", lambda *_: None),
+        ),
+        DELETED_EVERYWHERE,
+        seed=34,
     ),
     Canary(
         "archives are recorded", replaced(GenerationArchiver, "owes", _owes), "deletion", seed=3

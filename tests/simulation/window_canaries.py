@@ -126,6 +126,6 @@ CANARIES: Final = [
         "another total has other windows",
         replaced(window_writer, "new_windows_id", lambda setting_id, *_: setting_id),
         DELETED_WINDOWS,
-        seed=233,
+        seed=164,
     ),
 ]

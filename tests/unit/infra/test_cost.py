@@ -68,6 +68,19 @@ def test_every_region_writes_all_of_it_again() -> None:
     assert three["reads of totals"] == one["reads of totals"] == pytest.approx(15 * 0.125)
 
 
+@pytest.mark.parametrize("regions", [2, 3])
+def test_a_change_over_regions_is_written_in_each_of_them(regions: int) -> None:
+    load = Workload(
+        events_per_day=1e6,
+        strict_changes_per_day=_MILLION_A_MONTH,
+        strict_regions=regions,
+        average_use=0.5,
+    )
+
+    assert _dollars(load)["strict over regions"] == pytest.approx(regions * 0.625)
+    assert "strict over regions" not in _dollars(Workload(events_per_day=1e6))
+
+
 @pytest.mark.parametrize("items", [1, 2, 3])
 def test_windows_cost_a_unit_for_each_item_and_coarser_ones_save(items: int) -> None:
     """1,000 entries of 64 counters touch 64 items of each kind."""
@@ -111,6 +124,7 @@ def test_the_setting_that_saves_most_comes_first() -> None:
         {"events_per_day": 1.0, "events_per_entry": 0.5},
         {"events_per_day": 1.0, "regions": 0},
         {"events_per_day": 1.0, "reads_per_day": -1.0},
+        {"events_per_day": 1.0, "strict_regions": 1},
     ],
     ids=str,
 )
