@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction.assembly import schedules_of
 from countledger.infra.deploy.change_set import Effect, parameters_in
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
 
-# Resources that follow the home region: they are made in one stack and deleted in another.
-_FOLLOWING: Final = frozenset({"IsHome", "HasProbe", "MayBeHome", "MayChangeStrict"})
 # A dispatcher changes these of a schedule by itself.
 _CHANGES_ALONE: Final = frozenset({"unswept_since"})
 
@@ -79,6 +78,19 @@ def next_of_home(seen: HomeSeen) -> HomeStep | None:
     if any(name != seen.home for name in seen.named.values()):
         return HomeStep.STACKS
     return None
+
+
+def following_home(template: Mapping[str, Any]) -> set[str]:
+    """The resources that follow the home region: made in one stack, and deleted in another."""
+    conditions = template["Conditions"]
+
+    def follows(name: str) -> bool:
+        parts = chain.from_iterable(conditions[name].values())
+        named = [one["Condition"] for one in parts if isinstance(one, dict) and "Condition" in one]
+        return name == "IsHome" or any(map(follows, named))
+
+    resources = template["Resources"].items()
+    return {name for name, one in resources if "Condition" in one and follows(one["Condition"])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,15 +167,11 @@ class HomeChange:
         proposal = deployment.propose_parameters({"HomeRegion": self.target.region})
         if proposal is None:
             return
-        resources = load_template()["Resources"]
+        following = following_home(load_template())
         lost = [
             one.resource
             for one in proposal.changes
-            if one.dangerous
-            and not (
-                one.effect is Effect.DELETE
-                and resources.get(one.resource, {}).get("Condition") in _FOLLOWING
-            )
+            if one.dangerous and not (one.effect is Effect.DELETE and one.resource in following)
         ]
         if lost:
             deployment.discard(proposal)

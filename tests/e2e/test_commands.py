@@ -60,7 +60,7 @@ _STORIES: Final[dict[str, Story]] = {
         step("strict change NS:hall 1 --key o-1 --at NOW", {"status": "duplicate"}),
         step("strict change NS:hall 1 --key k --at 2001-01-01T00:00:00Z", code=2),
         step("strict withdraw NS:hall --key o-1 --at NOW", {"status": "counted"}, code=1),
-        step("strict show NS:hall", out="NS:hall\t499\t0\t-\tmarker\t1\t24 h\t4\t"),
+        step("strict show NS:hall", out="NS:hall\t499\t0\t-\tmarker\t1\t24 h\t0\t499\t4\t"),
         step("strict delete NS:hall", code=2, err="of value 499 would be deleted: give --yes"),
         step("strict delete NS:hall --yes", {"counter": "NS:hall", "deleted": True}),
         step("strict show NS:hall", code=2, err="does not exist"),

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from countledger.infra.deploy.home_change import HomeSeen, HomeStep, next_of_home
+from countledger.infra.deploy.home_change import HomeSeen, HomeStep, following_home, next_of_home
 from countledger.infra.deploy.stack_operation import DeployFailed
+from countledger.infra.template import load_template
 
 BEFORE = HomeSeen(
     home="eu", named={"eu": "us", "us": "us", "ap": "us"}, schedules={"us": ("likes",), "ap": ()}
@@ -28,3 +29,11 @@ def test_the_home_before_keeps_its_compactor_until_its_schedules_have_moved() ->
 def test_a_region_without_a_stack_becomes_no_home() -> None:
     with pytest.raises(DeployFailed, match="region add eu"):
         next_of_home(replace(BEFORE, named={"us": "us"}))
+
+
+def test_what_only_the_home_has_follows_it_and_no_table_does() -> None:
+    """A promotion may delete these in the home before; anything else it refuses to delete."""
+    following = following_home(load_template())
+
+    assert {"Compactor", "CompactionQueue", "Releaser", "ProbeFunction"} <= following
+    assert not following & {"Ledger", "Counters", "Strict", "Materializer"}
