@@ -108,12 +108,6 @@ CANARIES: Final = [
         DELETED_EVERYWHERE,
         seed=50,
     ),
-    Canary(
-        "a deletion waits for the streams of all regions",
-        replaced(CounterRegions, "changed_elsewhere_ms", lambda *_: []),
-        DELETED_EVERYWHERE,
-        seed=378,
-    ),
     # A home that was replaced meanwhile empties what the next one has merged.
     Canary(
         "a deletion needs the lease",
@@ -122,7 +116,7 @@ CANARIES: Final = [
             replaced(HeadEmptier, "_refuse_if_late", lambda *_: None),
         ),
         DELETED_EVERYWHERE,
-        seed=34,
+        seed=298,
     ),
     Canary(
         "archives are recorded", replaced(GenerationArchiver, "owes", _owes), "deletion", seed=3

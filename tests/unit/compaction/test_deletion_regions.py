@@ -13,7 +13,7 @@ from countledger.compaction.salvager import LedgerCopy, Salvage
 from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed
 from countledger.ledger.head import Head, encode_head
-from countledger.ledger.limits import HOUR_MS
+from countledger.ledger.limits import HOUR_MS, STREAM_RECORD_MAX_AGE_MS
 from countledger.ledger.operations import Delete, Put
 from tests.unit.compaction.parts import HOME, LEDGER, Stack, limit_of
 from tests.unit.compaction.world import COUNTER, World
@@ -81,6 +81,21 @@ def test_nothing_goes_before_it_is_proven_in_every_region() -> None:
     found = _delete(world)
 
     assert (found.stage, found.detail) == (DeletionStage.SKIPPED, f"in {_OTHER}: it drifts")
+    assert world.total is not None
+
+
+def test_a_deletion_waits_until_no_region_s_stream_delivers_a_record_again() -> None:
+    """A region that was cut off may have counted the last entry long after the home did."""
+    world = _two_regions()
+    world.delete(DeletionStage.MARKED)
+    changed_ms = world.clock.at_ms - HOUR_MS
+    world.totals_in[_OTHER] = {**keys.total_key(COUNTER), "updated_at": changed_ms}
+
+    found = _delete(world)
+
+    assert found.stage is DeletionStage.WAITING
+    assert found.next_at_ms is not None
+    assert found.next_at_ms > changed_ms + STREAM_RECORD_MAX_AGE_MS
     assert world.total is not None
 
 

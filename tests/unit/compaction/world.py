@@ -54,6 +54,7 @@ class World:
         unproven: why no total can be taken for final.
         tidied: up to which moment what lies beside a counter was deleted, call by call.
         terms: of the right to merge.
+        totals_in: the total of a region, if it is not that of the home.
         cleared: the regions and counters whose totals were cleared without a transaction.
         unproven_in: `unproven` of a region.
         copies: other copies of the ledger by region; others have that of the home.
@@ -67,6 +68,7 @@ class World:
     cleared: list[tuple[str, str]] = field(default_factory=list)
     unproven_in: dict[str, str] = field(default_factory=dict)
     copies: dict[str, MemoryClient] = field(default_factory=dict)
+    totals_in: dict[str, Item] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.description: dict[str, object] = {}
@@ -177,7 +179,7 @@ class World:
             limit_of,
             compact or self.compactor().compact,
             lambda region: RegionalTotals(
-                lambda counter: self.item(keys.total_key(counter)),
+                lambda counter: self.totals_in.get(region) or self.item(keys.total_key(counter)),
                 lambda _: self.unproven_in.get(region, self.unproven),
                 lambda counter: self.cleared.append((region, counter)),
                 tidy or self._tidy,
