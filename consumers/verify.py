@@ -200,9 +200,8 @@ class Verifier:
         """Compare counters, many at a time with one proof.
 
         Costs two read units for each counter and those of its exact read, and some reads of the
-        stream for each hundred; up to three times that where a verdict takes several attempts, and
-        one more for a drift. On a stream without pause an attempt takes as long as clocks may
-        differ.
+        stream for each hundred; one more for a drift; up to three times that where a verdict takes
+        several attempts. On a stream without pause one takes as long as clocks may differ.
 
         Raises:
             BadCounterName: a name breaks the grammar.
