@@ -52,7 +52,7 @@ def held_verdicts(client: CountLedger, counters: Iterable[str]) -> Iterator[Verd
 
 def verdict_on_holds(found: HeldComparison) -> Verdict:
     """The verdict on what a strict counter holds; its open holds decide. Pure."""
-    proof = f"{found.holds} open holds"
+    proof = f"what it holds (not its value), by {found.holds} open holds"
     if found.overdue:
         proof += f", {found.overdue} of them expired and not released"
     if not found.proven:
