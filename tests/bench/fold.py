@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from countledger.consumers.fold import fold, folded_change
 from countledger.consumers.window_changes import window_changes
-from countledger.ledger.calendar import rules_of
 from countledger.ledger.ids import new_id
-from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
-from countledger.ledger.windows import WindowSetting
+from countledger.ledger.limits import DAY_MS, HOUR_MS
+from tests.unit.ledger.window_settings import window_setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.ledger.calendar import Per
+    from countledger.ledger.windows import WindowSetting
 
 RECORDS = 1_000
 COUNTERS = 64
@@ -77,20 +77,8 @@ def ours(records: list[dict[str, Any]]) -> None:
 
 def setting(finest: Per) -> WindowSetting:
     """Windows that have been on for a year."""
-    zone = "Europe/Berlin"
-    return WindowSetting(
-        id="bench",
-        finest=finest,
-        zone=zone,
-        rules=rules_of(zone),
-        rules_version="bench",
-        keep_ms=90 * DAY_MS,
-        max_lateness_ms=None,
-        horizon_ms=DAY_MS,
-        skew_ms=MINUTE_MS,
-        replication_ms=15 * MINUTE_MS,
-        from_ms=NOW_MS - 366 * DAY_MS,
-    )
+    since_ms = NOW_MS - 366 * DAY_MS
+    return window_setting("Europe/Berlin", finest=finest, keep_ms=90 * DAY_MS, from_ms=since_ms)
 
 
 def late_mix() -> list[int]:

@@ -169,7 +169,7 @@ def read_total(client: Client) -> None:
         and record.after is not None
         and record.made_ms < fresh.handled_through_ms
         and client.auditor.ledger.is_entry(record.key[1])
-        # Else it was deleted; under a bare key the same delta may be there anew.
+        # Else it was deleted; under a bare key the same delta may have been recorded again.
         and (record.key[1], record.after["at"]) in account.made
     ]
     found, region = int(total.total), client.region

@@ -29,12 +29,12 @@ def plan(world: World, random: Random, focus: str | None, span_ms: float) -> Non
     """In simulations of windows, some times while the clients are at work."""
     if focus in OF_WINDOWS:
         for _ in range(_TIMES):
-            work = partial(_spoil_and_rebuild, world, random)
+            work = partial(_edit_and_rebuild, world, random)
             begin = partial(world.schedule.spawn, "operator of windows", work)
             world.schedule.at(random.random() * span_ms, begin)
 
 
-def _spoil_and_rebuild(world: World, random: Random) -> None:
+def _edit_and_rebuild(world: World, random: Random) -> None:
     accounts = world.auditor.windows
     accounts.operators += 1
     region = random.choice(world.regions)
@@ -45,7 +45,7 @@ def _spoil_and_rebuild(world: World, random: Random) -> None:
     )
     if places and not world.faults.calm:
         place = random.choice(places)
-        spoil(world, region, place, gone=random.random() < _GONE)
+        edit_by_hand(world, region, place, gone=random.random() < _GONE)
         for _ in range(_TRIES):
             world.schedule.pause(random.choice([0, 1_000, 20_000, 60_000]))
             if region not in world.regions or rebuild(world, region, place[0]):
@@ -53,7 +53,7 @@ def _spoil_and_rebuild(world: World, random: Random) -> None:
     accounts.operators -= 1
 
 
-def spoil(world: World, region: str, place: tuple[str, str], *, gone: bool) -> None:
+def edit_by_hand(world: World, region: str, place: tuple[str, str], *, gone: bool) -> None:
     """An item of windows is edited by hand, or deleted."""
     table = world.copies[region][COUNTERS]
     item: dict[str, Any] | None = table.items.get(place)

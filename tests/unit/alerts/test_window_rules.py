@@ -21,20 +21,21 @@ from countledger.consumers.alerts.rule_spec import rule_of
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.amount import to_text
-from countledger.ledger.calendar import Per, rules_of
+from countledger.ledger.calendar import Per
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadRule, BadSetting, NoWindows, Throttled, WrongKind
-from countledger.ledger.limits import ALERT_STATE_LIFE_MS, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from countledger.ledger.limits import ALERT_STATE_LIFE_MS, DAY_MS, HOUR_MS, SECOND_MS
 from countledger.ledger.operations import Put
 from countledger.ledger.total import new_windows_id
 from countledger.ledger.window_items import encode_settings
-from countledger.ledger.windows import WindowSetting
 from tests.unit.alerts.evaluating import COUNTER, REGION, START_MS, TABLE, World, rule
+from tests.unit.ledger.window_settings import window_setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from countledger.ledger.amount import Amount
+    from countledger.ledger.windows import WindowSetting
 
 ZONE = "Asia/Kolkata"
 WINDOWS = new_windows_id("set", "shard", 1)
@@ -44,20 +45,7 @@ EXPIRES_S = START_MS // SECOND_MS + 100 * 86_400
 
 
 def setting(**changes: Any) -> WindowSetting:  # noqa: ANN401 - handed on
-    one = WindowSetting(
-        id="set",
-        finest=Per.MINUTE,
-        zone=ZONE,
-        rules=rules_of(ZONE),
-        rules_version="test",
-        keep_ms=7 * DAY_MS,
-        max_lateness_ms=None,
-        horizon_ms=DAY_MS,
-        skew_ms=MINUTE_MS,
-        replication_ms=15 * MINUTE_MS,
-        from_ms=0,
-    )
-    return replace(one, **changes)
+    return window_setting(ZONE, id="set", **changes)
 
 
 def world(*rules: Any, **changes: Any) -> World:  # noqa: ANN401 - rules, and of the setting

@@ -14,7 +14,7 @@ from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import WindowRules
 from countledger.consumers.stream import ShardName
 from countledger.ledger import keys
-from countledger.ledger.calendar import Per, rules_of
+from countledger.ledger.calendar import Per
 from countledger.ledger.errors import Throttled, Unclear
 from countledger.ledger.limits import DAY_MS, FORMAT, HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Delete, Put
@@ -25,6 +25,7 @@ from tests.unit.consumers.records import COUNTER, image, record, with_stream
 from tests.unit.consumers.world import Kept
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient, at
+from tests.unit.ledger.window_settings import window_setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,19 +38,7 @@ BEGUN_MS = NOW_MS - 40 * DAY_MS
 
 
 def setting(finest: Per = Per.MINUTE, zone: str = "UTC", name: str = "one") -> WindowSetting:
-    return WindowSetting(
-        id=name,
-        finest=finest,
-        zone=zone,
-        rules=rules_of(zone),
-        rules_version="test",
-        keep_ms=7 * DAY_MS,
-        max_lateness_ms=None,
-        horizon_ms=DAY_MS,
-        skew_ms=MINUTE_MS,
-        replication_ms=15 * MINUTE_MS,
-        from_ms=BEGUN_MS,
-    )
+    return window_setting(zone, id=name, finest=finest, from_ms=BEGUN_MS)
 
 
 def timed(

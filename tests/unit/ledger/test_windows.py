@@ -16,6 +16,7 @@ from countledger.ledger.keys import window_key
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.window_items import decode_settings, encode_settings, slots_of
 from countledger.ledger.windows import WindowSetting, business_time_ms, cells_of, setting_at
+from tests.unit.ledger.window_settings import window_setting
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
@@ -30,20 +31,8 @@ def ms(text: str) -> int:
 
 def setting(zone: str = "UTC", finest: Per = Per.MINUTE, **changes: Any) -> WindowSetting:  # noqa: ANN401 - any field
     """Windows since 2026."""
-    made = WindowSetting(
-        id="s1",
-        finest=finest,
-        zone=zone,
-        rules=rules_of(zone),
-        rules_version="2026a",
-        keep_ms=90 * DAY_MS,
-        max_lateness_ms=None,
-        horizon_ms=DAY_MS,
-        skew_ms=MINUTE_MS,
-        replication_ms=15 * MINUTE_MS,
-        from_ms=ms("2026-01-01"),
-    )
-    return replace(made, **changes)
+    known = {"id": "s1", "finest": finest, "rules_version": "2026a", "keep_ms": 90 * DAY_MS}
+    return window_setting(zone, **known | {"from_ms": ms("2026-01-01")} | changes)
 
 
 def places(one: WindowSetting, at: str, occurred_at: str | None = None) -> list[str]:
