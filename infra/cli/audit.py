@@ -118,6 +118,10 @@ def repair(
     counters: CounterNames = None,
     *,
     everything: Everything = False,
+    windows: Annotated[
+        bool, typer.Option("--windows", help="As `countledger windows rebuild`.")
+    ] = False,
+    archived: Archived = None,
     segments: Segments = SEGMENTS_DEFAULT,
     resume: Resume = None,
     dry_run: Annotated[
@@ -139,21 +143,34 @@ def repair(
 
     With --all only counters that were not exact are listed; --resume as for verify.
 
-    It sets totals and nothing else: `countledger windows rebuild` counts windows again.
+    With --windows it counts windows again instead, as `countledger windows rebuild` does.
 
     Examples:
       countledger repair likes:post-1 --dry-run
       countledger repair likes:post-1 likes:post-2
+      countledger repair views:home --windows
       countledger repair --all --resume repair.json           [dim]after a table was lost[/dim]
       countledger repair --lost-progress             [dim]then: countledger repair --all[/dim]
     """
     if lost_progress:
-        if counters or everything or dry_run or resume:
+        if counters or everything or dry_run or resume or windows or archived:
             raise BadUsage(
                 "--lost-progress takes no counters and no --all: run `countledger repair --all` "
                 "after it"
             )
         return _recover_progress(options)
+    if windows:
+        named = named_of_windows(counters, None, everything=everything, resume=resume)
+        audit = options.client().window_audit
+        if named:
+            found = audit.rebuild(named, archived=archived, dry_run=dry_run)
+            return show_outcomes(options, "repairs", found)
+        walk = audit.rebuild_all(
+            None, archived=archived, dry_run=dry_run, segments=segments, resume=resume
+        )
+        return show_outcomes(options, "repairs", walk)
+    if archived is not None:
+        raise BadUsage("--archived goes with --windows")
     named = _named(counters, everything=everything, resume=resume)
     client = options.client()
     if named:

@@ -283,6 +283,8 @@ _STORIES: Final[dict[str, Story]] = {
         step("verify --windows --namespace NS", {"counts": {"exact": 1}}),
         step("verify --windows", code=2, err="give counters, --namespace, or --all"),
         step("windows rebuild NS:a --dry-run", {"counts": {"none": 1}}),
+        step("repair NS:a --windows --dry-run", {"counts": {"none": 1}}),
+        step("repair NS:a --archived s3://b/p", code=2, err="goes with --windows"),
         step("windows rebuild --namespace NS", {"counts": {"none": 1}, "repairs": []}),
         step("top NS --day today", code=2, err="windows enable NS --by hour --rank"),
         step("windows enable NS --by day --time-zone Europe/Berlin --rank", {"ranked": 4}),
