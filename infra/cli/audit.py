@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import Annotated
 
 import typer
 
-from countledger import Audit, Judgement, Remedy, Repair, Verdict
 from countledger.consumers.walk import SEGMENTS_DEFAULT, SEGMENTS_MAX
+from countledger.infra.cli.audit_outcomes import show_outcomes
 from countledger.infra.cli.held_verdicts import all_with_holds, has_holds, held_verdicts
 from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
-from countledger.infra.cli.output import FINDINGS, facts, notice, show_json, show_report, show_rows
-from countledger.infra.cli.progress import open_progress
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from countledger.infra.cli.output import Row
-    from countledger.ledger.attributes import Key
-
-AuditOutcome = TypeVar("AuditOutcome", Verdict, Repair)
-
-# Outcomes after which a total is exact, and those of them that need no line among all counters.
-_GOOD: Final = frozenset({Judgement.EXACT, Remedy.NONE, Remedy.REPAIRED, Remedy.MADE})
-_FACTS: Final = "counter verdict total exact drift events_drift"
-_FOREIGN_SHOWN: Final = 10
-_QUIET: Final = frozenset({Judgement.EXACT, Remedy.NONE})
+from countledger.infra.cli.output import notice, show_json, show_rows
 
 Everything = Annotated[bool, typer.Option("--all", help="Every counter there is.")]
 Segments = Annotated[
@@ -161,14 +145,9 @@ def repair(
         return _recover_progress(options)
     if windows:
         named = named_of_windows(counters, None, everything=everything, resume=resume)
-        audit = options.client().window_audit
-        if named:
-            found = audit.rebuild(named, archived=archived, dry_run=dry_run)
-            return show_outcomes(options, "repairs", found)
-        walk = audit.rebuild_all(
-            None, archived=archived, dry_run=dry_run, segments=segments, resume=resume
+        return show_rebuilt(
+            options, named, None, segments, resume, archived=archived, dry_run=dry_run
         )
-        return show_outcomes(options, "repairs", walk)
     if archived is not None:
         raise BadUsage("--archived goes with --windows")
     named = _named(counters, everything=everything, resume=resume)
@@ -215,80 +194,22 @@ def named_of_windows(
     return counters or []
 
 
-def show_outcomes(
+def show_rebuilt(
     options: Options,
-    title: str,
-    found: Iterator[AuditOutcome] | Audit[AuditOutcome],
-    more: Iterable[AuditOutcome] = (),
+    named: list[str],
+    namespace: str | None,
+    segments: int,
+    resume: Path | None,
+    *,
+    archived: str | None,
+    dry_run: bool,
 ) -> int:
-    """Print outcomes as they come, and in the end how many there were of each; the exit code.
-
-    Args:
-        options: of the command.
-        title: of the outcomes, for programs.
-        found: the outcomes.
-        more: further ones, which the counts of an audit do not include.
-    """
-    counts: dict[str, int] = {}
-    further: Counter[str] = Counter()
-    foreign: list[Key] = []
-    if isinstance(found, Audit):
-        found.on_foreign = foreign.extend
-
-    def rows() -> Iterator[Row]:
-        with open_progress() as progress:
-            bar = progress.add("compared")
-            for outcome in chain(found, _counted(more, further)):
-                counts[_name_of(outcome)] = counts.get(_name_of(outcome), 0) + 1
-                bar.advance()
-                if not (isinstance(found, Audit) and _name_of(outcome) in _QUIET):
-                    yield _row_of(outcome)
-
-    def summary() -> tuple[Row, str]:
-        if isinstance(found, Audit):
-            # Those before an interruption as well.
-            counts.update({name: n + further[name] for name, n in found.counts.items()})
-        each = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
-        text = f"{sum(counts.values())} compared: {each}" if counts else "there are no counters"
-        names = [f"{key['counter']} {key['entry']}" for key in foreign[:_FOREIGN_SHOWN]]
-        return {"counts": counts, "foreign": names, "findings": findings()}, text
-
-    def findings() -> int:
-        return sum(count for name, count in counts.items() if name not in _GOOD) + _foreign_in(
-            found
-        )
-
-    show_report(options, title, rows(), summary)
-    if _foreign_in(found):
-        notice(_foreign_text(_foreign_in(found), foreign))
-    return FINDINGS if findings() else 0
-
-
-def _counted(outcomes: Iterable[AuditOutcome], counts: Counter[str]) -> Iterator[AuditOutcome]:
-    for outcome in outcomes:
-        counts[_name_of(outcome)] += 1
-        yield outcome
-
-
-def _foreign_in(found: object) -> int:
-    return found.foreign if isinstance(found, Audit) else 0
-
-
-def _foreign_text(count: int, found: Sequence[Key]) -> str:
-    such = ", ".join(f"{key['counter']!r} {key['entry']!r}" for key in found[:_FOREIGN_SHOWN])
-    return (
-        f"{count} items of the table `ledger` were not written by countledger"
-        f"{f', such as {such}' if such else ''}: no number contains them; find out what writes "
-        "them, and delete them"
+    """Count windows again and print what became of them: of these counters, or of a walk."""
+    audit = options.client().window_audit
+    if named:
+        found = audit.rebuild(named, archived=archived, dry_run=dry_run)
+        return show_outcomes(options, "repairs", found)
+    walk = audit.rebuild_all(
+        namespace, archived=archived, dry_run=dry_run, segments=segments, resume=resume
     )
-
-
-def _name_of(outcome: Verdict | Repair) -> str:
-    return str(outcome.verdict if isinstance(outcome, Verdict) else outcome.remedy)
-
-
-def _row_of(outcome: Verdict | Repair) -> Row:
-    if isinstance(outcome, Verdict):
-        return facts(outcome, _FACTS) | {"proof": outcome.proof}
-    row = facts(outcome, "counter remedy") | facts(outcome.verdict, _FACTS)
-    return row | {"reason": outcome.reason}
+    return show_outcomes(options, "repairs", walk)

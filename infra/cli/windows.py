@@ -16,7 +16,7 @@ from countledger.infra.cli.audit import (
     Resume,
     Segments,
     named_of_windows,
-    show_outcomes,
+    show_rebuilt,
 )
 from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
 from countledger.infra.cli.output import Unread, facts, show, show_all, show_facts
@@ -219,14 +219,9 @@ def rebuild(
       countledger windows rebuild --namespace views --resume rebuild.json
     """
     named = named_of_windows(counters, namespace, everything=everything, resume=resume)
-    audit = options.client().window_audit
-    if named:
-        found = audit.rebuild(named, archived=archived, dry_run=dry_run)
-        return show_outcomes(options, "repairs", found)
-    walk = audit.rebuild_all(
-        namespace, archived=archived, dry_run=dry_run, segments=segments, resume=resume
+    return show_rebuilt(
+        options, named, namespace, segments, resume, archived=archived, dry_run=dry_run
     )
-    return show_outcomes(options, "repairs", walk)
 
 
 def _finest(text: str) -> str:
