@@ -30,16 +30,16 @@ from tests.simulation.process import Process
 from tests.simulation.queue import Queue, Scheduler
 from tests.simulation.schedule import Schedule
 from tests.simulation.shape import COUNTERS, LEDGER, REGIONS, drawn
-from tests.simulation.stream import StreamsClient
+from tests.simulation.stream import SimulatedStreamsClient
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from countledger.infra.memory.table import Table
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Page, Put, Query, Scan
-    from tests.simulation.table import Table
 
 T = TypeVar("T")
 NAME: Final = "simulated"
@@ -91,8 +91,8 @@ class ContractClient(SimulatedClient):
     What an eventual read shows is up to date here, as on every engine.
     """
 
-    def _see(self, copy: Table, key: tuple[str, str], *, consistent: bool) -> Item | None:  # noqa: ARG002
-        return SimulatedClient._see(self, copy, key, consistent=True)
+    def seen(self, table: Table, key: tuple[str, str], *, consistent: bool) -> Item | None:  # noqa: ARG002
+        return SimulatedClient.seen(self, table, key, consistent=True)
 
     def put(self, write: Put) -> None:
         """Write one item."""
@@ -184,7 +184,7 @@ def simulated_store() -> Iterator[Store]:
         if not isinstance(connection.session, SimulatedSession):
             return streams_of(connection)
         there = connection.session.world
-        return StreamsClient(there.streams[there.home], there.service)
+        return SimulatedStreamsClient(there.streams[there.home], process=there.service)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Connection, "dynamo", dynamo)
