@@ -185,15 +185,20 @@ class TableClient(DynamoClient):
         return Page(items, None)
 
     def _scan(self, table: Table, read: Scan) -> Page:
+        found, last = self.scanned(table, read)
+        if read.where is not None:
+            found = [item for item in found if holds(read.where, item)]
+        shown = [{n: item[n] for n in read.only or item if n in item} for item in found]
+        return Page(shown, None if last is None else table.key_in(last))
+
+    def scanned(self, table: Table, read: Scan) -> tuple[list[Item], TableKey | None]:
+        """The items that a page of a scan reads, before its filter; the last key if more follow."""
         size = read.page_size or self.page_items
         mine = sorted(k for k in table.items if sum(k[0].encode()) % read.segments == read.segment)
         after = table.key_of(read.after) if read.after else ("", "")
         left = [key for key in mine if key > after]
         found = [table.items[key] for key in left[:size]]
-        if read.where is not None:
-            found = [item for item in found if holds(read.where, item)]
-        shown = [{n: item[n] for n in read.only or item if n in item} for item in found]
-        return Page(shown, table.key_in(left[size - 1]) if len(left) > size else None)
+        return found, left[size - 1] if len(left) > size else None
 
 
 def check_batch(keys: Sequence[object], most: int) -> None:
