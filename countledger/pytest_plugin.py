@@ -23,7 +23,7 @@ def countledger_stack() -> Iterator[MemoryStack]:
     stack = MemoryStack()
     yield stack
     if stack.planned_faults:
-        pytest.fail(f"{stack.planned_faults} planned faults were met by no request")
+        pytest.fail(f"no request met {stack.planned_faults} of the planned faults")
     if stack.failures:
         pytest.fail(f"a delivery of the stack in memory failed: {stack.failures[0]}")
 

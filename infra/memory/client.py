@@ -168,7 +168,7 @@ class TableClient(DynamoClient):
         return self.read("DescribeTable", lambda: cast("TableDescriptionTypeDef", found))
 
     def _query(self, table: Table, read: Query) -> Page:
-        partition, range_ = _partition_of(read)
+        partition, range_ = _partition_of(table, read)
         size = read.page_size or self.page_items
         after = read.after[table.sort] if read.after else None
         items: list[Item] = []
@@ -181,7 +181,7 @@ class TableClient(DynamoClient):
             if item := table.items.get((partition, key)):
                 items.append(dict(item))
             if len(items) == size:
-                return Page(items, {"counter": partition, table.sort: key})
+                return Page(items, table.key_in((partition, key)))
         return Page(items, None)
 
     def _scan(self, table: Table, read: Scan) -> Page:
@@ -213,13 +213,12 @@ def check_batch(keys: Sequence[object], most: int) -> None:
         raise RequestRejected(f"one request names an item twice: {keys!r}")
 
 
-def _partition_of(read: Query) -> tuple[str, Any]:
+def _partition_of(table: Table, read: Query) -> tuple[Any, Any]:
     """The partition of a query, and the condition on the sort keys in it."""
-    match read.condition:
-        case Compare("counter", "=", str() as partition):
-            return partition, None
-        case AllOf() as both:
-            first, second = both.conditions
-            if isinstance(first, Compare):
-                return str(first.value), second
+    condition, range_ = read.condition, None
+    if isinstance(condition, AllOf):
+        condition, range_ = condition.conditions
+    match condition:
+        case Compare(name, "=", partition) if name == table.partition:
+            return partition, range_
     raise RequestRejected(f"a query needs a partition key, and a range at most: {read!r}")

@@ -11,25 +11,27 @@ GUIDE: Final = "docs/testing-your-app.md"
 
 
 class Missing(Enum):
-    """What is refused, and what to use instead."""
+    """What is refused, and after a colon what to use instead."""
 
-    ARCHIVE = "an archive in S3: create the schedule without `archive`"
-    ASYNC_BUFFER = "`buffered_async`, which needs a session of boto3: use `buffered`"
-    CLIENT = "a client of boto3: requests end at countledger's own client"
-    FUNCTIONS = "functions to invoke: `deliver`, `advance` and `compact` run the stack's own"
-    KINESIS = "emission through Kinesis: test that code with `record` or `buffered`"
-    METRICS = "metrics: use `freshness` and `audit`"
-    REGIONS = "a second region, so no strict counters over regions either"
+    ARCHIVE = "archives in S3: a schedule without `archive`"
+    ASYNC_BUFFER = "a session of boto3, also for `buffered_async`: `buffered`"
+    CLIENT = "a client of boto3: `MemoryStack.items` shows what is stored"
+    FUNCTIONS = "functions to invoke: `deliver`, `advance` and `compact`, which run the stack's own"
+    KINESIS = "emission through Kinesis: `record` or `buffered`"
+    METRICS = "metrics: `freshness` and `audit`"
+    REGIONS = "other regions, and strict counters over regions: a namespace of kind `strict`"
     SERVICE = "this service of AWS"
-    STACK = "outputs of CloudFormation: the settings of its connection name everything"
+    STACK = "outputs of CloudFormation: the settings of its connection"
 
 
 class NotInMemory(SetupError):
     """A stack in memory does not have what was used."""
 
     def __init__(self, missing: Missing, detail: str = "") -> None:
+        what, _, instead = missing.value.partition(": ")
         named = f" ({detail})" if detail else ""
-        super().__init__(f"a stack in memory does not have {missing.value}{named}; see {GUIDE}")
+        use = f": use {instead}" if instead else ""
+        super().__init__(f"a stack in memory does not have {what}{named}{use}; see {GUIDE}")
         self.missing = missing
 
 

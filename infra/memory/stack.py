@@ -194,7 +194,7 @@ class MemoryStack:
 
     @contextmanager
     def installed(self) -> Iterator[MemoryStack]:
-        """Let each new `CountLedger()`, `countledger.record` and `countledger.total` use this stack.
+        """Let `countledger.record`, `countledger.total` and each new `CountLedger()` use it.
 
         It is so in the whole process, in every thread, while the block runs. A `CountLedger` that
         was created before is not changed.
