@@ -14,6 +14,7 @@ import countledger
 _NAMES = [
     "Admitted",
     "Amount",
+    "AsyncCountLedger",
     "Audit",
     "BufferStatistics",
     "BufferedProducer",
