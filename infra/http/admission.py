@@ -35,7 +35,7 @@ def new_token() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RequestHead:
     """The head of a request.
 
     Attributes:
@@ -123,7 +123,7 @@ class Admission:
         """The header that signs a browser in; other ports of the host have cookies of their own."""
         return f"{self._cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
 
-    def decide(self, head: Head) -> Admitted | SignIn | Refusal:
+    def decide(self, head: RequestHead) -> Admitted | SignIn | Refusal:
         """Whether a request may be handled."""
         hosts = {f"{name}:{self.port}" for name in (LOOPBACK, "localhost")}
         if head.headers.get("host", "").lower() not in hosts:
@@ -138,7 +138,7 @@ class Admission:
             return _READ_ONLY
         return Admitted()
 
-    def _of_our_page(self, head: Head, hosts: set[str]) -> bool:
+    def _of_our_page(self, head: RequestHead, hosts: set[str]) -> bool:
         """No page of another site sent the request. A program names no site, and needs no check.
 
         A link on another site may lead to the page, which changes nothing.
@@ -152,7 +152,7 @@ class Admission:
     def _cookie(self) -> str:
         return f"countledger-{self.port}"
 
-    def _in_cookie(self, head: Head) -> str:
+    def _in_cookie(self, head: RequestHead) -> str:
         try:
             found = SimpleCookie(head.headers.get("cookie", "")).get(self._cookie)
         except CookieError:
@@ -170,6 +170,6 @@ def _given(query: str) -> str:
         return ""
 
 
-def _bearer(head: Head) -> str:
+def _bearer(head: RequestHead) -> str:
     scheme, _, token = head.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.http.admission import Admission, Head, Refusal, SignIn
+from countledger.infra.http.admission import Admission, RequestHead, Refusal, SignIn
 from countledger.infra.http.listening import HEADERS_MAX_BYTES
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
 }
 
 
-class _Refused(Exception):
+class _NotAdmitted(Exception):
     """A request is refused."""
 
     def __init__(self, refusal: Refusal) -> None:
@@ -114,12 +114,12 @@ class Gate:
         head = head_of(scope)
         try:
             if not scope["http_version"].startswith("1"):
-                raise _Refused(_OLD_HTTP)  # noqa: TRY301 - all refusals end in one place
+                raise _NotAdmitted(_OLD_HTTP)  # noqa: TRY301 - all refusals end in one place
             if _size(scope) > HEADERS_MAX_BYTES:
-                raise _Refused(_LONG_HEAD)  # noqa: TRY301 - as above
+                raise _NotAdmitted(_LONG_HEAD)  # noqa: TRY301 - as above
             decided = self.admission.decide(head)
             if isinstance(decided, Refusal):
-                raise _Refused(decided)  # noqa: TRY301 - as above
+                raise _NotAdmitted(decided)  # noqa: TRY301 - as above
             if isinstance(decided, SignIn):
                 to_page = {"location": "/", "set-cookie": self.admission.set_cookie}
                 await _answer(send, HTTPStatus.SEE_OTHER, to_page)
@@ -127,15 +127,15 @@ class Gate:
                 await self._to_api(scope, receive, send)
             else:
                 await self._give_file(head, send)
-        except _Refused as refused:
+        except _NotAdmitted as refused:
             await _refuse(send, head, refused.refusal)
 
-    async def _give_file(self, head: Head, send: Any) -> None:  # noqa: ANN401 - ASGI's
+    async def _give_file(self, head: RequestHead, send: Any) -> None:  # noqa: ANN401 - ASGI's
         found = self.files.get(head.path)
         if found is None:
-            raise _Refused(_NO_FILE)
+            raise _NotAdmitted(_NO_FILE)
         if head.method not in {"GET", "HEAD"}:
-            raise _Refused(_NO_METHOD)
+            raise _NotAdmitted(_NO_METHOD)
         headers = {"cache-control": "no-cache", "etag": found.etag}
         if head.headers.get("if-none-match") == found.etag:
             await _answer(send, HTTPStatus.NOT_MODIFIED, headers)
@@ -145,7 +145,7 @@ class Gate:
 
     async def _to_api(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
         if self._under_way >= self.requests_max:
-            raise _Refused(_BUSY)
+            raise _NotAdmitted(_BUSY)
         self._under_way += 1
         try:
             body = await self._body(receive)
@@ -175,20 +175,20 @@ class Gate:
                     message = await receive()
                     body += message.get("body", b"")
                     if len(body) > BODY_MAX_BYTES:
-                        raise _Refused(_TOO_LARGE)
+                        raise _NotAdmitted(_TOO_LARGE)
                     if not message.get("more_body"):
                         return bytes(body)
         except TimeoutError:
-            raise _Refused(_TOO_SLOW) from None
+            raise _NotAdmitted(_TOO_SLOW) from None
 
 
-def head_of(scope: Mapping[str, Any]) -> Head:
+def head_of(scope: Mapping[str, Any]) -> RequestHead:
     """The head of a request; bytes outside of ASCII stay one character each."""
     headers = {
         name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
     }
     query = scope["query_string"].decode("latin-1")
-    return Head(scope["method"].upper(), scope["path"], query, headers)
+    return RequestHead(scope["method"].upper(), scope["path"], query, headers)
 
 
 def _size(scope: Mapping[str, Any]) -> int:
@@ -203,7 +203,7 @@ def _secured(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]
     return kept + [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 
 
-async def _refuse(send: Any, head: Head, refusal: Refusal) -> None:  # noqa: ANN401 - ASGI's
+async def _refuse(send: Any, head: RequestHead, refusal: Refusal) -> None:  # noqa: ANN401 - ASGI's
     """Answer with the reason: a problem document, or a few words for a person's browser."""
     headers = {"cache-control": "no-store"}
     if refusal.status == HTTPStatus.UNAUTHORIZED:

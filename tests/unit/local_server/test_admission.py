@@ -9,7 +9,7 @@ import pytest
 from countledger.infra.http.admission import (
     Admission,
     Admitted,
-    Head,
+    RequestHead,
     Refusal,
     SignIn,
     new_token,
@@ -32,7 +32,7 @@ def _decide(
     method: str = "GET",
     rules: Admission = RULES,
 ) -> object:
-    decided = rules.decide(Head(method, path, query, {**HOST, **headers}))
+    decided = rules.decide(RequestHead(method, path, query, {**HOST, **headers}))
     return decided.slug if isinstance(decided, Refusal) else type(decided)
 
 
