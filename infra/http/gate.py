@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.http.admission import Admission, RequestHead, Refusal, SignIn
+from countledger.infra.http.admission import Admission, Refusal, RequestHead, SignIn
 from countledger.infra.http.listening import HEADERS_MAX_BYTES
 
 if TYPE_CHECKING:

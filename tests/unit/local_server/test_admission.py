@@ -9,8 +9,8 @@ import pytest
 from countledger.infra.http.admission import (
     Admission,
     Admitted,
-    RequestHead,
     Refusal,
+    RequestHead,
     SignIn,
     new_token,
 )
