@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.http.admission import Admission, Refusal, RequestHead, SignIn
+from countledger.infra.http.access_rules import AccessRules, Refusal, RequestHead, SignIn
 from countledger.infra.http.listening import HEADERS_MAX_BYTES
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
 }
 
 
-class _NotAdmitted(Exception):
+class _TurnedAway(Exception):
     """A request is refused."""
 
     def __init__(self, refusal: Refusal) -> None:
@@ -87,14 +87,14 @@ class Gate:
     """The app that the local server serves.
 
     Attributes:
-        admission: who may pass.
+        rules: who may pass.
         files: of the page, by their paths.
         api: handles what is below `/v1`.
         body_timeout_s: how long a body may take.
         requests_max: how many requests the API handles at once; more are refused with 503.
     """
 
-    admission: Admission
+    rules: AccessRules
     files: Mapping[str, PageFile]
     api: ASGIFramework
     body_timeout_s: float = BODY_TIMEOUT_S
@@ -114,28 +114,28 @@ class Gate:
         head = head_of(scope)
         try:
             if not scope["http_version"].startswith("1"):
-                raise _NotAdmitted(_OLD_HTTP)  # noqa: TRY301 - all refusals end in one place
+                raise _TurnedAway(_OLD_HTTP)  # noqa: TRY301 - all refusals end in one place
             if _size(scope) > HEADERS_MAX_BYTES:
-                raise _NotAdmitted(_LONG_HEAD)  # noqa: TRY301 - as above
-            decided = self.admission.decide(head)
+                raise _TurnedAway(_LONG_HEAD)  # noqa: TRY301 - as above
+            decided = self.rules.decide(head)
             if isinstance(decided, Refusal):
-                raise _NotAdmitted(decided)  # noqa: TRY301 - as above
+                raise _TurnedAway(decided)  # noqa: TRY301 - as above
             if isinstance(decided, SignIn):
-                to_page = {"location": "/", "set-cookie": self.admission.set_cookie}
+                to_page = {"location": "/", "set-cookie": self.rules.set_cookie}
                 await _answer(send, HTTPStatus.SEE_OTHER, to_page)
             elif head.path == API or head.path.startswith(f"{API}/"):
                 await self._to_api(scope, receive, send)
             else:
                 await self._give_file(head, send)
-        except _NotAdmitted as refused:
+        except _TurnedAway as refused:
             await _refuse(send, head, refused.refusal)
 
     async def _give_file(self, head: RequestHead, send: Any) -> None:  # noqa: ANN401 - ASGI's
         found = self.files.get(head.path)
         if found is None:
-            raise _NotAdmitted(_NO_FILE)
+            raise _TurnedAway(_NO_FILE)
         if head.method not in {"GET", "HEAD"}:
-            raise _NotAdmitted(_NO_METHOD)
+            raise _TurnedAway(_NO_METHOD)
         headers = {"cache-control": "no-cache", "etag": found.etag}
         if head.headers.get("if-none-match") == found.etag:
             await _answer(send, HTTPStatus.NOT_MODIFIED, headers)
@@ -145,7 +145,7 @@ class Gate:
 
     async def _to_api(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
         if self._under_way >= self.requests_max:
-            raise _NotAdmitted(_BUSY)
+            raise _TurnedAway(_BUSY)
         self._under_way += 1
         try:
             body = await self._body(receive)
@@ -175,11 +175,11 @@ class Gate:
                     message = await receive()
                     body += message.get("body", b"")
                     if len(body) > BODY_MAX_BYTES:
-                        raise _NotAdmitted(_TOO_LARGE)
+                        raise _TurnedAway(_TOO_LARGE)
                     if not message.get("more_body"):
                         return bytes(body)
         except TimeoutError:
-            raise _NotAdmitted(_TOO_SLOW) from None
+            raise _TurnedAway(_TOO_SLOW) from None
 
 
 def head_of(scope: Mapping[str, Any]) -> RequestHead:

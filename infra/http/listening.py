@@ -15,21 +15,19 @@ from weakref import WeakSet
 from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config, Sockets
 
-from countledger.ledger.errors import BadSetting
+from countledger.infra.local.front import BACKLOG, listening_socket
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from hypercorn.typing import ASGIFramework
 
-LOOPBACK: Final = "127.0.0.1"
 # Below the number of open files that a process has by default.
 CONNECTIONS_MAX: Final = 512
 HEADERS_MAX_BYTES: Final = 16 * 1024
 HEADERS_TIMEOUT_S: Final = 5.0
 UNREAD_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 1.0
-_BACKLOG: Final = 128
 
 
 class Listener(socket.socket):
@@ -40,15 +38,15 @@ class Listener(socket.socket):
 
     def __init__(
         self,
-        fileno: int | None = None,
+        fileno: int,
         *,
         most: int = CONNECTIONS_MAX,
         unread_timeout_s: float = UNREAD_TIMEOUT_S,
     ) -> None:
-        """Make the socket.
+        """Take over a socket.
 
         Args:
-            fileno: an inherited descriptor that already listens; None: a new one.
+            fileno: of a socket that listens; it is closed with this one.
             most: how many connections may be open.
             unread_timeout_s: how long a client may leave an answer unread before the system closes
                 its connection (on Linux; elsewhere not).
@@ -91,18 +89,7 @@ def listen(port: int = 0) -> Listener:
     Raises:
         BadSetting: another program listens on that port, or the system does not allow it.
     """
-    listener = Listener()
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((LOOPBACK, port))
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise BadSetting(
-            f"port {port} of {LOOPBACK} cannot be used ({error.strerror}): give another one with "
-            "--port, or leave it out for any that is free"
-        ) from error
-    return listener
+    return Listener(listening_socket(port).detach())
 
 
 class _OnListener(Config):
@@ -115,7 +102,7 @@ class _OnListener(Config):
         self.h11_max_incomplete_size = HEADERS_MAX_BYTES
         self.keep_alive_timeout = headers_timeout_s
         self.graceful_timeout = STOP_TIMEOUT_S
-        self.backlog = _BACKLOG
+        self.backlog = BACKLOG
         self.include_server_header = False
         # No access log: an address may contain the token.
         self.accesslog = None

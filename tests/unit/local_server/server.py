@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 
-from countledger.infra.http.admission import Admission
+from countledger.infra.http.access_rules import AccessRules
 from countledger.infra.http.gate import Gate
 from countledger.infra.http.listening import Listener, listen, serve
 from countledger.infra.http.page_files import page_files
@@ -96,7 +96,7 @@ def running(
     """A server with these bounds, for a `with` block."""
     plain = listen()
     listener = Listener(plain.detach(), most=connections_max, unread_timeout_s=unread_timeout_s)
-    gate = Gate(Admission(listener.port, TOKEN, allow_writes), page_files(), _api, **bounds)
+    gate = Gate(AccessRules(listener.port, TOKEN, allow_writes), page_files(), _api, **bounds)
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
     work = serve(gate, listener, stop.wait, headers_timeout_s=headers_timeout_s)

@@ -9,29 +9,21 @@ a cookie that the browser sends for requests of our own pages only.
 from __future__ import annotations
 
 import hmac
-import secrets
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
-from countledger.infra.http.listening import LOOPBACK
+from countledger.infra.local.front import LOOPBACK, TOKEN_FIELD, address_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_IN_ADDRESS: Final = "token"
-_TOKEN_BYTES: Final = 32
 _READING: Final = frozenset({"GET", "HEAD"})
 # What a browser says of a request that its user, or our own page, made.
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 _PAGE: Final = "/"
-
-
-def new_token() -> str:
-    """A token that cannot be guessed: 256 random bits, as text for an address."""
-    return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +64,7 @@ class SignIn:
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class Accepted:
     """The request may be handled."""
 
 
@@ -100,7 +92,7 @@ _READ_ONLY: Final = Refusal(
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class AccessRules:
     """The rules of one server.
 
     Attributes:
@@ -116,14 +108,14 @@ class Admission:
     @property
     def url(self) -> str:
         """The address that signs a browser in."""
-        return f"http://{LOOPBACK}:{self.port}/?{_IN_ADDRESS}={self.token}"
+        return address_of(self.port, self.token)
 
     @property
     def set_cookie(self) -> str:
         """The header that signs a browser in; other ports of the host have cookies of their own."""
         return f"{self._cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
 
-    def decide(self, head: RequestHead) -> Admitted | SignIn | Refusal:
+    def decide(self, head: RequestHead) -> Accepted | SignIn | Refusal:
         """Whether a request may be handled."""
         hosts = {f"{name}:{self.port}" for name in (LOOPBACK, "localhost")}
         if head.headers.get("host", "").lower() not in hosts:
@@ -136,7 +128,7 @@ class Admission:
             return _NO_TOKEN
         if head.method not in _READING and not self.allow_writes:
             return _READ_ONLY
-        return Admitted()
+        return Accepted()
 
     def _of_our_page(self, head: RequestHead, hosts: set[str]) -> bool:
         """No page of another site sent the request. A program names no site, and needs no check.
@@ -165,7 +157,7 @@ class Admission:
 
 def _given(query: str) -> str:
     try:
-        return parse_qs(query, max_num_fields=8).get(_IN_ADDRESS, [""])[-1]
+        return parse_qs(query, max_num_fields=8).get(TOKEN_FIELD, [""])[-1]
     except ValueError:  # more fields than that
         return ""
 

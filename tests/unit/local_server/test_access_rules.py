@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.infra.http.admission import (
-    Admission,
-    Admitted,
+from countledger.infra.http.access_rules import (
+    Accepted,
+    AccessRules,
     Refusal,
     RequestHead,
     SignIn,
-    new_token,
 )
+from countledger.infra.local.front import new_token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TOKEN = new_token()
-RULES = Admission(8123, TOKEN)
+RULES = AccessRules(8123, TOKEN)
 HOST = {"host": "127.0.0.1:8123"}
 COOKIE = {"cookie": f"other=1; countledger-8123={TOKEN}"}
 BEARER = {"authorization": f"Bearer {TOKEN}"}
@@ -30,15 +30,15 @@ def _decide(
     path: str = "/v1/totals",
     query: str = "",
     method: str = "GET",
-    rules: Admission = RULES,
+    rules: AccessRules = RULES,
 ) -> object:
     decided = rules.decide(RequestHead(method, path, query, {**HOST, **headers}))
     return decided.slug if isinstance(decided, Refusal) else type(decided)
 
 
 @pytest.mark.parametrize("proof", [COOKIE, BEARER, {"authorization": f"bearer  {TOKEN} "}])
-def test_the_token_admits_in_a_cookie_and_in_a_header(proof: dict[str, str]) -> None:
-    assert _decide(proof) is Admitted
+def test_the_token_is_accepted_in_a_cookie_and_in_a_header(proof: dict[str, str]) -> None:
+    assert _decide(proof) is Accepted
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_token_admits_in_a_cookie_and_in_a_header(proof: dict[str, str]) -> 
         {"cookie": "\u00ff;=;;countledger-8123"},
     ],
 )
-def test_without_the_token_nothing_is_admitted(proof: dict[str, str]) -> None:
+def test_without_the_token_nothing_is_accepted(proof: dict[str, str]) -> None:
     assert _decide(proof) == "no-token"
     assert _decide(proof, "/") == "no-token"
 
@@ -78,7 +78,7 @@ def test_a_foreign_name_of_the_host_is_refused_also_with_the_token(host: str) ->
 
 def test_localhost_is_a_name_of_this_machine() -> None:
     assert (
-        _decide({"host": "LOCALHOST:8123", "origin": "http://localhost:8123", **COOKIE}) is Admitted
+        _decide({"host": "LOCALHOST:8123", "origin": "http://localhost:8123", **COOKIE}) is Accepted
     )
 
 
@@ -93,11 +93,11 @@ def test_a_page_of_another_origin_is_refused_also_with_the_cookie(origin: str) -
 @pytest.mark.parametrize(
     ("site", "path", "expected"),
     [
-        ("same-origin", "/v1/totals", Admitted),
-        ("none", "/v1/totals", Admitted),
+        ("same-origin", "/v1/totals", Accepted),
+        ("none", "/v1/totals", Accepted),
         ("same-site", "/v1/totals", "wrong-origin"),
         ("cross-site", "/app.js", "wrong-origin"),
-        ("cross-site", "/", Admitted),
+        ("cross-site", "/", Accepted),
     ],
 )
 def test_what_a_browser_says_of_the_sender_is_heeded(
@@ -108,12 +108,12 @@ def test_what_a_browser_says_of_the_sender_is_heeded(
 
 
 def test_a_server_only_reads_unless_asked() -> None:
-    writing = Admission(8123, TOKEN, allow_writes=True)
+    writing = AccessRules(8123, TOKEN, allow_writes=True)
 
-    assert _decide(BEARER, method="HEAD") is Admitted
+    assert _decide(BEARER, method="HEAD") is Accepted
     for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"):
         assert _decide(BEARER, method=method) == "read-only"
-        assert _decide(BEARER, method=method, rules=writing) is Admitted
+        assert _decide(BEARER, method=method, rules=writing) is Accepted
         assert _decide({}, method=method, rules=writing) == "no-token"
 
 
