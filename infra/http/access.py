@@ -40,7 +40,7 @@ class ScopeMissing(CountledgerError):
         self.scope = scope
 
 
-class Verb(StrEnum):
+class ScopeVerb(StrEnum):
     """What a scope allows."""
 
     READ = "read"
@@ -61,19 +61,19 @@ class Scopes:
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Scopes:
         """The scopes among these texts; a token may carry others, which are of other systems."""
-        verbs = set(Verb)
+        verbs = set(ScopeVerb)
         pairs = (text.rpartition(":") for text in texts)
         return cls(frozenset((unquote(of), verb) for of, _, verb in pairs if of and verb in verbs))
 
-    def allows(self, verb: Verb, namespace: str) -> bool:
+    def allows(self, verb: ScopeVerb, namespace: str) -> bool:
         """Whether they allow this; `admin` includes both other verbs."""
         return any(
             (of, allowed) in self.granted
             for of in (namespace, EVERY_NAMESPACE)
-            for allowed in (verb, Verb.ADMIN)
+            for allowed in (verb, ScopeVerb.ADMIN)
         )
 
-    def require(self, verb: Verb, namespace: str = EVERY_NAMESPACE) -> None:
+    def require(self, verb: ScopeVerb, namespace: str = EVERY_NAMESPACE) -> None:
         """Continue only if they allow this; the default is what belongs to the whole stack.
 
         Raises:

@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 
-from countledger.infra.http.access import EVERY_NAMESPACE, Scopes, Verb
+from countledger.infra.http.access import EVERY_NAMESPACE, Scopes, ScopeVerb
 from countledger.infra.http.problems import problem_of
 from countledger.ledger import keys
 from countledger.ledger.errors import CountledgerError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from countledger import CountLedger
     from countledger.infra.http.lending import Clients
-    from countledger.infra.http.shapes import Answer
+    from countledger.infra.http.shapes import AnswerBody
 
 READ_UNITS: Final = "Countledger-Read-Units"
 WRITE_UNITS: Final = "Countledger-Write-Units"
@@ -41,17 +41,17 @@ class Call:
 
     def reads(self, counter: str) -> CountLedger:
         """The client, if the caller may read this counter's namespace."""
-        return self.may(Verb.READ, keys.namespace_of(counter))
+        return self.may(ScopeVerb.READ, keys.namespace_of(counter))
 
     def writes(self, counter: str) -> CountLedger:
         """The client, if the caller may change the counters of this one's namespace."""
-        return self.may(Verb.WRITE, keys.namespace_of(counter))
+        return self.may(ScopeVerb.WRITE, keys.namespace_of(counter))
 
     def administers(self, counter: str) -> CountLedger:
         """The client, if the caller may administer this counter's namespace."""
-        return self.may(Verb.ADMIN, keys.namespace_of(counter))
+        return self.may(ScopeVerb.ADMIN, keys.namespace_of(counter))
 
-    def may(self, verb: Verb, namespace: str = EVERY_NAMESPACE) -> CountLedger:
+    def may(self, verb: ScopeVerb, namespace: str = EVERY_NAMESPACE) -> CountLedger:
         """The client, if the caller may do this in a namespace; by default in the whole stack.
 
         Raises:
@@ -140,7 +140,7 @@ def _shown(units: float) -> str:
 
 
 def answered(
-    body: Answer, status: int = 200, headers: Mapping[str, str] | None = None
+    body: AnswerBody, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     """An answer with a body."""
     return JSONResponse(body.model_dump(mode="json"), status, headers=dict(headers or {}))

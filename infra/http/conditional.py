@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from countledger.infra.http.calls import answered
 
 if TYPE_CHECKING:
-    from countledger.infra.http.shapes import Answer
+    from countledger.infra.http.shapes import AnswerBody
 
 _DIGEST_BYTES: Final = 12
 
@@ -24,7 +24,7 @@ UNCHANGED: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-def answered_if_changed(body: Answer, if_none_match: str | None) -> Response:
+def answered_if_changed(body: AnswerBody, if_none_match: str | None) -> Response:
     """The answer with its tag; without its body, if the client has it."""
     response: Response = answered(body)
     tag = f'"{blake2b(response.body, digest_size=_DIGEST_BYTES).hexdigest()}"'

@@ -14,10 +14,10 @@ from countledger.infra.http.conditional import UNCHANGED, IfNoneMatch, answered_
 from countledger.infra.http.idempotency import RequiredKey
 from countledger.infra.http.shapes import (
     AmountText,
-    Answer,
+    AnswerBody,
     CounterPath,
     DeltaText,
-    Input,
+    InputBody,
     ShownTime,
     TimeText,
 )
@@ -30,7 +30,7 @@ NoteMap = Annotated[
 ]
 
 
-class EntryInput(Input):
+class EntryInput(InputBody):
     """One event, without its counter."""
 
     delta: DeltaText
@@ -38,7 +38,7 @@ class EntryInput(Input):
     note: NoteMap | None = None
 
 
-class ReceiptAnswer(Answer):
+class ReceiptAnswer(AnswerBody):
     """The acknowledgement of one entry: it counts exactly once."""
 
     counter: str
@@ -46,7 +46,7 @@ class ReceiptAnswer(Answer):
     status: Status
 
 
-class TotalAnswer(Answer):
+class TotalAnswer(AnswerBody):
     """A counter's current value."""
 
     counter: str

@@ -39,13 +39,13 @@ PATH_PATTERN: Final = rf"^(?!\.{{1,2}}$){_OF_NAMESPACE_IN_PATH}+(?::{_IN_PATH}+)
 _DIGITS: Final = rf"[0-9]{{1,{AMOUNT_MAX_DIGITS}}}(?:\.[0-9]{{1,{AMOUNT_MAX_DECIMALS}}})?"
 
 
-class Input(BaseModel):
+class InputBody(BaseModel):
     """A part of a request: strict, and without unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class Answer(BaseModel):
+class AnswerBody(BaseModel):
     """A part of an answer, made of the attributes of a result."""
 
     model_config = ConfigDict(from_attributes=True, frozen=True)
