@@ -38,8 +38,8 @@ def serve(
     dashboard shows counters, their hours and days, alerts, and what needs action. Programs use the
     API below /v1 with the header "Authorization: Bearer TOKEN".
 
-    A program that has the address uses the stack with your AWS credentials: do not pass it on. Without
-    --allow-writes the server only reads.
+    A program that has the address uses the stack with your AWS credentials: do not pass it on.
+    Without --allow-writes the server only reads.
 
     countledger up serves the same for the stack that it starts.
 

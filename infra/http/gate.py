@@ -16,11 +16,13 @@ from countledger.infra.http.access_rules import AccessRules, Refusal, RequestHea
 from countledger.infra.http.listening import HEADERS_MAX_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from hypercorn.typing import ASGIFramework
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from typing import TypeAlias
 
     from countledger.infra.http.page_files import PageFile
+
+    # Of ASGI: what a request is, how to read its body, and how to answer it.
+    Asgi: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 
 BODY_MAX_BYTES: Final = 1024 * 1024
 BODY_TIMEOUT_S: Final = 10.0
@@ -96,7 +98,7 @@ class Gate:
 
     rules: AccessRules
     files: Mapping[str, PageFile]
-    api: ASGIFramework
+    api: Asgi
     body_timeout_s: float = BODY_TIMEOUT_S
     requests_max: int = REQUESTS_MAX
     _under_way: int = 0
@@ -232,6 +234,9 @@ async def _answer(
     headers: Mapping[str, str],
     body: bytes = b"",
 ) -> None:
+    # Without a length the body of an answer would be sent in chunks, also when there is none.
+    if status is not HTTPStatus.NOT_MODIFIED:
+        headers = {"content-length": str(len(body)), **headers}
     pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": _secured(pairs)})
     await send({"type": "http.response.body", "body": body})

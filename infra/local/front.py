@@ -106,7 +106,8 @@ class Front:
 
     def _run(self) -> None:
         """Start the server whenever a client connects while none runs, until the end."""
-        while self._ending not in select.select([self._socket, self._ending], [], [])[0]:
+        ending, listening = self._ending, self._socket.fileno()
+        while ending not in select.select([listening, ending], [], [])[0]:
             self._serve_once()
             if self._has_ended(_PAUSE_S):
                 break
