@@ -3,7 +3,7 @@
     import countledger
 
     receipt = countledger.record("likes:post-1", +1)
-    countledger.total("likes:post-1", after=receipt).total
+    countledger.total("likes:post-1", after=receipt).value
 
 An app emits changes; each becomes an idempotent entry in the counter's ledger. A stream consumer
 keeps the totals. `record` and `total` use the stack that the environment names (AWS_*,

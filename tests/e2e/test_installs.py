@@ -28,7 +28,7 @@ assert ledger.record(counter, 1, key="k").status == "duplicate"
 assert len(ledger.record_many([Event(counter, 2)] * 30)) == 30
 with ledger.buffered() as producer:
     producer.add(counter, 5)
-print(ledger.exact(counter).sum)
+print(ledger.exact(counter).value)
 """
 
 
@@ -104,4 +104,4 @@ def test_an_app_counts(
         check=False,
     )
     assert total.returncode == 0, total.stderr
-    assert '"total": 66' in total.stdout
+    assert '"value": 66' in total.stdout

@@ -250,7 +250,7 @@ def test_p6_bins_are_one_counter(
     assert told[2] == BoundReached(counter, 0, "lower", 0, -1)
     assert told[4] == BoundReached(counter, 20, "upper", 20, 1)
     total = tables.totals().read(counter)
-    assert (total.total, total.method, total.bins) == (20, method, 4)
+    assert (total.value, total.method, total.bins) == (20, method, 4)
     assert tables.totals().read_many([counter])[counter] == total
 
 
@@ -333,7 +333,7 @@ def test_p6_a_total_is_read_as_of_any_counter(
 
     total = tables.totals().read(counter)
 
-    assert (total.counter, total.total, total.method) == (counter, 5, method)
+    assert (total.counter, total.value, total.method) == (counter, 5, method)
 
 
 def test_p6_counters_are_listed_by_name(seller: StrictCounters, counter: str) -> None:

@@ -421,7 +421,7 @@ def test_a_producer_that_cannot_start_releases_its_spool(tmp_path: Path) -> None
 
         open_it().close()
 
-        assert Product(world.process("home", "reader")).exact.read("n:clicks").sum == 1
+        assert Product(world.process("home", "reader")).exact.read("n:clicks").value == 1
         world.schedule.stop()
 
     world.schedule.spawn("app", live)
@@ -451,7 +451,7 @@ def test_an_expired_entry_is_not_sent_again_once_its_second_sending_may_be_merge
     assert product.compactor().compact(entry.counter).merged == 1
 
     assert resender.resolve(entry, send=True).status is LateStatus.UNKNOWN
-    assert product.exact.read(entry.counter).sum == 1
+    assert product.exact.read(entry.counter).value == 1
 
 
 def test_an_expired_entry_is_not_sent_again_while_its_first_sending_may_still_land() -> None:
@@ -463,7 +463,7 @@ def test_an_expired_entry_is_not_sent_again_while_its_first_sending_may_still_la
     world.schedule.now_ms -= SECOND_MS
     product.recorder.resend(entry)
 
-    assert product.exact.read(entry.counter).sum == 1
+    assert product.exact.read(entry.counter).value == 1
 
 
 def test_a_bare_key_is_not_sent_into_the_stream_again_after_a_suspension(
