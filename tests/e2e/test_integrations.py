@@ -1,4 +1,4 @@
-"""The examples for web frameworks, functions and task queues: each runs as it is in the document."""
+"""The examples for web frameworks, functions and task queues run as the document shows them."""
 
 from __future__ import annotations
 
@@ -66,8 +66,10 @@ def written(
 def test_each_example_fits_a_page() -> None:
     found = examples()
 
-    assert len(found) == 6
-    assert {name: code.count("\n") for name, code in found.items() if code.count("\n") > _MOST_LINES} == {}
+    assert len(found) == 5
+    assert {
+        name: code.count("\n") for name, code in found.items() if code.count("\n") > _MOST_LINES
+    } == {}
 
 
 def test_calls_of_a_function_are_counted(written: Examples, client: CountLedger) -> None:
@@ -82,25 +84,12 @@ def test_calls_of_a_function_are_counted(written: Examples, client: CountLedger)
     assert client.exact("orders:north").value == 1
 
 
-def test_fastapi_counts_a_repeated_request_once(
-    written: Examples, client: CountLedger, name: str
-) -> None:
-    testclient = import_module("fastapi.testclient")
-
-    with testclient.TestClient(written.load("api").app) as http:
-        likes = [
-            http.post(f"/posts/{name}/likes", headers={"Idempotency-Key": "click-1"}).json()
-            for _ in range(2)
-        ]
-        assert http.get(f"/posts/{name}").status_code == 200
-
-    assert likes == [{"status": "recorded"}, {"status": "duplicate"}]
-    assert client.exact(f"likes:{name}").value == 1
-    assert client.exact(f"views:{name}").value == 1
-
-
 def test_django_counts_what_is_committed(
-    written: Examples, stack: LocalStack, client: CountLedger, name: str, capsys: pytest.CaptureFixture[str]
+    written: Examples,
+    stack: LocalStack,
+    client: CountLedger,
+    name: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     django, conf = import_module("django"), import_module("django.conf")
     conf.settings.configure(
@@ -115,9 +104,9 @@ def test_django_counts_what_is_committed(
     with transaction.atomic():
         counters.record_on_commit(f"{name}:2026", 1, key="order-1")
         assert client.exact(f"{name}:2026").value == 0
-    with pytest.raises(ValueError, match="no such order"), transaction.atomic():
+    with transaction.atomic():
         counters.record_on_commit(f"{name}:2026", 1, key="order-2")
-        raise ValueError("no such order")
+        transaction.set_rollback(True)
 
     stack.pump.drain()
     import_module("django.core.management").call_command("total", f"{name}:2026")
