@@ -58,6 +58,7 @@ _NAMES = [
     "TotalOverRegions",
     "Verdict",
     "WindowSum",
+    "counted",
     "errors",
     "outcomes",
     "record",
