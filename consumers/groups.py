@@ -227,7 +227,7 @@ class Groups:
         if self.get(group).ranked:
             return top_of(self._dynamo, self._table, group_board(group), limit)
         found = self._totals_of(group, None, on_corrupt)
-        return ranked(((one.counter, one.total) for one in found), limit)
+        return ranked(((one.counter, one.value) for one in found), limit)
 
     def list(self, *, on_corrupt: OnCorrupt | None = None) -> Iterator[Group]:
         """All groups by name: half a read unit for each 4 KB of groups.

@@ -59,6 +59,7 @@ _NAMES = [
     "TotalOverRegions",
     "Verdict",
     "WindowSum",
+    "counted",
     "errors",
     "outcomes",
     "record",
