@@ -118,7 +118,7 @@ class Case:
 
 
 async def _recorded(ledger: AsyncCountLedger, counter: str) -> object:
-    return (await ledger.exact(counter)).sum
+    return (await ledger.exact(counter)).value
 
 
 async def _strict(ledger: AsyncCountLedger, counter: str) -> object:
@@ -191,7 +191,7 @@ def test_a_cancelled_record_hands_over_its_entry(store: Store, *, applied: bool)
             (entry,) = cancelled.entries
             again = await ledger.resend(entry)
             assert again.status is (Status.DUPLICATE if applied else Status.RECORDED)
-            assert (await ledger.exact(counter)).sum == 2
+            assert (await ledger.exact(counter)).value == 2
 
     asyncio.run(work())
 
@@ -213,7 +213,7 @@ def test_a_cancelled_record_many_hands_over_all_that_it_made(
             assert cancelled is not None
             assert len(cancelled.entries) == 120
             await asyncio.gather(*map(ledger.resend, cancelled.entries))
-            assert (await ledger.exact(counter)).sum == 121
+            assert (await ledger.exact(counter)).value == 121
 
     asyncio.run(work())
 
@@ -231,7 +231,7 @@ def test_an_entry_that_had_not_left_is_not_applied(store: Store) -> None:
                 assert cancelled is not None
                 assert held.operations[-1] == ("GetItem", "PutItem")[number]
                 assert cancelled.entries == ()
-                assert (await ledger.exact(counter)).sum == 0
+                assert (await ledger.exact(counter)).value == 0
 
     asyncio.run(work())
 
@@ -276,7 +276,7 @@ def test_closing_waits_for_calls_and_leaves_nothing(store: Store) -> None:
         with pytest.raises(LedgerNotOpen, match="use it within `async with`"):
             await ledger.record(counter, 1)
         async with ledger:
-            assert (await ledger.exact(counter)).sum == 20
+            assert (await ledger.exact(counter)).value == 20
         return asyncio.all_tasks() - before
 
     with warnings.catch_warnings(record=True) as warned:
@@ -292,5 +292,5 @@ def test_another_loop_is_told_what_to_do(store: Store) -> None:
         first.run(ledger.__aenter__())
         with pytest.raises(LedgerNotOpen, match="opened on another event loop"):
             second.run(ledger.exact("n:c"))
-        assert first.run(ledger.exact(f"n{fresh()}:c")).sum == 0
+        assert first.run(ledger.exact(f"n{fresh()}:c")).value == 0
         first.run(ledger.aclose())
