@@ -29,12 +29,12 @@ class Ranked:
     Attributes:
         rank: 1 for the highest; equal totals have the same rank, and the next ones are left out.
         counter: its name.
-        total: the total by which it is ranked.
+        value: the total by which it is ranked.
     """
 
     rank: int
     counter: str
-    total: Amount
+    value: Amount
 
 
 def check_limit(limit: int) -> int:
@@ -53,7 +53,7 @@ def ranked(found: Iterable[tuple[str, Amount]], limit: int) -> list[Ranked]:
     ordered = sorted(found, key=lambda one: (negated(one[1]), one[0]))
     ranks: list[Ranked] = []
     for place, (counter, total) in enumerate(ordered[:limit], start=1):
-        tied = bool(ranks) and ranks[-1].total == total
+        tied = bool(ranks) and ranks[-1].value == total
         ranks.append(Ranked(ranks[-1].rank if tied else place, counter, total))
     return ranks
 

@@ -88,7 +88,7 @@ class TotalOverRegions:
         It is no proof that they have the same entries: during a partition each side may have
         counted another entry of the same delta.
         """
-        shown = {(one.total, one.events, one.entries) for one in self.by_region.values()}
+        shown = {(one.value, one.events, one.entries) for one in self.by_region.values()}
         return not self.missing and len(shown) == 1
 
 

@@ -174,8 +174,8 @@ def plan_of(table: str, finding: Evidence, now_ms: int) -> Update | str:
     # A total that cannot be read is repaired as well, if its version shows whether it changed.
     if proof is None or not isinstance(exact, ExactSum) or stored.version is None:
         return verdict.proof
-    if not amount.fits(exact.sum):
-        return f"the exact sum {exact.sum} needs more than 38 digits, which no total can hold"
+    if not amount.fits(exact.value):
+        return f"the exact sum {exact.value} needs more than 38 digits, which no total can hold"
     raised = list(_raised(stored.item, proof))
     if len(raised) > _RAISED_MAX:
         return (
@@ -183,7 +183,7 @@ def plan_of(table: str, finding: Evidence, now_ms: int) -> Update | str:
             f"of {_RAISED_MAX}: try again when fewer of them move"
         )
     clauses: tuple[Clause, ...] = (
-        Assign("total", exact.sum),
+        Assign("total", exact.value),
         Assign("events", exact.events),
         Assign("entries", exact.entries),
         Assign("version", stored.version + 1),

@@ -139,8 +139,8 @@ def verdict_of(
     return Verdict(
         counter=stored.counter,
         verdict=judgement,
-        total=None if total is None else total.total,
-        exact=None if exact is None else exact.sum,
+        total=None if total is None else total.value,
+        exact=None if exact is None else exact.value,
         events_drift=0 if total is None or exact is None else total.events - exact.events,
         proof=proof,
     )
@@ -283,7 +283,7 @@ def _verdict(
         return verdict_of(after, None, Judgement.UNREADABLE, str(exact))
     total, known = after.total, exact if isinstance(exact, ExactSum) else None
     if known is not None and proof is not None and before.moment == after.moment:
-        if total and (total.total, total.events) == (known.sum, known.events):
+        if total and (total.value, total.events) == (known.value, known.events):
             return verdict_of(after, known, Judgement.EXACT, proof.text)
         if settled and total:
             return verdict_of(after, known, Judgement.DRIFT, proof.text)

@@ -37,7 +37,7 @@ class WindowSum:
         name: of the window, as `2026-11-22` or `2026-11-22T13+01:00`.
         start: its first moment, in its time zone.
         end: the first moment after it.
-        sum: of the deltas of its entries.
+        value: the sum of the deltas of its entries.
         events: how many events they carried.
         complete: whether everything that was recorded before its end is in it: the stream has been
             handled past its end, and windows were on all that time. Later entries may still be of
@@ -49,7 +49,7 @@ class WindowSum:
     name: str
     start: datetime
     end: datetime
-    sum: Amount
+    value: Amount
     events: int
     complete: bool
     final: bool

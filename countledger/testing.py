@@ -4,7 +4,7 @@
 
     stack = MemoryStack()
     stack.ledger.record("likes:post-1", +1)
-    assert stack.ledger.total("likes:post-1").total == 1
+    assert stack.ledger.total("likes:post-1").value == 1
 
 For pytest the fixtures `countledger_stack` and `countledger_default` are there as soon as the
 package is installed. docs/testing-your-app.md shows how to test retries, redeliveries, alerts and

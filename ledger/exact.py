@@ -58,7 +58,7 @@ class ExactSum:
 
     Attributes:
         counter: its name.
-        sum: of all entries ever visible here when the read began, each once.
+        value: the sum of all entries ever visible here when the read began, each once.
         events: how many events they carried.
         entries: how many there were.
         entries_read: how many of them the read had to fetch; the others are in the head.
@@ -67,7 +67,7 @@ class ExactSum:
     """
 
     counter: str
-    sum: Amount
+    value: Amount
     events: int
     entries: int
     entries_read: int

@@ -39,7 +39,7 @@ class Total:
 
     Attributes:
         counter: its name.
-        total: the sum of the deltas that the consumer has taken in; 0 for a counter never seen.
+        value: the sum of the deltas that the consumer has taken in; 0 for a counter never seen.
         events: how many events they carried; of a strict counter, which counts none, 0.
         entries: how many there were; of a strict counter 0.
         version: how often it was updated; 0 = never. (That of a strict counter begins elsewhere,
@@ -50,7 +50,7 @@ class Total:
     """
 
     counter: str
-    total: Amount = 0
+    value: Amount = 0
     events: int = 0
     entries: int = 0
     version: int = 0
@@ -117,7 +117,7 @@ def decode_total(item: Item) -> Total:
         return _decode_strict(item)
     return Total(
         counter=require(item, "counter", str),
-        total=require_amount(item, "total"),
+        value=require_amount(item, "total"),
         events=require(item, "events", int),
         entries=require(item, "entries", int),
         version=require(item, "version", int),
@@ -131,7 +131,7 @@ def _decode_strict(item: Item) -> Total:
         raise CorruptItem(f"{describe(item)}: 'bins' is {shown(bins)}, no number of bins", item)
     return Total(
         counter=require(item, "counter", str),
-        total=require_amount(item, "total") if bins == 1 else 0,
+        value=require_amount(item, "total") if bins == 1 else 0,
         version=require(item, "version", int),
         updated_at_ms=optional_time(item, "updated_at"),
         method=require(item, "method", str),
@@ -149,7 +149,7 @@ def with_bins(total: Total, items: Iterable[Item]) -> Total:
     stamps = [optional_time(item, "updated_at") for item in found]
     return replace(
         total,
-        total=amount.total_of(require_amount(item, "total") for item in found),
+        value=amount.total_of(require_amount(item, "total") for item in found),
         version=sum(require(item, "version", int) for item in found),
         updated_at_ms=max((at for at in stamps if at is not None), default=None),
     )

@@ -114,7 +114,7 @@ class Compensator:
         there = self._there(counter, key)
         if there is not None:
             return _judged(counter, wanted, there)
-        delta = amount.add(wanted, amount.negated(self.exact.read(counter).sum))
+        delta = amount.add(wanted, amount.negated(self.exact.read(counter).value))
         if delta == 0:
             return Correction(counter, wanted, 0, Became.UNCHANGED)
         if not amount.may_be_added(delta):

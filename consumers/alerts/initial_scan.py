@@ -122,11 +122,11 @@ def _as_unchanged(item: Item, now_ms: int) -> TotalChange | None:
     except CorruptItem:
         # Its next record goes to the quarantine, where it is reported.
         return None
-    if total.bins > 1 or not is_publishable(total.total, total.version):
+    if total.bins > 1 or not is_publishable(total.value, total.version):
         return None
     at_ms = now_ms // SECOND_MS * SECOND_MS
     return TotalChange(
-        0, total.counter, total.total, total.total, total.version, at_ms, (held, held)
+        0, total.counter, total.value, total.value, total.version, at_ms, (held, held)
     )
 
 

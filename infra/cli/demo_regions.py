@@ -147,7 +147,7 @@ class RegionsRun:
     def _apart(self) -> int:
         """How many counters have different totals in the regions."""
         found = [one.totals(self._sent_of) for one in self.clients.values()]
-        return sum(len({one[name].total for one in found}) > 1 for name in self._sent_of)
+        return sum(len({one[name].value for one in found}) > 1 for name in self._sent_of)
 
     def _compact(self, counter: str) -> int:
         """Merge all that can be merged; how many entries that were."""
@@ -167,7 +167,7 @@ class RegionsRun:
             for region, client in self.clients.items():
                 totals = client.totals(names)
                 for name, exact in zip(names, pool.map(client.exact, names), strict=True):
-                    numbers = totals[name].total, exact.sum
+                    numbers = totals[name].value, exact.value
                     if set(numbers) != {truth.get(name, 0)}:
                         row = dict(zip(("total", "exact"), numbers, strict=True))
                         found.append(

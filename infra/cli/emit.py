@@ -107,7 +107,7 @@ def _emit_one(options: Options, event: Event, *, wait: bool) -> int:
     late: TotalBehind | None = None
     if wait:
         try:
-            answer["total"] = client.total(receipt.counter, after=receipt).total
+            answer["value"] = client.total(receipt.counter, after=receipt).value
         except TotalBehind as error:
             late = error
     show_facts(options, answer)

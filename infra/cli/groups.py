@@ -173,5 +173,5 @@ def _show_changed(
 
 def _summed(found: Iterator[Total], sums: list[Amount]) -> Iterator[Total]:
     for total in found:
-        sums[0] = added_up(sums[0], total.total)
+        sums[0] = added_up(sums[0], total.value)
         yield total

@@ -40,11 +40,11 @@ def _rows(found: TotalOverRegions) -> Iterator[Row]:
     for region, total in found.by_region.items():
         row = facts(total, "counter")
         row |= {"region": region, "most entries": "*" if region == found.region else ""}
-        yield row | facts(total, "total events entries", updated=total.updated_at)
+        yield row | facts(total, "value events entries", updated=total.updated_at)
 
 
 def _shown(total: object) -> object:
-    return tuple(facts(total, "total events entries").values())
+    return tuple(facts(total, "value events entries").values())
 
 
 def _answer_text(answer: RegionAnswer) -> str:
@@ -58,13 +58,13 @@ def _answer_text(answer: RegionAnswer) -> str:
 
 
 def _document(found: TotalOverRegions) -> Row:
-    names = "counter total events entries version updated_at"
+    names = "counter value events entries version updated_at"
     return {
         **facts(found.total, names),
         "region": found.region,
         "agree": found.agree,
         "regions": [
-            {"region": region, **facts(total, "total events entries version updated_at")}
+            {"region": region, **facts(total, "value events entries version updated_at")}
             for region, total in found.by_region.items()
         ],
     }

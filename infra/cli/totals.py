@@ -238,10 +238,10 @@ def _freshness(client: CountLedger) -> Freshness:
 
 def total_row(total: Total, summed: ExactSum | None = None, *, exact: bool = False) -> Row:
     """A total in a table."""
-    row: dict[str, object] = {"counter": total.counter, "total": total.total}
+    row: dict[str, object] = {"counter": total.counter, "value": total.value}
     if exact:
         row |= {
-            "exact": summed.sum if summed else None,
+            "exact": summed.value if summed else None,
             "entries read": summed.entries_read if summed else None,
             "read units": summed.read_units if summed else None,
         }
@@ -252,11 +252,11 @@ def total_row(total: Total, summed: ExactSum | None = None, *, exact: bool = Fal
 
 def total_document(total: Total, exact: ExactSum | None = None) -> Row:
     """A total for programs."""
-    document = facts(total, "counter total events entries version updated_at")
+    document = facts(total, "counter value events entries version updated_at")
     if total.method is not None:
         document |= facts(total, "method bins")
     if exact is not None:
-        names = "sum events entries entries_read generation read_units"
+        names = "value events entries entries_read generation read_units"
         document["exact"] = facts(exact, names)
     return document
 

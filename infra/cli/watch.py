@@ -162,14 +162,14 @@ def open_view(options: Options) -> Iterator[Shows]:
 def table_of(watching: WatchState) -> RenderableType:
     """All that was seen, and the newest alerts below."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("counter", "total", "since start", "each second", "updated"):
-        right = heading in {"total", "since start", "each second"}
+    for heading in ("counter", "value", "since start", "each second", "updated"):
+        right = heading in {"value", "since start", "each second"}
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
     for seen in watching.seen.values():
         rate = "-" if seen.per_second is None else f"{seen.per_second:+,.1f}"
         table.add_row(
             escape(seen.total.counter),
-            to_text(seen.total.total),
+            to_text(seen.total.value),
             signed(seen.since_start),
             rate,
             _moment(seen.total.updated_at),
@@ -202,7 +202,7 @@ def _print_lines(
     for seen in changed:
         total = seen.total
         change = "-" if seen.change is None else signed(seen.change)
-        cells = (_moment(total.updated_at), total.counter, to_text(total.total), change)
+        cells = (_moment(total.updated_at), total.counter, to_text(total.value), change)
         show_text("\t".join(cells))
     for logged in heard:
         show_text(alert_line(logged))
@@ -218,7 +218,7 @@ def _print_json(
             {
                 "kind": "total",
                 "counter": total.counter,
-                "total": total.total,
+                "value": total.value,
                 "change": seen.change,
                 "version": total.version,
                 "updated_at": total.updated_at,

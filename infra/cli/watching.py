@@ -59,7 +59,7 @@ class WatchState:
             before = self.seen.get(name)
             seen = self._seen(name, total, now_ms)
             self.seen[name] = seen
-            if before is None or before.total.total != total.total:
+            if before is None or before.total.value != total.value:
                 changed.append(seen)
         return changed
 
@@ -79,7 +79,7 @@ class WatchState:
         return mine
 
     def _seen(self, name: str, total: Total, now_ms: int) -> WatchedCounter:
-        value = total.total
+        value = total.value
         before = self.seen.get(name)
         first = self._first.setdefault(name, value)
         looks = self._looks.setdefault(name, deque())
@@ -89,7 +89,7 @@ class WatchState:
             looks.popleft()
         return WatchedCounter(
             total,
-            None if before is None else _less(value, before.total.total),
+            None if before is None else _less(value, before.total.value),
             _less(value, first),
             rate_of(looks),
         )

@@ -23,16 +23,16 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 
 
 def window_rows(found: Sequence[WindowSum]) -> list[Row]:
-    most = max((abs(Decimal(one.sum)) for one in found), default=Decimal(0))
+    most = max((abs(Decimal(one.value)) for one in found), default=Decimal(0))
     charted = sys.stdout.isatty()
     return [
         {
             "start": one.start.isoformat(" ", "minutes"),
-            "sum": one.sum,
+            "value": one.value,
             "events": one.events,
             "state": "final" if one.final else "complete" if one.complete else "provisional",
         }
-        | ({"chart": bar(float(abs(Decimal(one.sum)) / most))} if charted and most else {})
+        | ({"chart": bar(float(abs(Decimal(one.value)) / most))} if charted and most else {})
         for one in found
     ]
 

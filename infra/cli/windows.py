@@ -183,7 +183,7 @@ def show_one(
         # To read the stream takes a permission of its own, and only shows more windows complete.
         found = client.windows(counter, by, since=start, until=end)
     documents = [
-        {"counter": counter, **facts(one, "name start end sum events complete final")}
+        {"counter": counter, **facts(one, "name start end value events complete final")}
         for one in found
     ]
     show(options, window_rows(found), documents)

@@ -106,7 +106,7 @@ class LongFiles:
                 update = update_in(record["dynamodb"])
                 if update is not None and made_at_ms(record) >= begun_ms:
                     self._updates.append(update)
-        long = [n for n, t in totals.items() if n.startswith(_PREFIX) and t.total >= THRESHOLD]
+        long = [n for n, t in totals.items() if n.startswith(_PREFIX) and t.value >= THRESHOLD]
         return compare([one.alert for one in logged], self._updates, long, fresh=self.fresh)
 
 

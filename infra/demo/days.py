@@ -81,7 +81,7 @@ class Days:
             until = since + timedelta(days=step)
             for window in self.client.windows(counter, "day", since=since, until=until):
                 if window.events:
-                    found[min(window.start.date(), self._today)] += int(window.sum)
+                    found[min(window.start.date(), self._today)] += int(window.value)
         return found
 
     def _day(self, seconds: bytes) -> date:

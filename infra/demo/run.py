@@ -162,9 +162,9 @@ class DemoRun:
 
     def _wrong(self, totals: dict[str, Total], truth: dict[str, int]) -> list[dict[str, object]]:
         return [
-            {"counter": n, "total": one.total, "emitted": self._sum_of[n], "truth": truth.get(n, 0)}
+            {"counter": n, "total": one.value, "emitted": self._sum_of[n], "truth": truth.get(n, 0)}
             for n, one in sorted(totals.items())
-            if one.total != truth.get(n, 0)
+            if one.value != truth.get(n, 0)
         ]
 
     def _emit(self) -> None:
@@ -273,7 +273,7 @@ def with_resends(events: Iterable[Event], every: int = 10, delay: int = 250) -> 
 
 def largest(totals: dict[str, Total]) -> dict[str, int]:
     """The biggest totals: of files, then of authors."""
-    by_size = sorted(totals.values(), key=lambda total: (-total.total, total.counter))
+    by_size = sorted(totals.values(), key=lambda total: (-total.value, total.counter))
     files = [one for one in by_size if one.counter.startswith(f"{LINES}:")][:_LARGEST]
     authors = [one for one in by_size if one.counter.startswith(f"{COMMITS}:")]
-    return {one.counter: int(one.total) for one in files + authors[: _LARGEST // 2]}
+    return {one.counter: int(one.value) for one in files + authors[: _LARGEST // 2]}

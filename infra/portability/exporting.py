@@ -192,13 +192,13 @@ class Exporter:
         match namespace.kind:
             case Kind.LEDGER:
                 exact = self.client.exact(counter)
-                if not amount.fits(exact.sum):
+                if not amount.fits(exact.value):
                     raise CorruptItem(f"the exact sum of {counter!r} has more than 38 digits")
-                return CounterLine(counter=counter, value=exact.sum, events=exact.events)
+                return CounterLine(counter=counter, value=exact.value, events=exact.events)
             case Kind.STRICT | Kind.STRICT_REGIONS:
                 return self._strict(counter, namespace.kind)
             case Kind.SEQUENCE:
-                total = self.client.total(counter).total
+                total = self.client.total(counter).value
                 return CounterLine(counter=counter, kind=Kind.SEQUENCE, value=total)
 
     def lines(self, counters: Iterable[str]) -> Iterator[CounterLine | UnreadLine]:

@@ -52,7 +52,7 @@ def _exact(url: str, count: int) -> None:
     from tests.bench.large_tables import LARGE  # noqa: PLC0415
 
     found = ledger_at(url).exact(LARGE)
-    if (found.sum, found.entries) != (count, count):
+    if (found.value, found.entries) != (count, count):
         raise AssertionError(found)
 
 

@@ -58,7 +58,7 @@ def _boto3_change(url: str) -> Work:
 
 def _total(ledger: CountLedger, counters: Sequence[str]) -> None:
     for counter in counters:
-        if not ledger.total(counter).total:
+        if not ledger.total(counter).value:
             raise AssertionError(counter)
 
 

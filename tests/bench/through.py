@@ -87,7 +87,7 @@ def measure(scale: float, show: Callable[[str], object]) -> Through:
         stack.pump.drain(_PATIENCE_S)
         apply_s = time.perf_counter() - began_s
         updates = sum(one.updates for one in ledger.freshness().shards)
-        total = sum(one.total for one in ledger.totals([f"{namespace}:0"]).values())
+        total = sum(one.value for one in ledger.totals([f"{namespace}:0"]).values())
         if total != events // counters:
             raise AssertionError(f"a total is {total}")
     return Through(bare_rate, events / emit_s, updates / apply_s, events, counters)

@@ -55,7 +55,7 @@ def step(line: str, json: Any = None, **more: Any) -> Step:  # noqa: ANN401 - an
 def totals(**expected: object) -> Step:
     """Wait until the counters NS:a, NS:b ... have these totals."""
     names = " ".join(f"NS:{name}" for name in expected)
-    rows = [{"counter": f"NS:{name}", "total": value} for name, value in expected.items()]
+    rows = [{"counter": f"NS:{name}", "value": value} for name, value in expected.items()]
     return step(f"total {names}", {"totals": rows}, waits=True)
 
 

@@ -102,7 +102,7 @@ def test_the_scheduled_audit_repairs_and_tells(audited: LocalStack, counter: str
     assert first["compared"] == {"drift": 1}
     assert second["compared"] == {"exact": 1}
     assert first["done"] is second["done"] is True
-    assert everything.total(counter).total == 5
+    assert everything.total(counter).value == 5
     metrics = _metrics(audited, target["Arn"])
     assert [one["DriftedCounters"] for one in metrics] == [[1], [0]]
     assert [one["RepairedCounters"] for one in metrics] == [[1], [0]]

@@ -38,8 +38,8 @@ _STORIES: Final[dict[str, Story]] = {
             "total NS:a NS:never --exact",
             {
                 "totals": [
-                    {"version": 1, "updated_at": ANY, "exact": {"sum": 3, "events": 1}},
-                    {"total": 0, "version": 0, "updated_at": None},
+                    {"version": 1, "updated_at": ANY, "exact": {"value": 3, "events": 1}},
+                    {"value": 0, "version": 0, "updated_at": None},
                 ],
                 "freshness": {"handled_through": ANY, "shards": ANY},
             },

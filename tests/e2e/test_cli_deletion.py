@@ -47,7 +47,7 @@ def test_a_ledger_counter_goes_once_nothing_can_arrive(
     mistyped = command("delete", counter, "--yes", other)
     marked = command("delete", counter, "--yes", counter, "--json")
     waiting = command("delete", counter, "--yes", counter, "--json")
-    assert client.total(counter).total == 12
+    assert client.total(counter).value == 12
     _days_pass(client, counter)
     deleted = command("delete", counter, "--yes", counter, "--json")
 
@@ -57,9 +57,9 @@ def test_a_ledger_counter_goes_once_nothing_can_arrive(
     assert (marked.code, waiting.code) == (1, 1)
     assert deleted.code == 0, deleted.err + deleted.out
     assert deleted.json[0]["stage"] == "deleted"
-    assert (total_item(client, counter), client.exact(counter).sum) == ({}, 0)
+    assert (total_item(client, counter), client.exact(counter).value) == ({}, 0)
     assert list(client.groups.of(counter)) == []
-    assert (client.total(other).total, client.exact(other).sum) == (12, 12)
+    assert (client.total(other).value, client.exact(other).value) == (12, 12)
     assert list(client.groups.of(other)) == [f"{name}-group"]
 
 

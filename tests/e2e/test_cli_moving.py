@@ -72,7 +72,7 @@ def test_from_one_stack_into_another_once(
     moved = client_of(auth_stack)
     imported = [moved.exact(f"{name}:{n}") for n in range(3)]
     exported = [client_of(stack).exact(f"{name}:{n}") for n in range(3)]
-    assert [one.sum for one in imported] == [2, 4, 6]
+    assert [one.value for one in imported] == [2, 4, 6]
     assert [one.events for one in imported] == [one.events for one in exported] == [2, 2, 2]
     assert moved.namespaces.get(name).spread == 16
     hall = moved.strict.show(f"{seats}:hall")
@@ -205,7 +205,7 @@ def test_bad_lines_never_stop_the_rest(stack: LocalStack, name: str, tmp_path: P
     assert "line 2: " in done.err
     assert "line 3: " in done.err
     client = client_of(stack)
-    assert [str(client.exact(f"{name}:{n}").sum) for n in "ac"] == ["5", "0.25"]
+    assert [str(client.exact(f"{name}:{n}").value) for n in "ac"] == ["5", "0.25"]
 
 
 def test_an_import_begun_before_the_horizon_is_refused(stack: LocalStack, name: str) -> None:
@@ -218,7 +218,7 @@ def test_an_import_begun_before_the_horizon_is_refused(stack: LocalStack, name: 
     )
 
     assert isinstance(outcome, KeyExpired)
-    assert client.exact(f"{name}:0").sum == 2
+    assert client.exact(f"{name}:0").value == 2
 
 
 def test_a_counter_without_an_entry_is_not_exported(stack: LocalStack, name: str) -> None:

@@ -72,7 +72,10 @@ _STORIES: Final[dict[str, Story]] = {
                 ("atomic", {"method": "atomic", "write_units": 1}),
                 ("occ", {"method": "occ", "write_units": 1}),
                 ("history --history 3", {"method": "history", "history": 3}),
-                ("crt", {"method": "crt", "write_units": 2, "updated_at": None}),
+                (
+                    "request_token",
+                    {"method": "request_token", "write_units": 2, "updated_at": None},
+                ),
                 ("marker --window 90m", {"method": "marker", "window_ms": 5_400_000}),
                 ("set --max-tokens 30", {"method": "set", "max_tokens": 30}),
                 ("atomic --bins 3", {"method": "atomic", "bins": 3}),
@@ -82,11 +85,11 @@ _STORIES: Final[dict[str, Story]] = {
     "total reads a strict counter like any other, without events or freshness": (
         step(f"{_HALL} --method atomic --opening 7 --bins 3"),
         step("strict change NS:hall -1", {"status": "applied", "value": None}),
-        step("total NS:hall", {"totals": [{"total": 6, "method": "atomic", "bins": 3}]}),
+        step("total NS:hall", {"totals": [{"value": 6, "method": "atomic", "bins": 3}]}),
         step("total NS:hall --exact", out="NS:hall\t6\t-\t-\t-\t-"),
         step(
             "total NS:hall other-NS --exact",
-            {"totals": [{"counter": "NS:hall"}, {"exact": {"sum": 0}}]},
+            {"totals": [{"counter": "NS:hall"}, {"exact": {"value": 0}}]},
         ),
     ),
     "a full set refuses like a bound, and its cost is told when it is created": (
@@ -127,8 +130,10 @@ _STORIES: Final[dict[str, Story]] = {
         step("strict change NS:a 1", code=4),
         step("strict change NS:a -0.5", {"value": "499.5"}),
         step("strict set NS:a --upper none", {"lower": -5, "upper": None}),
-        step("strict create NS:b --method crt"),
-        step("strict list NS", [{"counter": "NS:a"}, {"counter": "NS:b", "method": "crt"}]),
+        step("strict create NS:b --method request_token"),
+        step(
+            "strict list NS", [{"counter": "NS:a"}, {"counter": "NS:b", "method": "request_token"}]
+        ),
         step("strict list NS", out="counter\tvalue\tlower\tupper\tmethod\t"),
     ),
     "strict counters change together, are set and read as of one moment": (
@@ -144,7 +149,7 @@ _STORIES: Final[dict[str, Story]] = {
         ),
         step("strict together NS:ann=-7.5 NS:bob=+7.5 --key NS-3", {"status": "applied"}),
         step("set NS:bob 4 --key NS-4", {"status": "applied", "counter": "NS:bob", "value": 4}),
-        step("snapshot NS:ann NS:bob", {"totals": [{"total": 0}, {"total": 4}]}),
+        step("snapshot NS:ann NS:bob", {"totals": [{"value": 0}, {"value": 4}]}),
         step("snapshot NS:ann NS:bob", out="NS:bob\t4\t"),
         step("strict withdraw --key NS-5"),
         step("strict withdraw --key NS-1", code=1, err="too late"),
@@ -166,7 +171,7 @@ _STORIES: Final[dict[str, Story]] = {
         step("group rank NS", {"group": "NS", "ranked": True, "members": 2}),
         step("emit NS:ann 9"),
         totals(ann=12),
-        step("group top NS --limit 1", [{"rank": 1, "counter": "NS:ann", "total": 12}]),
+        step("group top NS --limit 1", [{"rank": 1, "counter": "NS:ann", "value": 12}]),
         step("group show NS", out="NS:ann\t12\t2", err="sum: 17\n"),
         step("group show NS --after NS:ann", [{"counter": "NS:bob"}]),
         step("group list --of NS:ann", [{"group": "NS"}]),
@@ -181,8 +186,8 @@ _STORIES: Final[dict[str, Story]] = {
         totals(a=3),
         step("namespace top NS", code=2, err="namespace rank"),
         step("namespace rank NS --no-wait", {"namespace": "NS", "ranked": True, "totals": 1}),
-        step("namespace top NS", [{"rank": 1, "counter": "NS:a", "total": 3}]),
-        step("namespace counters NS", [{"counter": "NS:a", "total": 3}]),
+        step("namespace top NS", [{"rank": 1, "counter": "NS:a", "value": 3}]),
+        step("namespace counters NS", [{"counter": "NS:a", "value": 3}]),
         step("namespace unrank NS", {"namespace": "NS", "ranked": False, "totals": 1}),
         step("namespace top NS", code=2),
     ),
@@ -191,7 +196,7 @@ _STORIES: Final[dict[str, Story]] = {
         step("namespace rank NS --no-wait"),
         step("emit NS:new 3"),
         totals(new=3),
-        step("namespace top NS", [{"rank": 1, "counter": "NS:new", "total": 3}]),
+        step("namespace top NS", [{"rank": 1, "counter": "NS:new", "value": 3}]),
     ),
     "numbers are drawn once each": (
         step("sequence create NS:a --first 70001", {"last": 70_000, "version": 1}),
@@ -203,7 +208,7 @@ _STORIES: Final[dict[str, Story]] = {
         step("sequence draw NS:a --expected --known 71001", {"first": 71_002}),
         step("sequence show NS:a", {"last": 71_002, "version": 4}),
         step("sequence create NS:a", code=2),
-        step("total NS:a", {"totals": [{"total": 71_002}]}),
+        step("total NS:a", {"totals": [{"value": 71_002}]}),
         *(
             step(line, code=2, err="of kind sequence")
             for line in ("verify NS:a", "entries NS:a", "emit NS:a 1", "strict change NS:a 1")
@@ -457,7 +462,7 @@ def test_a_refusal_is_one_line_and_writes_nothing(command: Command, stack: Local
             step("strict create NS:m --method marker --lower 0 --upper 10 --opening 5"),
             step("strict create NS:bins --method atomic --bins 4"),
             step("emit log-NS:a 1"),
-            step("total log-NS:a", {"totals": [{"total": 1}]}, waits=True),
+            step("total log-NS:a", {"totals": [{"value": 1}]}, waits=True),
         ),
     )
     before = _items_like(stack, name)
@@ -507,9 +512,9 @@ def test_shared_options_are_given_before_or_after_the_command(
     play(
         Command(command.variables(bare)),
         (
-            step(f"total NS:a {there} --json", out='"total": 0'),
-            step(f"{there} --json total NS:a", out='"total": 0'),
-            step(f"--stack-name no-such total NS:a {there} --output json", out='"total": 0'),
+            step(f"total NS:a {there} --json", out='"value": 0'),
+            step(f"{there} --json total NS:a", out='"value": 0'),
+            step(f"--stack-name no-such total NS:a {there} --output json", out='"value": 0'),
             step(f"namespace {there} --output json list", out="["),
         ),
     )

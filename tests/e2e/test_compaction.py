@@ -74,7 +74,11 @@ def test_a_schedule_merges_what_is_due_and_no_number_changes(
     eventually(lambda: "due_at" not in total_item(client, counter))
     assert client.exact(counter).entries_read == 3
     merged = client.exact(counter)
-    assert (merged.sum, merged.events, merged.entries) == (exact.sum, exact.events, exact.entries)
+    assert (merged.value, merged.events, merged.entries) == (
+        exact.value,
+        exact.events,
+        exact.entries,
+    )
     stack.pump.drain()
     assert client.total(counter) == total
     assert total_item(client, counter)["compacted"] == 250
@@ -119,7 +123,7 @@ def test_messages_fail_one_by_one(stack: LocalStack, client: CountLedger, namesp
     assert client.exact(good).entries_read == 0
     assert len(before) == 6
     assert after == before, "nothing of it was touched"
-    assert client.total(bad).total == 5
+    assert client.total(bad).value == 5
 
 
 def _stored(stack: LocalStack, counter: str) -> list[dict[str, Any]]:
@@ -193,7 +197,7 @@ def test_the_schedule_runs_by_itself(
         assert time.monotonic() < deadline_s, "it was never started"
         time.sleep(1)
 
-    assert client.exact(counter).sum == 5
+    assert client.exact(counter).value == 5
 
 
 def test_the_command_line_plans_and_compacts(
@@ -226,5 +230,5 @@ def test_the_command_line_plans_and_compacts(
     rest = command("compact", "--namespace", namespace)
     assert rest.code == 0
     assert "3 counters: 10 entries merged" in rest.err
-    assert [client.exact(name).sum for name in names] == [20, 20, 20]
+    assert [client.exact(name).value for name in names] == [20, 20, 20]
     assert [client.exact(name).entries_read for name in names] == [0, 0, 0]

@@ -41,7 +41,7 @@ def test_the_functions_compact_under_their_roles(
     assert answer["sent"] == 1
     eventually(lambda: "due_at" not in total_item(root, counter))
     assert root.exact(counter).entries_read == 0
-    assert (root.exact(counter).sum, root.total(counter).total) == (360, 360)
+    assert (root.exact(counter).value, root.total(counter).value) == (360, 360)
 
 
 def test_the_functions_sweep_under_their_roles(
@@ -107,4 +107,4 @@ def test_an_archive_that_refuses_stops_the_deleting_and_nothing_else(
     assert work(archiving, json.dumps({"counter": "refused:a"})) == ["0"]
 
     assert root.exact("refused:a").entries_read == 20
-    assert (root.exact("refused:a").sum, root.total("refused:a").total) == (20, 20)
+    assert (root.exact("refused:a").value, root.total("refused:a").value) == (20, 20)

@@ -139,7 +139,7 @@ def test_the_totals_can_be_read_afterwards_and_a_second_run_is_all_duplicates(
         body = git(odd.path, "cat-file", "blob", facts.split()[2].decode())
         lines[counter_name("lines", path)] = 0 if b"\0" in body else len(body.splitlines())
     totals = client_of(own_stack).totals(lines)
-    assert lines == {counter: total.total for counter, total in totals.items()}
+    assert lines == {counter: total.value for counter, total in totals.items()}
     assert sum(lines.values()) > 20
 
 

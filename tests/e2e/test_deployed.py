@@ -32,8 +32,8 @@ def test_entries_become_totals_each_actor_under_its_policy(
     emitter.record(counter, -2)
     auth_stack.pump.drain()
 
-    assert reader.total(counter).total == 3
-    assert reader.exact(counter).sum == 3
+    assert reader.total(counter).value == 3
+    assert reader.exact(counter).value == 3
     assert reader.freshness().shards
     assert operator.audit.verify(counter).verdict is Judgement.EXACT
     with pytest.raises(AccessDenied):
@@ -90,7 +90,7 @@ def test_a_malformed_record_is_quarantined_under_the_functions_role(
 
     auth_stack.pump.drain()
 
-    assert client_of(auth_stack, "ReadPolicyArn").total(counter).total == 1
+    assert client_of(auth_stack, "ReadPolicyArn").total(counter).value == 1
     sqs = auth_stack.client("sqs", auth_stack.credentials_for("OperatePolicyArn"))
     queue = auth_stack.outputs["QuarantineQueueUrl"]
     messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
@@ -128,7 +128,7 @@ def test_an_operator_works_off_the_quarantine_and_nothing_beside_it(
     assert after.resolved
     assert counter not in [one.counter for one in service.list()]
     reader = client_of(auth_stack, "ReadPolicyArn")
-    assert reader.total(counter).total == reader.exact(counter).sum == 1
+    assert reader.total(counter).value == reader.exact(counter).value == 1
     with pytest.raises(AccessDenied):
         next(client_of(auth_stack, "EmitPolicyArn").quarantine.list())
 
@@ -144,7 +144,7 @@ def test_the_end_of_a_window_changes_no_total(stack: LocalStack, counter: str) -
     assert [one.final for one in made][-1] is True
     assert not _failures(made)
     total = everything.total(counter)
-    assert (total.total, total.version) == (7, 1)
+    assert (total.value, total.version) == (7, 1)
 
 
 def test_redelivery_of_the_whole_stream_changes_no_total(stack: LocalStack, counter: str) -> None:
@@ -159,7 +159,7 @@ def test_redelivery_of_the_whole_stream_changes_no_total(stack: LocalStack, coun
     assert made
     assert not _failures(made)
     assert everything.total(counter) == before
-    assert before.total == 6
+    assert before.value == 6
 
 
 def test_the_bundle_runs_where_the_checkout_does(counter: str) -> None:
@@ -179,7 +179,7 @@ def test_the_bundle_runs_where_the_checkout_does(counter: str) -> None:
         bundled.drain()
 
         assert function["CodeSize"] == len(bundle.content)
-        assert everything.total(counter).total == 5
+        assert everything.total(counter).value == 5
 
 
 def test_a_stack_with_every_parameter_of_capacity_counts(counter: str) -> None:
@@ -209,7 +209,7 @@ def test_a_stack_with_every_parameter_of_capacity_counts(counter: str) -> None:
         everything.record(counter, 2)
         provisioned.drain()
 
-        assert everything.total(counter).total == 2
+        assert everything.total(counter).value == 2
 
 
 def _failures(made: list[Invocation]) -> list[Invocation]:

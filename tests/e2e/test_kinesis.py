@@ -91,7 +91,7 @@ def test_what_is_sent_through_the_stream_is_counted_once(
     assert len({one.id for one in outcomes}) == 1_201  # type: ignore[union-attr]
     totals = client_of(streaming, "ReadPolicyArn").totals([f"{counter}-{n}" for n in range(3)])
     assert sum(total.events for total in totals.values()) == 1_201
-    assert sum(int(total.total) for total in totals.values()) == 1_200 * 1_201 // 2 + 1_000_000
+    assert sum(int(total.value) for total in totals.values()) == 1_200 * 1_201 // 2 + 1_000_000
     with pytest.raises(AccessDenied):
         producer.record(counter, 1)
 
@@ -107,7 +107,7 @@ def test_plain_broken_and_expired_records_are_told_apart(
     put(streaming, plain, whole.data, whole.data[:-1], MAGIC, b"nonsense", expired.data)
     drain(streaming)
 
-    assert client_of(streaming, "ReadPolicyArn").exact(counter).sum == 8
+    assert client_of(streaming, "ReadPolicyArn").exact(counter).value == 8
     broken = letters(streaming, "IngestQuarantineQueueUrl")
     assert sorted(one["kind"] for one in broken) == ["malformed", "unreadable", "unreadable"]
     told = metrics(streaming)
@@ -141,7 +141,7 @@ def test_a_stream_that_is_split_and_merged_is_read_to_its_end(
     list(send([Event(counter, 1)] * 5))
     drain(streaming)
 
-    assert ledger.total(counter).total == 15
+    assert ledger.total(counter).value == 15
     assert len(open_shards(kinesis, arn)) == 2
 
 
@@ -195,7 +195,7 @@ def test_what_came_too_late_is_listed_and_sent_again_by_command(
     assert any(one["resolved"] for one in sent.json)
     assert left.json == []
     assert counter not in command("quarantine", "list", "--json").out
-    assert client_of(streaming, "ReadPolicyArn").total(counter).total == 16
+    assert client_of(streaming, "ReadPolicyArn").total(counter).value == 16
 
 
 def test_what_was_set_aside_is_worked_off_by_an_operator(
@@ -234,7 +234,7 @@ def test_what_was_set_aside_is_worked_off_by_an_operator(
     assert [one["resolved"] for one in discarded.json] == [True]
     assert (shown.json["handled"]["how"], shown.json["handled"]["by"]) == ("discarded", "bob")
     assert shown.json["record"]["delta"] == 4
-    assert client_of(streaming, "ReadPolicyArn").total(counter).total == 10
+    assert client_of(streaming, "ReadPolicyArn").total(counter).value == 10
     for output in ("IngestQuarantineQueueUrl", "IngestExpiredQueueUrl"):
         left = letters(streaming, output)
         assert not [one for one in left if one["quarantine_id"] in mine.values()]

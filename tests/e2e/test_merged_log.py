@@ -80,7 +80,7 @@ def test_an_exact_total_says_what_it_read(command: Command, archived: tuple[str,
     headings = command("total", counter, "--exact").out.splitlines()[0].split("\t")
 
     exact = total["exact"]
-    assert (exact["sum"], exact["entries"], exact["entries_read"]) == (155, 11, 1)
+    assert (exact["value"], exact["entries"], exact["entries_read"]) == (155, 11, 1)
     assert exact["read_units"] == 3
     assert {"exact", "entries read", "read units"} <= set(headings)
 
@@ -98,5 +98,5 @@ def test_a_lost_total_is_made_from_the_head(
 
     assert repair.remedy is Remedy.MADE
     after = client.total(counter)
-    assert (after.total, after.events, after.entries) == (155, 11, 11)
-    assert (before.total, before.events, before.entries) == (155, 11, 11)
+    assert (after.value, after.events, after.entries) == (155, 11, 11)
+    assert (before.value, before.events, before.entries) == (155, 11, 11)

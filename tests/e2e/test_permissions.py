@@ -52,13 +52,13 @@ def everything(auth_stack: LocalStack) -> CountLedger:
 
 def test_an_emitter_of_one_namespace(auth_stack: LocalStack, everything: CountLedger) -> None:
     emitter = actor(auth_stack, 0)
-    before = everything.exact("likes:documented").sum
+    before = everything.exact("likes:documented").value
 
     emitter.record("likes:documented", 1, key="k")
     sent = list(emitter.record_many([Event("likes:documented", 2)] * 3))
 
     assert all(getattr(one, "status", None) == "recorded" for one in sent)
-    assert everything.exact("likes:documented").sum - before == 7
+    assert everything.exact("likes:documented").value - before == 7
     with pytest.raises(AccessDenied):
         emitter.record("stock:documented", 1)
     with pytest.raises(AccessDenied):
@@ -84,8 +84,8 @@ def test_a_reader_of_one_namespace(auth_stack: LocalStack, everything: CountLedg
     auth_stack.pump.drain()
     reader = actor(auth_stack, 1)
 
-    assert reader.total("likes:read").total == 5
-    assert reader.exact("likes:read").sum == 5
+    assert reader.total("likes:read").value == 5
+    assert reader.exact("likes:read").value == 5
     assert [one.delta for one in reader.entries("likes:read")] == [5]
     with pytest.raises(AccessDenied):
         reader.total("stock:read")

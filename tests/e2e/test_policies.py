@@ -124,7 +124,7 @@ def test_who_emits_records_also_the_first_event_of_a_namespace(
     assert all(
         getattr(one, "status", None) for one in emitter.record_many([Event(f"{name}:a", 1)] * 3)
     )
-    assert root.exact(f"{name}:a").sum == 8
+    assert root.exact(f"{name}:a").value == 8
 
 
 def test_who_reads_sees_totals_entries_rules_and_groups(
@@ -132,12 +132,12 @@ def test_who_reads_sees_totals_entries_rules_and_groups(
 ) -> None:
     reader = client_of(auth_stack, "ReadPolicyArn")
 
-    assert (reader.total(counter).total, reader.exact(counter).sum) == (120, 120)
+    assert (reader.total(counter).value, reader.exact(counter).value) == (120, 120)
     assert reader.freshness().shards
     assert name in [one.name for one in reader.namespaces.list()]
     assert list(reader.groups.of(counter)) == [f"{name}-group"]
     assert list(reader.alerts.log(counter)) == []
-    assert reader.snapshot([counter]).totals[counter].total == 120
+    assert reader.snapshot([counter]).totals[counter].value == 120
     reader.alerts.list()
 
 
@@ -160,9 +160,9 @@ def test_who_operates_verifies_schedules_groups_ranks_and_exports(
     assert operator.schedules.state(name) == "enabled"
     assert operator.schedules.delete(name)
     operator.groups.switch_ranking(f"{name}-group", on=True)
-    assert [one.total for one in operator.groups.top(f"{name}-group")] == [120]
+    assert [one.value for one in operator.groups.top(f"{name}-group")] == [120]
     operator.rankings.switch_on(name)
-    assert [one.total for one in operator.rankings.top(name)] == [120]
+    assert [one.value for one in operator.rankings.top(name)] == [120]
     operator.rankings.switch_off(name)
     operator.groups.delete(f"{name}-group")
     lines: list[Any] = list(Exporter(operator).lines([counter, seats, bills]))
@@ -195,7 +195,7 @@ def test_who_operates_enables_verifies_and_rebuilds_windows_that_who_reads_sees(
     assert (found, done) == (["exact", "drift", "exact"], ["repaired"])
     since = to_datetime(SystemClock().now_ms() - HOUR_MS)
     reader = client_of(auth_stack, "ReadPolicyArn")
-    assert sum(one.sum for one in reader.windows(counter, "hour", since=since)) == 5
+    assert sum(one.value for one in reader.windows(counter, "hour", since=since)) == 5
 
 
 def test_who_operates_changes_rules_tries_targets_and_sends_alerts_again(
@@ -250,7 +250,7 @@ def test_who_compacts_by_hand_needs_one_policy(
 
     assert (report.outcome, report.merged) == (RunOutcome.MERGED, 30)
     assert "due_at" not in total_item(root, counter)
-    assert root.exact(counter).sum == 130
+    assert root.exact(counter).value == 130
 
 
 @pytest.mark.parametrize("policy", ["EmitPolicyArn", "ReadPolicyArn", "OperatePolicyArn"])
@@ -296,7 +296,7 @@ def test_three_policies_delete_a_counter_from_the_mark_to_its_name(
         stages.append(deleter.deletions.delete(counter).stage)
 
     assert stages == [DeletionStage.MARKED, DeletionStage.DELETED, DeletionStage.FORGOTTEN]
-    assert (total_item(root, counter), root.exact(counter).sum) == ({}, 0)
+    assert (total_item(root, counter), root.exact(counter).value) == ({}, 0)
     assert list(root.groups.of(counter)) == []
 
 
@@ -313,7 +313,7 @@ def test_nobody_deletes_under_less(auth_stack: LocalStack, counter: str, left_ou
         stage = DeletionStage.SKIPPED
 
     assert stage is DeletionStage.SKIPPED
-    assert root.exact(counter).sum == 120
+    assert root.exact(counter).value == 120
 
 
 @pytest.mark.parametrize("method", list(Method))
@@ -328,13 +328,13 @@ def test_who_changes_strict_counters_does_so_by_every_method(
     if method is not Method.SET:
         seller.strict.change(counter, 3)
         seller.strict.change(counter, 5)
-    if method in {Method.CRT, Method.MARKER, Method.SET}:
+    if method in {Method.REQUEST_TOKEN, Method.MARKER, Method.SET}:
         seller.strict.withdraw(counter, "order-1")
     seller.strict.set_bounds(counter, upper=9)
 
     assert seller.strict.show(counter).value == (1 if method is Method.SET else 4)
     assert [one.counter for one in seller.strict.list(name)] == [counter]
-    assert seller.total(counter).total == (1 if method is Method.SET else 4)
+    assert seller.total(counter).value == (1 if method is Method.SET else 4)
     seller.strict.delete(counter)
     assert list(seller.strict.list(name)) == []
 
@@ -374,7 +374,7 @@ def test_an_import_takes_the_policies_of_what_it_creates(
         ImportResult.MADE,
         ImportResult.MADE,
     ]
-    assert root.exact(f"{name}:a").sum == 5
+    assert root.exact(f"{name}:a").value == 5
 
 
 @contextmanager
@@ -432,7 +432,7 @@ def test_who_uses_quotas_creates_changes_and_deletes_them(
 ) -> None:
     quotas = client_of(auth_stack, "QuotaPolicyArn").quotas
     counter = f"{name}:a"
-    quotas.create(f"{name}:", limit=10, per="day", method="crt")
+    quotas.create(f"{name}:", limit=10, per="day", method="request_token")
     quotas.set_limit(f"{name}:", 20)
     quotas.override(counter, 30)
 

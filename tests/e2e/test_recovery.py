@@ -175,8 +175,8 @@ def new(shop: Shop) -> Iterator[LocalStack]:
 def test_every_number_is_that_of_the_backup(new: LocalStack) -> None:
     client = client_of(new)
 
-    assert (client.exact("likes:a").sum, client.exact("likes:old").sum) == (5, 63)
-    assert (client.total("likes:a").total, client.total("likes:old").total) == (5, 63)
+    assert (client.exact("likes:a").value, client.exact("likes:old").value) == (5, 63)
+    assert (client.total("likes:a").value, client.total("likes:old").value) == (5, 63)
     assert client.exact("likes:old").entries_read == 1  # as merged as it was
     verdicts = client.audit.verify_many(["likes:a", "likes:old"])
     assert {one.verdict for one in verdicts} == {Judgement.EXACT}
@@ -198,7 +198,7 @@ def test_what_was_counted_is_a_duplicate_and_what_was_lost_counts_once(
     assert sent() == ["duplicate", "recorded"]
     assert sent() == ["duplicate", "duplicate"]
     new.drain()
-    assert (client.exact("likes:a").sum, client.total("likes:a").total) == (12, 12)
+    assert (client.exact("likes:a").value, client.total("likes:a").value) == (12, 12)
 
 
 def test_strict_counters_sequences_and_claims_go_on(new: LocalStack) -> None:
@@ -257,7 +257,7 @@ def test_an_interrupted_copy_is_continued(shop: Shop) -> None:
         restore(stack, shop.tables)
 
         client = client_of(stack)
-        assert (client.total("likes:a").total, client.total("likes:old").total) == (5, 63)
+        assert (client.total("likes:a").value, client.total("likes:old").value) == (5, 63)
 
 
 @pytest.mark.parametrize("older", _TABLES)
@@ -290,7 +290,7 @@ def test_tables_of_different_times_give_the_sums_of_the_ledger(older: str, shop:
             if older == "LedgerTableName":
                 assert found.strict.show("seats:hall").value == 9
             expected = (2, 0, 7) if older == "LedgerTableName" else (3, 1, 4)
-            totals = (found.total("likes:a").total, found.total("likes:b").total)
+            totals = (found.total("likes:a").value, found.total("likes:b").value)
             assert (*totals, found.sequences.draw("bills:x")) == expected
             assert {one.verdict for one in found.audit.verify_many(["likes:a", "likes:b"])} == {
                 Judgement.EXACT
@@ -337,14 +337,14 @@ def test_a_stream_unread_for_a_day_needs_a_repair(shop: Shop) -> None:
         pump.step()
         record_all(client, ["likes:a", "likes:b"])
         pump.drain()
-        assert client.total("likes:a").total == 1
+        assert client.total("likes:a").value == 1
 
         verdict = client.audit.verify("likes:a")
         repairs = {one.counter: str(one.remedy) for one in client.audit.repair_all()}
 
         assert verdict.verdict is Judgement.DRIFT
         assert repairs == {"likes:a": "repaired", "likes:b": "none"}
-        assert client.total("likes:a").total == 4
+        assert client.total("likes:a").value == 4
 
 
 def test_while_the_key_is_disabled_nothing_is_acknowledged_and_nothing_is_lost(
@@ -380,14 +380,14 @@ def test_while_the_key_is_disabled_nothing_is_acknowledged_and_nothing_is_lost(
             emitter.record(counter, 4, key=key)
         with pytest.raises(PumpStalled):
             auth_stack.pump.drain(timeout_s=2.0)
-        assert client.total(counter).total == 1
+        assert client.total(counter).value == 1
     finally:
         iam.delete_role_policy(RoleName=role, PolicyName="key")
         iam.delete_user_policy(UserName=user, PolicyName="key")
 
     assert str(emitter.record(counter, 4, key=key).status) == "recorded"
     auth_stack.pump.drain()
-    assert client.total(counter).total == 7
+    assert client.total(counter).value == 7
     assert client.audit.verify(counter).verdict is Judgement.EXACT
 
 

@@ -86,9 +86,9 @@ def test_after_a_promotion_the_new_home_compacts_by_its_schedule(
     eventually(lambda: "due_bucket" in total_item(client, "s:a"))
     _set(client, "counters_table", keys.total_key("s:a"), "due_at")
     eventually(lambda: _tick(stack, EU, "s") and client.exact("s:a").entries_read == 0)
-    assert client.exact("s:a").sum == 5
+    assert client.exact("s:a").value == 5
     stack.drain()
-    assert [_client(stack, one).total("s:a").total for one in (HOME, EU)] == [5, 5]
+    assert [_client(stack, one).total("s:a").value for one in (HOME, EU)] == [5, 5]
 
 
 def test_a_drifted_total_is_seen_in_its_region(stack: LocalStack, command: Command) -> None:
@@ -172,13 +172,13 @@ def test_a_home_is_lost_and_what_it_had_is_brought_in_once(
     assert "continues after" not in again.err
     assert ("brought" in again.json, again.json["there"] >= 3) == (False, True)
     client = _client(stack, HOME)
-    assert client.exact("s:a").sum == 35
+    assert client.exact("s:a").value == 35
     stack.drain()
-    assert client.total("s:a").total == 35
+    assert client.total("s:a").value == 35
     lease = keys.region_home_key(keys.LEASE)
     _set(client, "ledger_table", lease, "until")
     assert command("compact", "s:a", "--json").json["reports"][0]["merged"] == 3
-    assert client.exact("s:a").sum == 35
+    assert client.exact("s:a").value == 35
 
 
 def _killed(*_: object) -> None:

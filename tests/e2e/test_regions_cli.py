@@ -26,7 +26,7 @@ def command() -> Iterator[Command]:
 
 def total(command: Command, region: str, counter: str) -> object:
     """The total that a region shows."""
-    return command("total", counter, "--region", region, "--json").json["totals"][0]["total"]
+    return command("total", counter, "--region", region, "--json").json["totals"][0]["value"]
 
 
 def everywhere(command: Command, counter: str) -> list[object]:
@@ -51,7 +51,7 @@ def test_a_partition_from_its_beginning_to_its_end(command: Command) -> None:
 
     over = command("total", "likes:a", "--regions", "--json").json
     assert over["totals"][0]["agree"] is False
-    assert {one["region"]: one["total"] for one in over["totals"][0]["regions"]} == {
+    assert {one["region"]: one["value"] for one in over["totals"][0]["regions"]} == {
         HOME: 101,
         EU: 11,
         TOKYO: 101,

@@ -60,12 +60,12 @@ def client_in(stack: LocalStack, region: str, *policies: str, url: str = "") -> 
 
 def totals(clients: dict[str, CountLedger], counter: str) -> list[object]:
     """The total in each region."""
-    return [client.total(counter).total for client in clients.values()]
+    return [client.total(counter).value for client in clients.values()]
 
 
 def sums(clients: dict[str, CountLedger], counter: str) -> list[object]:
     """The exact sum in each region."""
-    return [client.exact(counter).sum for client in clients.values()]
+    return [client.exact(counter).value for client in clients.values()]
 
 
 def test_every_region_counts_what_any_region_records(
@@ -101,7 +101,7 @@ def test_in_a_partition_nothing_is_merged_and_afterwards_every_number_is_right(
 
     assert totals(clients, counter) == sums(clients, counter) == [3020, 320, 3020]
     over = clients[HOME].total(counter, regions=True)
-    assert (over.region, over.total.total, over.agree) == (HOME, 3020, False)
+    assert (over.region, over.total.value, over.agree) == (HOME, 3020, False)
     assert over.included == REGIONS[:1] + tuple(sorted(REGIONS[1:]))
     report = clients[HOME].compactor().compact(counter)
     assert report.outcome is RunOutcome.WAITING
@@ -111,7 +111,7 @@ def test_in_a_partition_nothing_is_merged_and_afterwards_every_number_is_right(
     stack.drain()
     assert totals(clients, counter) == sums(clients, counter) == [3320] * 3
     over = clients[EU].total(counter, regions=True)
-    assert (over.total.total, over.agree, over.missing) == (3320, True, {})
+    assert (over.total.value, over.agree, over.missing) == (3320, True, {})
 
     assert report.merged + _compact_all(stack, clients[HOME], counter) == 26
     assert totals(clients, counter) == sums(clients, counter) == [3320] * 3
@@ -160,13 +160,13 @@ def test_the_number_over_regions_is_that_of_the_most_entries_and_never_a_sum(
     found = clients[HOME].totals([counter, other], regions=True)
 
     # What is written in the home region still arrives there.
-    assert {name: one.total for name, one in found[counter].by_region.items()} == {
+    assert {name: one.value for name, one in found[counter].by_region.items()} == {
         HOME: 101,
         EU: 86,
         "ap-northeast-1": 101,
     }
-    assert (found[counter].region, found[counter].total.total) == (EU, 86)
-    assert (found[other].total.total, found[other].agree) == (1, True)
+    assert (found[counter].region, found[counter].total.value) == (EU, 86)
+    assert (found[other].total.value, found[other].agree) == (1, True)
     for answer in found[counter].regions:
         assert answer.freshness is not None
         assert answer.freshness.handled_through is not None
@@ -185,7 +185,7 @@ def test_a_region_that_does_not_answer_is_named_and_not_waited_for(
         found = client.total(counter, regions=True)
 
         assert time.monotonic() - began_s < 8
-        assert found.total.total == 1
+        assert found.total.value == 1
         assert found.included == (HOME, "ap-northeast-1")
         assert found.missing == {EU: "no answer within 5 s"}
         assert not found.agree

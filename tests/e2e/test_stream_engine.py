@@ -82,9 +82,9 @@ def test_a_killed_engine_counts_each_record_once(
         process.wait()
     assert flow.start().wait(_PATIENCE_S) == 0
 
-    assert {name: ledger.exact(name).sum for name in sums} == sums
+    assert {name: ledger.exact(name).value for name in sums} == sums
     stack.pump.drain()
     totals = [ledger.total(name) for name in sums]
-    assert {total.counter: total.total for total in totals} == sums
+    assert {total.counter: total.value for total in totals} == sums
     assert sum(total.events for total in totals) == _BLOCK * _BLOCKS
     assert sum(total.entries for total in totals) <= 5 * _BLOCKS

@@ -66,7 +66,7 @@ def test_a_bound_holds_for_changes_from_every_region(
 
     assert sum(isinstance(one, outcomes.Applied) for one in taken) == 30
     assert {client.strict.show(counter).value for client in clients.values()} == {0}
-    assert {client.total(counter).total for client in clients.values()} == {0}
+    assert {client.total(counter).value for client in clients.values()} == {0}
     west = clients["us-west-2"]
     assert west.strict.set_bounds(counter, lower=-2).lower == -2
     assert isinstance(west.strict.change(counter, -1, key="order-51"), outcomes.Applied)
@@ -105,7 +105,7 @@ def test_what_reads_streams_or_indexes_refuses_and_what_lists_includes(
     (line,) = Exporter(client, name).over_regions()
     assert isinstance(line, CounterLine)
     assert (line.kind, line.method, line.value) == (Kind.STRICT_REGIONS, "occ", 30)
-    assert clients[HOME].totals([counter])[counter].total == 30
+    assert clients[HOME].totals([counter])[counter].value == 30
 
 
 def test_another_region_may_change_no_total(

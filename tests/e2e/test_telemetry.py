@@ -79,7 +79,7 @@ def test_a_request_is_a_span_below_the_active_one(
         receipt = watched.client.record(counter, 1, key="k")
     stack.pump.drain()
 
-    assert watched.client.total(counter).total == 1
+    assert watched.client.total(counter).value == 1
     span = watched.spans("PutItem")[-1]  # the first made the namespace
     table = stack.outputs["LedgerTableName"]
     assert span.name == f"PutItem {table}"

@@ -117,8 +117,8 @@ def test_watch_prints_changes_and_alerts_as_json_lines_for_programs(command: Com
         seen = [json.loads(running.stdout.readline()) for _ in range(2)]
         running.terminate()
 
-    assert (first["kind"], first["total"], first["change"]) == ("total", 0, None)
-    assert (seen[0]["total"], seen[0]["change"]) == (150, 150)
+    assert (first["kind"], first["value"], first["change"]) == ("total", 0, None)
+    assert (seen[0]["value"], seen[0]["change"]) == (150, 150)
     assert (seen[1]["kind"], seen[1]["counter"], seen[1]["new"]) == ("alert", f"{name}:1", "150")
 
 

@@ -103,12 +103,12 @@ def test_an_upgrade_keeps_every_number(
     assert {one.verdict for one in client.audit.verify_many(COUNTERS)} == {Judgement.EXACT}
     again = client.strict.change("seats:hall", -3, key="order-1")
     assert isinstance(again, outcomes.Duplicate)
-    assert client.total("seats:hall").total == 7
+    assert client.total("seats:hall").value == 7
     assert [one.namespace for one in client.schedules.list()] == ["likes"]
 
 
 def _totals(client: CountLedger) -> dict[str, object]:
-    return {counter: total.total for counter, total in client.totals(COUNTERS).items()}
+    return {counter: total.value for counter, total in client.totals(COUNTERS).items()}
 
 
 def test_a_stack_of_one_region_becomes_the_owner_of_replicas(
@@ -134,4 +134,6 @@ def test_a_stack_of_one_region_becomes_the_owner_of_replicas(
     assert [after[name] for name in DATA] == [before[name] for name in DATA]
     table = stack.client("dynamodb").describe_table(TableName=after["LedgerTableName"])["Table"]
     assert [one["RegionName"] for one in table["Replicas"]] == ["eu-west-1"]
-    assert {one: upgraded.client().exact(one).sum for one in COUNTERS} == dict.fromkeys(COUNTERS, 3)
+    assert {one: upgraded.client().exact(one).value for one in COUNTERS} == dict.fromkeys(
+        COUNTERS, 3
+    )

@@ -123,7 +123,7 @@ class World:
             some = wrong[:_LOOKED_AT]
             totals = self.ledger.totals(some)
             behind = [
-                one for one in some if _differs(totals[one].total, totals[one].events, sent[one])
+                one for one in some if _differs(totals[one].value, totals[one].events, sent[one])
             ]
             if totals != seen:
                 seen, moved_s = totals, monotonic()
@@ -140,13 +140,13 @@ class World:
         self.say(f"  reading {len(sent):,} totals and exact sums, and verifying")
         found = []
         for counter, total in self.ledger.totals(sent).items():
-            if _differs(total.total, total.events, sent[counter]):
-                found.append(f"total of {counter}: {total.total} by {total.events} events")
+            if _differs(total.value, total.events, sent[counter]):
+                found.append(f"total of {counter}: {total.value} by {total.events} events")
         with ThreadPoolExecutor(_READERS) as pool:
             found += [
-                f"exact sum of {exact.counter}: {exact.sum} by {exact.events} events"
+                f"exact sum of {exact.counter}: {exact.value} by {exact.events} events"
                 for exact in pool.map(self.ledger.exact, sent)
-                if _differs(exact.sum, exact.events, sent[exact.counter])
+                if _differs(exact.value, exact.events, sent[exact.counter])
             ]
         verdicts = Tally(str(one.verdict) for one in self.ledger.audit.verify_many(sent))
         if verdicts != {"exact": len(sent)}:

@@ -94,7 +94,7 @@ def test_an_archive_that_refuses_stops_the_retire_and_not_the_counts(
         assert isinstance(one.error, ArchiveRefused)
         assert "no-such-bucket-of-ours" in one.detail
     assert len(store.entry_items(counter)) == COUNT
-    assert store.exact().read(counter).sum == COUNT * (COUNT + 1) // 2
+    assert store.exact().read(counter).value == COUNT * (COUNT + 1) // 2
 
     # The name was published: it is made good where it was promised.
     archive.client.create_bucket(Bucket="no-such-bucket-of-ours")
@@ -133,7 +133,7 @@ def test_an_entry_changed_by_hand_is_never_archived_as_another(
     assert report.outcome is RunOutcome.FAILED
     assert isinstance(report.error, CorruptArchive)
     assert len(store.entry_items(counter)) == 3
-    assert store.exact().read(counter).sum == 6
+    assert store.exact().read(counter).value == 6
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def test_outcomes_come_in_the_order_of_the_events(store: Store, counter: str) ->
     assert isinstance(outcomes[32], KeyExpired)
     receipts = [o for o in outcomes if isinstance(o, Receipt)]
     assert [r.counter for r in receipts].index(f"{counter}/other") == 31
-    assert store.exact().read(counter).sum == 100 + sum(range(1, 61))
-    assert store.exact().read(f"{counter}/other").sum == 1000
+    assert store.exact().read(counter).value == 100 + sum(range(1, 61))
+    assert store.exact().read(f"{counter}/other").value == 1000
 
 
 @pytest.mark.parametrize("count", [1, 100, 101, 230])

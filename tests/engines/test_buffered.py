@@ -44,5 +44,5 @@ def test_p3_totals_and_exact_sums_count_the_events_of_an_entry(store: Store, cou
         store.materializer().apply(records, shard)
     total, exact = store.totals().read(counter), store.exact().read(counter)
 
-    assert (total.total, total.events, total.entries) == (7, 5, 2)
-    assert (exact.sum, exact.events, exact.entries) == (7, 5, 2)
+    assert (total.value, total.events, total.entries) == (7, 5, 2)
+    assert (exact.value, exact.events, exact.entries) == (7, 5, 2)

@@ -72,8 +72,8 @@ def test_the_total_of_the_wait_includes_every_acknowledged_entry(
 
     waiting = _catching_up(store, *_consumer(store, counter, 3))
 
-    assert store.totals().read(counter).total == 0
-    assert waiting.read(counter, timeout_s=10).total == 15
+    assert store.totals().read(counter).value == 0
+    assert waiting.read(counter, timeout_s=10).value == 15
 
 
 def test_an_entry_recorded_during_the_wait_is_not_waited_for(store: Store, counter: str) -> None:
@@ -83,7 +83,7 @@ def test_an_entry_recorded_during_the_wait_is_not_waited_for(store: Store, count
 
     waiting = _catching_up(store, lambda: _record(store, counter, 100), *first)
 
-    assert waiting.read(counter, timeout_s=10).total == 3
+    assert waiting.read(counter, timeout_s=10).value == 3
 
 
 def test_as_many_entries_of_a_spread_counter_are_not_the_same_entries(
@@ -106,7 +106,7 @@ def test_as_many_entries_of_a_spread_counter_are_not_the_same_entries(
 
     answer = waiting.read(counter, timeout_s=10)
 
-    assert answer.total == 103
+    assert answer.value == 103
 
 
 def test_a_late_consumer_ends_the_wait_with_the_number_of_missing_entries(
@@ -144,7 +144,7 @@ def test_p9_the_units_of_an_answer_without_a_wait(store: Store, counter: str) ->
     waiting = _catching_up(store)
     waiting.namespaces.expect(counter, Kind.LEDGER)
 
-    assert waiting.read(counter, timeout_s=10).total == 3
+    assert waiting.read(counter, timeout_s=10).value == 3
     units = waiting.totals.dynamo.meter.read_units + waiting.exact.dynamo.meter.read_units
     assert units == store.exact().read(counter).read_units + 0.5
 

@@ -36,7 +36,7 @@ def store(store: Store) -> Iterator[Store]:
 
 def _numbers(store: Store, counter: str) -> tuple[object, int, int]:
     exact = store.exact().read(counter)
-    return exact.sum, exact.events, exact.entries
+    return exact.value, exact.events, exact.entries
 
 
 def _head(store: Store, counter: str) -> Item:

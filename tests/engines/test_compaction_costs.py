@@ -44,5 +44,5 @@ def test_p9_a_merged_entry_costs_its_deletion_and_a_share_of_its_head(
     assert planned.entries == count
     assert abs(planned.write_units - report.write_units) <= 0.01 * report.write_units
     exact = store.exact().read(counter)
-    assert (exact.sum, exact.entries_read) == (count, 0)
+    assert (exact.value, exact.entries_read) == (count, 0)
     assert exact.read_units <= 3

@@ -27,13 +27,13 @@ def test_a_counter_is_set_by_what_its_sum_lacks(store: Store, counter: str) -> N
     done = compensator.set_value(counter, Decimal("10.5"), "stock-taking", {"by": "ann"})
 
     assert done == Correction(counter, Decimal("10.5"), Decimal("12.5"), Became.RECORDED)
-    assert store.exact().read(counter).sum == Decimal("10.5")
+    assert store.exact().read(counter).value == Decimal("10.5")
     (entry,) = (item for item in store.entry_items(counter) if "note" in item)
     assert (entry["key"], entry["note"]) == ("stock-taking", {"by": "ann", "set": "10.5"})
     materializer = store.materializer()
     for shard, records in store.records(counter, 4).items():
         materializer.apply(records, shard)
-    assert store.totals().read(counter).total == Decimal("10.5")
+    assert store.totals().read(counter).value == Decimal("10.5")
 
 
 def test_a_retry_sets_nothing_again(store: Store, counter: str) -> None:
@@ -45,7 +45,7 @@ def test_a_retry_sets_nothing_again(store: Store, counter: str) -> None:
     again = _compensator(store).set_value(counter, 5, "k", None)
 
     assert again == Correction(counter, 5, 5, Became.DUPLICATE)
-    assert store.exact().read(counter).sum == 7
+    assert store.exact().read(counter).value == 7
     with pytest.raises(IdempotencyKeyReused, match="setting it to 5"):
         compensator.set_value(counter, 6, "k", None)
     compensator.recorder.record(Event(counter, 1, "plain"))
@@ -66,7 +66,7 @@ def test_entries_that_arrive_meanwhile_are_kept(store: Store, counter: str) -> N
         done = compensator.set_value(counter, 10, "k", None)
 
     assert done.delta == 9
-    assert store.exact().read(counter).sum == 40
+    assert store.exact().read(counter).value == 40
 
 
 def test_of_two_with_one_key_one_sets_it(store: Store, counter: str) -> None:
@@ -82,7 +82,7 @@ def test_of_two_with_one_key_one_sets_it(store: Store, counter: str) -> None:
         done = slow.set_value(counter, 10, "k", None)
 
     assert done == Correction(counter, 10, 4, Became.DUPLICATE)
-    assert store.exact().read(counter).sum == 10
+    assert store.exact().read(counter).value == 10
 
 
 def test_a_counter_that_is_there_already_gets_no_entry(store: Store, counter: str) -> None:
@@ -101,7 +101,7 @@ def test_a_difference_that_no_entry_may_have_is_refused(store: Store, counter: s
 
     with pytest.raises(BadDelta, match="record it as several changes"):
         compensator.set_value(counter, 0, "k", None)
-    assert compensator.exact.read(counter).sum == 3 * (10**20 - 1)
+    assert compensator.exact.read(counter).value == 3 * (10**20 - 1)
 
 
 def test_p8_what_no_counter_can_be_set_to_is_refused(store: Store, counter: str) -> None:

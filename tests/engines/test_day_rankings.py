@@ -48,7 +48,7 @@ def test_the_top_of_a_day_is_that_of_its_windows(store: Store, namespace: str, f
 
     def top(day: str, limit: int = 10) -> list[tuple[int, str, object]]:
         found = rankings.top(namespace, limit, day=day)
-        return [(each.rank, each.counter[len(namespace) + 1 :], each.total) for each in found]
+        return [(each.rank, each.counter[len(namespace) + 1 :], each.value) for each in found]
 
     assert top("today") == [(1, "a", 12), (2, "b", 9), (3, "d", 5), (4, "c", -2)]
     assert top("today", 2) == [(1, "a", 12), (2, "b", 9)]

@@ -21,7 +21,7 @@ _LATER_MS = 2 * DAY_MS
 
 
 def _numbers(store: Store, counter: str) -> tuple[object, object]:
-    return store.exact().read(counter).sum, store.totals().read(counter, consistent=True).total
+    return store.exact().read(counter).value, store.totals().read(counter, consistent=True).value
 
 
 def _later(clock: HandClock, duration_ms: int = _LATER_MS) -> HandClock:
@@ -112,7 +112,7 @@ def test_a_name_may_be_used_again(store: Store, counter: str) -> None:
 
     assert receipt.status == "recorded"
     assert end.stage is DeletionStage.FORGOTTEN
-    assert store.exact().read(counter).sum == 7
+    assert store.exact().read(counter).value == 7
 
 
 def test_a_mark_is_taken_off(store: Store, counter: str) -> None:
@@ -167,4 +167,4 @@ def test_a_run_that_slept_for_half_a_day_publishes_nothing(
 
     assert report.outcome is outcome
     assert (report.generations > 0) is (outcome is RunOutcome.MERGED)
-    assert store.exact().read(counter).sum == SUM
+    assert store.exact().read(counter).value == SUM

@@ -87,7 +87,7 @@ def test_a_settled_counter_leaves_the_index(store: Store, namespace: str, counte
     assert again is not None
     store.dynamo().update(again)
     assert _due(store, namespace, NOW_MS + 9 * HOUR_MS) == []
-    assert store.totals().read(counter).total == 2
+    assert store.totals().read(counter).value == 2
 
 
 def test_p9_the_plain_update_costs_one_unit_with_the_counter_in_the_index(

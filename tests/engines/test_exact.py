@@ -33,7 +33,7 @@ def _fill(store: Store, counter: str, count: int, *, big: bool = False) -> None:
 
 def _expect(exact: ExactSum, count: int) -> None:
     """So many entries of 1."""
-    found = exact.sum, exact.events, exact.entries
+    found = exact.value, exact.events, exact.entries
     if found != (count, count, count):
         raise WrongNumber(f"{found} instead of {count}")
 
@@ -42,7 +42,7 @@ def test_a_counter_never_recorded_is_zero(store: Store, counter: str) -> None:
     """Zero, no entry, generation 0; and nothing is made by reading."""
     exact = store.exact().read(counter)
 
-    assert (exact.sum, exact.events, exact.entries, exact.generation) == (0, 0, 0, 0)
+    assert (exact.value, exact.events, exact.entries, exact.generation) == (0, 0, 0, 0)
     assert store.entry_items(counter) == []
 
 
@@ -92,7 +92,7 @@ def test_the_sum_does_not_depend_on_the_spread(store: Store, namespace: str, spr
 
     exact = store.exact().read(counter)
 
-    assert (exact.sum, exact.entries, exact.events) == (820, 40, 40)
+    assert (exact.value, exact.entries, exact.events) == (820, 40, 40)
     digits = {1: 0, 16: 1, 256: 2}[spread]
     prefixes = {item["entry"].removeprefix("e#")[:digits] for item in store.entry_items(counter)}
     assert len(prefixes) > 1 or spread == 1

@@ -37,7 +37,7 @@ def test_p4_a_sum_of_many_pages_beside_two_compactors(
     assert all(getattr(one, "status", None) == "recorded" for one in outcomes)
     reader = store.exact()
     with calls(reader.dynamo.client) as made:
-        assert reader.read(counter).sum == COUNT
+        assert reader.read(counter).value == COUNT
     assert made.count("Query") > 2
     done = Signal()
 
@@ -51,7 +51,7 @@ def test_p4_a_sum_of_many_pages_beside_two_compactors(
         found: list[tuple[object, int, int]] = []
         while not (done.is_set() and found):
             exact = store.exact().read(counter)
-            found.append((exact.sum, exact.entries, exact.generation))
+            found.append((exact.value, exact.entries, exact.generation))
         return found
 
     with ThreadPoolExecutor(3) as pool:
@@ -72,4 +72,4 @@ def test_p4_a_sum_of_many_pages_beside_two_compactors(
         RunOutcome.OVERTAKEN,
     }
     assert store.entry_items(counter) == []
-    assert store.exact().read(counter).sum == COUNT
+    assert store.exact().read(counter).value == COUNT

@@ -91,9 +91,9 @@ def test_a_group_shows_the_totals_of_all_its_counters_page_by_page(
     shown = list(groups.show(namespace))
 
     assert [one.counter for one in shown] == [*names, f"{namespace}:none", strict]
-    assert [one.total for one in shown] == [*range(130), 0, 7]
+    assert [one.value for one in shown] == [*range(130), 0, 7]
     assert next(groups.show(namespace, after=names[99])).counter == names[100]
-    assert [one.total for one in groups.top(namespace, 3)] == [129, 128, 127]
+    assert [one.value for one in groups.top(namespace, 3)] == [129, 128, 127]
 
 
 def test_a_ranked_group_keeps_its_order_by_itself(store: Store, namespace: str) -> None:
@@ -112,7 +112,7 @@ def test_a_ranked_group_keeps_its_order_by_itself(store: Store, namespace: str) 
     _moved(store, names[0], 2, 9)
     groups.remove(namespace, [names[3]])
 
-    assert [(one.counter, one.total) for one in groups.top(namespace)] == [
+    assert [(one.counter, one.value) for one in groups.top(namespace)] == [
         (names[0], 9),
         (late, 5),
         (names[2], 2),
@@ -121,7 +121,7 @@ def test_a_ranked_group_keeps_its_order_by_itself(store: Store, namespace: str) 
     groups.switch_ranking(namespace, on=False)
     item = store.item(store.counters, keys.total_key(late)) or {}
     assert "ranked_group" not in item
-    assert [one.total for one in groups.top(namespace, 1)] == [9]
+    assert [one.value for one in groups.top(namespace, 1)] == [9]
 
 
 def test_a_counter_is_ranked_in_one_group(store: Store, namespace: str) -> None:
@@ -180,7 +180,7 @@ def test_the_counters_of_a_namespace_are_listed(store: Store, namespace: str) ->
     listing = Listing(store.totals(), store.namespaces())
 
     assert sorted(one.counter for one in listing.counters(namespace)) == names
-    found = [(one.counter, one.total) for one in listing.counters(f"s{namespace}")]
+    found = [(one.counter, one.value) for one in listing.counters(f"s{namespace}")]
     assert found == [(f"s{namespace}:a", 5), (f"s{namespace}:b", 5)]
     with pytest.raises(NamespaceUnknown):
         listing.counters(f"u{namespace}")

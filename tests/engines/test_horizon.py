@@ -24,7 +24,7 @@ LIMIT_MS = HORIZON_MS + 15 * MINUTE_MS + MINUTE_MS + 15 * MINUTE_MS
 
 
 def _sum(store: Store, counter: str) -> object:
-    return store.exact().read(counter).sum
+    return store.exact().read(counter).value
 
 
 @contextmanager

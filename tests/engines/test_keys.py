@@ -26,11 +26,11 @@ def test_names_and_keys_at_their_bounds_count(store: Store, namespace: str) -> N
     again = store.recorder().record(Event(counter, 5, key, note=note))
 
     assert (receipt.status, again.status) == ("recorded", "duplicate")
-    assert store.exact().read(counter).sum == 5
+    assert store.exact().read(counter).value == 5
     for shard, records in store.records(counter, 1).items():
         store.materializer().apply(records, shard)
-    assert store.totals().read(counter).total == 5
-    assert store.totals().read_many([counter])[counter].total == 5
+    assert store.totals().read(counter).value == 5
+    assert store.totals().read_many([counter])[counter].value == 5
 
 
 def test_beyond_the_bounds_nothing_is_written(store: Store, namespace: str) -> None:
@@ -69,7 +69,7 @@ def test_odd_names_and_keys_are_kept_apart(store: Store, namespace: str, spread:
         recorder.record(Event(f"{namespace}:keys", number, text))
         recorder.record(Event(f"{namespace}:keys", number, IdempotencyKey(text, now)))
 
-    sums = [store.exact().read(f"{namespace}:{text}").sum for text in odd]
+    sums = [store.exact().read(f"{namespace}:{text}").value for text in odd]
     assert sums == list(range(1, len(odd) + 1))
     together = store.exact().read(f"{namespace}:keys")
-    assert (together.sum, together.entries) == (2 * sum(sums), 2 * len(odd))
+    assert (together.value, together.entries) == (2 * sum(sums), 2 * len(odd))

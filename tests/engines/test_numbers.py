@@ -44,7 +44,7 @@ def test_a_delta_comes_back_exactly(store: Store, counter: str, number: Amount) 
     store.recorder().record(Event(counter, number, "key"))
 
     (item,) = store.entry_items(counter)
-    total = store.exact().read(counter).sum
+    total = store.exact().read(counter).value
     assert item["delta"] == total == number
     assert type(item["delta"]) is type(total) is type(parse_delta(number))
     assert store.recorder().record(Event(counter, number, "key")).status == "duplicate"
@@ -61,7 +61,7 @@ def test_a_larger_delta_that_is_there_is_read(store: Store, counter: str, number
         entry = make_entry(Event(counter, 1), now_ms=now_ms, origin="by hand", new_id=new_id)
         recorder.resend(replace(entry, delta=number))
 
-    assert store.exact().read(counter).sum == amount.add(number, number)
+    assert store.exact().read(counter).value == amount.add(number, number)
 
 
 def test_spellings_of_one_number_are_one_delta(store: Store, counter: str) -> None:
@@ -90,7 +90,7 @@ def test_a_foreign_spelling_is_read_as_the_same_number(store: Store, counter: st
     assert stored == ("1.0" if store.engine.has(Difference.KEEPS_NUMBERS_AS_SENT) else "1")
 
     assert store.recorder().record(Event(counter, 1, "key")).id == receipt.id
-    assert store.exact().read(counter).sum == 1
+    assert store.exact().read(counter).value == 1
 
 
 def test_an_exact_sum_never_rounds(store: Store, counter: str) -> None:
@@ -98,7 +98,7 @@ def test_an_exact_sum_never_rounds(store: Store, counter: str) -> None:
     deltas: list[Amount] = [*[Decimal("0.1")] * 10, 10**19, Decimal("1E-7"), -(10**19)]
     list(store.recorder().record_many(Event(counter, delta) for delta in deltas))
 
-    assert store.exact().read(counter).sum == Decimal("1.0000001")
+    assert store.exact().read(counter).value == Decimal("1.0000001")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_total_keeps_38_significant_digits(
         return
     dynamo.update(_update(store, counter, 2, second))
 
-    assert store.totals().read(counter).total == amount.add(first, second)
+    assert store.totals().read(counter).value == amount.add(first, second)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_total_past_38_significant_digits_is_refused(
         return
     with pytest.raises(SumOverflow):
         dynamo.update(_update(store, counter, 2, second))
-    assert store.totals().read(counter).total == first
+    assert store.totals().read(counter).value == first
 
 
 def _update(store: Store, counter: str, sequence: int, delta: Amount) -> Update:

@@ -50,7 +50,7 @@ def _ledger(store: Store, namespace: str, **totals: Amount) -> None:
 
 def _top(rankings: Rankings, namespace: str, limit: int = 10) -> list[tuple[int, str, Amount]]:
     found = rankings.top(namespace, limit)
-    return [(one.rank, one.counter.removeprefix(f"{namespace}:"), one.total) for one in found]
+    return [(one.rank, one.counter.removeprefix(f"{namespace}:"), one.value) for one in found]
 
 
 def test_totals_that_are_there_are_ranked(store: Store, namespace: str) -> None:
@@ -234,7 +234,7 @@ def test_p9_the_top_costs_half_a_unit_for_each_partition(store: Store, namespace
     rankings.switch_on(namespace)
     before = metered(rankings.dynamo)[1]
 
-    assert [one.total for one in rankings.top(namespace, 5)] == [59, 58, 57, 56, 55]
+    assert [one.value for one in rankings.top(namespace, 5)] == [59, 58, 57, 56, 55]
 
     assert metered(rankings.dynamo)[1] - before == 0.5 + PARTITIONS * 0.5
 

@@ -74,7 +74,7 @@ def test_the_same_key_and_delta_is_a_duplicate(store: Store, counter: str) -> No
         Status.DUPLICATE,
     ]
     assert first.id == again.id == abroad.id
-    assert store.exact().read(counter).sum == 3
+    assert store.exact().read(counter).value == 3
     assert store.exact().read(counter).entries == 1
 
 
@@ -98,7 +98,7 @@ def test_a_key_and_its_time_are_one_identity(store: Store, counter: str) -> None
     statuses = [recorder.record(Event(counter, 1, key)).status for key in (first, second, first)]
 
     assert statuses == [Status.RECORDED, Status.RECORDED, Status.DUPLICATE]
-    assert store.exact().read(counter).sum == 2
+    assert store.exact().read(counter).value == 2
 
 
 def test_an_entry_comes_back_as_it_was_made(store: Store, counter: str) -> None:

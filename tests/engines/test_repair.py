@@ -68,7 +68,7 @@ def test_a_drift_is_repaired_once(store: Store, counter: str) -> None:
 
     assert repair.remedy is Remedy.REPAIRED
     total = store.totals().read(counter, consistent=True)
-    assert (total.total, total.events, total.entries) == (10, 3, 3)
+    assert (total.value, total.events, total.entries) == (10, 3, 3)
     late = plan_of(store.counters, finding, 1)
     assert not isinstance(late, str)
     with pytest.raises(ConditionFailed):
@@ -110,7 +110,7 @@ def test_a_missing_total_is_made_once(store: Store, counter: str) -> None:
     for shard, records in store.records(counter, 3).items():
         store.materializer().apply(records, shard)
     total = store.totals().read(counter, consistent=True)
-    assert (total.total, total.version) == (10, 1)
+    assert (total.value, total.version) == (10, 1)
 
 
 def test_p9_a_verdict_costs_two_reads_and_an_exact_read(store: Store, counter: str) -> None:
@@ -183,4 +183,4 @@ def test_a_repair_that_slept_for_half_a_day_writes_nothing(
 
     assert repair.remedy is remedy
     expected = 10 if remedy is Remedy.REPAIRED else 11
-    assert store.totals().read(counter, consistent=True).total == expected
+    assert store.totals().read(counter, consistent=True).value == expected

@@ -105,7 +105,7 @@ def test_each_draw_moves_the_version_by_one(
     shown = sequences.show(sequence)
     total = store.totals().read(sequence)
     assert (shown.last, shown.version) == (11, 3)
-    assert (total.total, total.version, total.method) == (11, 3, "sequence")
+    assert (total.value, total.version, total.method) == (11, 3, "sequence")
     assert total.updated_at == shown.updated_at
 
 

@@ -41,7 +41,7 @@ def test_a_snapshot_holds_counters_of_every_kind(tables: Store, counter: str) ->
     found = _reader(tables).read(iter(names))
 
     assert list(found.totals) == names[:-1]
-    assert [one.total for one in found.totals.values()] == [9, 7, 0, Decimal("2.5")]
+    assert [one.value for one in found.totals.values()] == [9, 7, 0, Decimal("2.5")]
     assert found.totals[f"l{counter}-none"] == Total(f"l{counter}-none")
     assert found.as_materialized == (f"l{counter}", f"l{counter}-none")
 
@@ -85,4 +85,4 @@ def test_the_public_client_reads_snapshots(tables: Store, counter: str) -> None:
     )
     _materialized(tables, counter, 3)
 
-    assert client.snapshot([counter]).totals[counter].total == 3
+    assert client.snapshot([counter]).totals[counter].value == 3

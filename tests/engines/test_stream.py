@@ -52,7 +52,7 @@ def test_an_identical_put_makes_no_record(store: Store, counter: str) -> None:
     for shard, batch in store.records(counter, 1).items():
         store.materializer().apply(batch, shard)
     total = store.totals().read(counter)
-    assert (total.total, total.events, total.entries) == (1005, 2, 2)
+    assert (total.value, total.events, total.entries) == (1005, 2, 2)
 
 
 def test_a_refused_put_makes_no_record(store: Store, counter: str) -> None:

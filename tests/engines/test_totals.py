@@ -48,7 +48,7 @@ def test_p3_a_total_is_exact_and_read_by_one_get(store: Store, counter: str) -> 
 
     assert made == ["GetItem"]
     assert total == Total(counter, 410, 40, 40, total.version, clock.now_ms())
-    assert total.total == store.exact().read(counter).sum
+    assert total.value == store.exact().read(counter).value
     assert total.updated_at == datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
 
 
@@ -68,7 +68,7 @@ def test_many_totals_are_read_together(store: Store, counter: str) -> None:
     totals = store.totals().read_many([*names, names[0]])
 
     assert list(totals) == names
-    assert [t.total for t in totals.values()] == [*range(1, 61), *[0] * 60]
+    assert [t.value for t in totals.values()] == [*range(1, 61), *[0] * 60]
 
 
 def test_effect_and_watermark_are_one_write(store: Store, counter: str) -> None:
@@ -198,7 +198,7 @@ def test_stale_watermarks_are_removed_by_the_way(store: Store, counter: str) -> 
     assert item is not None
     marks = {name for name in item if name.startswith(watermark.PREFIX)}
     assert marks == {watermark.attribute(f"old/shardId-{number}") for number in (4, 5, 6)}
-    assert store.totals().read(counter).total == 28
+    assert store.totals().read(counter).value == 28
 
 
 def test_updates_at_the_same_time_are_all_in_the_total(store: Store, counter: str) -> None:
@@ -216,4 +216,4 @@ def test_updates_at_the_same_time_are_all_in_the_total(store: Store, counter: st
             list(pool.map(update, range(8 * round_, 8 * round_ + 8)))
 
     total = store.totals().read(counter)
-    assert (total.total, total.version) == (sum(range(80)), 80)
+    assert (total.value, total.version) == (sum(range(80)), 80)

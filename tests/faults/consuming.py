@@ -73,7 +73,7 @@ def applying(*, malformed: bool = False) -> Begin:
 
         def effect() -> int:
             told.update(one["quarantine_id"] for one in queue.messages())
-            total = int(world.store.totals().read(counter).total)
+            total = int(world.store.totals().read(counter).value)
             if len(told) > malformed:
                 raise WrongNumber(f"{len(told)} records are in quarantine")
             if malformed and len(told) < 1:
@@ -465,8 +465,8 @@ def erasing(stage: str) -> Begin:
 
         def effect() -> int:
             found = (
-                store.exact().read(counter).sum,
-                store.totals().read(counter, consistent=True).total,
+                store.exact().read(counter).value,
+                store.totals().read(counter, consistent=True).value,
             )
             if found not in [(14, 14), (0, 0)]:
                 raise WrongNumber(f"{counter}: {found}")

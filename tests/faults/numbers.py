@@ -16,7 +16,7 @@ def expect_sum(store: Store, counter: str, deltas: Iterable[Amount]) -> None:
     """
     expected = list(deltas)
     exact = store.exact().read(counter)
-    found = exact.sum, exact.entries
+    found = exact.value, exact.entries
     if found != (amount.total_of(expected), len(expected)):
         raise WrongNumber(f"ledger of {counter}: {found} instead of {expected}")
 
@@ -34,9 +34,9 @@ def expect_total(store: Store, counter: str, quarantined: Iterable[Record] = ())
         record["dynamodb"]["SequenceNumber"]: record["dynamodb"]["NewImage"]["delta"]["N"]
         for record in quarantined
     }
-    known = amount.add(total.total, amount.total_of(map(amount.from_number, aside.values())))
-    if (known, total.entries + len(aside)) != (exact.sum, exact.entries):
+    known = amount.add(total.value, amount.total_of(map(amount.from_number, aside.values())))
+    if (known, total.entries + len(aside)) != (exact.value, exact.entries):
         raise WrongNumber(
-            f"total of {counter}: {total.total} of {total.entries} entries and {aside} aside, "
-            f"instead of {exact.sum} of {exact.entries}"
+            f"total of {counter}: {total.value} of {total.entries} entries and {aside} aside, "
+            f"instead of {exact.value} of {exact.entries}"
         )

@@ -46,7 +46,7 @@ def entries_of(world: World, counter: str, number: int) -> Callable[[], int]:
         exact = world.store.exact().read(counter)
         times, rest = divmod(exact.events, number)
         # Some of a batch are in: less than the whole effect.
-        return times if exact.sum == 7 * exact.events and not rest else -1
+        return times if exact.value == 7 * exact.events and not rest else -1
 
     return effect
 
@@ -142,7 +142,7 @@ def correcting(world: World, name: str, retries: Retries) -> Play:
         return str(done.became)
 
     def effect() -> int:
-        return (int(world.store.exact().read(counter).sum) - 3) // 7
+        return (int(world.store.exact().read(counter).value) - 3) // 7
 
     return Play.repeatable(act, effect, world.none)
 

@@ -23,8 +23,8 @@ def expect(store: Store, counter: str, *, total: int, events: int) -> None:
         WrongNumber: it does not.
     """
     exact = store.exact().read(counter)
-    if (exact.sum, exact.events) != (total, events):
-        raise WrongNumber(f"{exact.sum} of {exact.events} events, not {total} of {events}")
+    if (exact.value, exact.events) != (total, events):
+        raise WrongNumber(f"{exact.value} of {exact.events} events, not {total} of {events}")
 
 
 def test_throttling_slows_down_and_loses_nothing(store: Store, counter: str) -> None:

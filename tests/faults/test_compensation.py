@@ -16,10 +16,10 @@ def test_a_snapshot_waits_until_writes_are_out_of_its_way(store: Store, counter:
     client = reader.dynamo.client
 
     with faults(client, at="TransactGetItems", plan=[Fault(Kind.CONFLICT)] * 3):
-        assert reader.read([counter]).totals[counter].total == 5
+        assert reader.read([counter]).totals[counter].value == 5
     throttles = [Fault(Kind.THROTTLE), Fault(Kind.TIMEOUT)] * 2
     with faults(client, at="TransactGetItems", plan=throttles):
-        assert reader.read([counter]).totals[counter].total == 5
+        assert reader.read([counter]).totals[counter].value == 5
     with (
         faults(client, at="TransactGetItems", plan=[Fault(Kind.CONFLICT)] * 99),
         pytest.raises(Throttled, match="in the way"),

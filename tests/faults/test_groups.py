@@ -182,4 +182,4 @@ def test_a_rule_that_cannot_be_read_lets_the_batch_come_again(store: Store, coun
 
     assert list(failed.failed) == [counter]
     assert (done.retry_from, again.duplicates) == (None, 1)
-    assert [(one.counter, one.total) for one in rankings.top(namespace)] == [(counter, 5)]
+    assert [(one.counter, one.value) for one in rankings.top(namespace)] == [(counter, 5)]

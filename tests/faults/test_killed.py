@@ -94,5 +94,5 @@ def test_p1_a_kill_loses_nothing_and_doubles_nothing(
 
     assert recorded <= known < EVENTS
     assert left > 0
-    assert {exact.sum for exact in sums} == {EVENTS // COUNTERS}
+    assert {exact.value for exact in sums} == {EVENTS // COUNTERS}
     assert {exact.events for exact in sums} == {EVENTS // COUNTERS}

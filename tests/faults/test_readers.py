@@ -22,15 +22,15 @@ Read = Callable[[Store, DynamoClient, str], object]
 
 
 def _total(store: Store, dynamo: DynamoClient, counter: str) -> object:
-    return TotalsReader(dynamo, store.counters).read(counter).total
+    return TotalsReader(dynamo, store.counters).read(counter).value
 
 
 def _totals(store: Store, dynamo: DynamoClient, counter: str) -> object:
-    return TotalsReader(dynamo, store.counters).read_many([counter])[counter].total
+    return TotalsReader(dynamo, store.counters).read_many([counter])[counter].value
 
 
 def _exact(store: Store, dynamo: DynamoClient, counter: str) -> object:
-    return ExactReader(dynamo, store.ledger).read(counter).sum
+    return ExactReader(dynamo, store.ledger).read(counter).value
 
 
 def _log(store: Store, dynamo: DynamoClient, counter: str) -> object:
@@ -89,7 +89,7 @@ def test_p3_keys_left_unanswered_are_asked_for_again(store: Store, counter: str)
 
     assert asked == [8, 5, 2, 1]
     assert len(clock.slept_ms) == 3
-    assert [totals[name].total for name in names] == [1] * 8
+    assert [totals[name].value for name in names] == [1] * 8
 
 
 def test_p3_totals_of_a_table_of_another_account_are_all_there(store: Store, counter: str) -> None:
@@ -104,7 +104,7 @@ def test_p3_totals_of_a_table_of_another_account_are_all_there(store: Store, cou
         totals = TotalsReader(dynamo, arn).read_many(names)
 
     assert asked == [8, 5, 2]
-    assert [totals[name].total for name in names] == [1] * 8
+    assert [totals[name].value for name in names] == [1] * 8
 
 
 def test_p3_keys_that_stay_unanswered_are_an_error(store: Store, counter: str) -> None:

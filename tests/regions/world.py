@@ -120,7 +120,7 @@ class World:
         """The exact sum there."""
         connection = self.connections[region]
         reader = ExactReader(connection.dynamo("standard"), connection.setting("ledger_table"))
-        total = reader.read(self.counter).sum
+        total = reader.read(self.counter).value
         assert isinstance(total, int)
         return total
 
@@ -139,7 +139,7 @@ class World:
             )
             assert not outcome.failed
             assert not quarantine.kept
-        total = TotalsReader(dynamo, table).read(self.counter, consistent=True).total
+        total = TotalsReader(dynamo, table).read(self.counter, consistent=True).value
         assert isinstance(total, int)
         return total
 

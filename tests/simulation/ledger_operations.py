@@ -142,7 +142,7 @@ def read_exact(client: Client) -> None:
     ledger = client.auditor.ledger
     required, began_ms = ledger.before_read(counter, client.region), client.world.schedule.now_ms
     exact = client.product.exact.read(counter)
-    ledger.read(counter, required, int(exact.sum), began_ms, region=client.region)
+    ledger.read(counter, required, int(exact.value), began_ms, region=client.region)
     client.tell(f"exact {counter}: generation {exact.generation}, {exact.entries} entries")
 
 
@@ -172,7 +172,7 @@ def read_total(client: Client) -> None:
         # Else it was deleted; under a bare key the same delta may have been recorded again.
         and (record.key[1], record.after["at"]) in account.made
     ]
-    found, region = int(total.total), client.region
+    found, region = int(total.value), client.region
     client.auditor.ledger.read(
         counter, counted(handled), found, began_ms, region=region, is_total=True
     )

@@ -62,7 +62,7 @@ def _lagging(one: product.Product) -> Compensator:
     """What is to be compensated is read where it may lag."""
 
     def read(counter: str) -> SimpleNamespace:
-        return SimpleNamespace(sum=one.totals.read(counter).total)
+        return SimpleNamespace(value=one.totals.read(counter).value)
 
     exact: Any = SimpleNamespace(read=read, dynamo=one.reads, table=LEDGER)
     return Compensator(one.recorder, exact)
@@ -145,7 +145,7 @@ def _never_behind(make: Any, importer: Importer, line: Any) -> ImportResult:  # 
 
 def _materialized(line: Any, exporter: Exporter, counter: str) -> Any:  # noqa: ANN401 - handed on
     """An export tells what is materialized."""
-    total = exporter.client.total(counter).total
+    total = exporter.client.total(counter).value
     return line(exporter, counter).model_copy(update={"value": total})
 
 

@@ -104,7 +104,7 @@ def check_ledgers(world: World, memory: Memory) -> None:
         for counter in sorted(memory.free):
             account = world.auditor.ledger.accounts[counter]
             exact = product.exact.read(counter)
-            world.auditor.ledger.check_end(counter, int(exact.sum))
+            world.auditor.ledger.check_end(counter, int(exact.value))
             if exact.entries != len(account.made):
                 raise Wrong(f"{counter} in {region}: {exact.entries} entries, not {account.made}")
             if region in account.excused:
@@ -113,7 +113,7 @@ def check_ledgers(world: World, memory: Memory) -> None:
                 if not done.healthy:
                     raise Wrong(f"{counter} in {region} cannot be repaired: {done}")
             total = product.totals.read(counter, consistent=True)
-            if (total.total, total.entries) != (exact.sum, exact.entries):
+            if (total.value, total.entries) != (exact.value, exact.entries):
                 raise Wrong(f"{counter} in {region}: {total}, and exactly {exact}")
             verdict = product.auditor.verify(counter)
             if verdict.verdict is not Judgement.EXACT:

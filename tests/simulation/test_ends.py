@@ -85,7 +85,7 @@ def _run(work: Callable[[World], None]) -> None:
 
 
 def _sum(world: World) -> object:
-    return Product(world.process("home", "reader")).exact.read(COUNTER).sum
+    return Product(world.process("home", "reader")).exact.read(COUNTER).value
 
 
 @pytest.mark.parametrize("end", ["block", "close", "flush"])

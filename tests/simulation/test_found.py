@@ -182,7 +182,7 @@ def _set(shop: Shop, key: IdempotencyKey) -> object:
     return shop.product.strict.transactions.set_value(HALL, 7, key=key.key)
 
 
-_KEYED = ("crt", "marker")
+_KEYED = ("request_token", "marker")
 FOUND = [
     Found(
         name="a change that is in cannot be withdrawn once its key may be forgotten",
@@ -204,7 +204,7 @@ FOUND = [
     ),
     Found(
         name="a key is not reported as reused if its token cannot be looked up",
-        methods=("crt",),
+        methods=("request_token",),
         before=_withdraw,
         faults=[None, *_THROTTLED],
         act=_change,
@@ -213,7 +213,7 @@ FOUND = [
     ),
     Found(
         name="a refusal is not final while an unanswered request could not be prevented",
-        methods=("crt", "marker", "set"),
+        methods=("request_token", "marker", "set"),
         hall=100,
         faults=[Fault.BEFORE, None, *_THROTTLED],
         act=lambda shop, _: shop.product.strict.change(HALL, 1),
@@ -421,7 +421,7 @@ def test_a_producer_that_cannot_start_releases_its_spool(tmp_path: Path) -> None
 
         open_it().close()
 
-        assert Product(world.process("home", "reader")).exact.read("n:clicks").sum == 1
+        assert Product(world.process("home", "reader")).exact.read("n:clicks").value == 1
         world.schedule.stop()
 
     world.schedule.spawn("app", live)
@@ -451,7 +451,7 @@ def test_an_expired_entry_is_not_sent_again_once_its_second_sending_may_be_merge
     assert product.compactor().compact(entry.counter).merged == 1
 
     assert resender.resolve(entry, send=True).status is LateStatus.UNKNOWN
-    assert product.exact.read(entry.counter).sum == 1
+    assert product.exact.read(entry.counter).value == 1
 
 
 def test_an_expired_entry_is_not_sent_again_while_its_first_sending_may_still_land() -> None:
@@ -463,7 +463,7 @@ def test_an_expired_entry_is_not_sent_again_while_its_first_sending_may_still_la
     world.schedule.now_ms -= SECOND_MS
     product.recorder.resend(entry)
 
-    assert product.exact.read(entry.counter).sum == 1
+    assert product.exact.read(entry.counter).value == 1
 
 
 def test_a_bare_key_is_not_sent_into_the_stream_again_after_a_suspension(

@@ -49,4 +49,4 @@ def test_p5_a_large_counter_is_merged_in_one_run(count: int) -> None:
     assert peak_bytes < _MEMORY_BYTES
     assert table.items[COUNTER, keys.HEAD]["covers"] == {}
     exact = product.exact.read(COUNTER)
-    assert (exact.sum, exact.entries, exact.entries_read) == (count, count, 0)
+    assert (exact.value, exact.entries, exact.entries_read) == (count, count, 0)

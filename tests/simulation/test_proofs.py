@@ -31,7 +31,7 @@ def _world() -> tuple[World, Product]:
     product = Product(world.process("home", "operator"))
     product.recorder.record(Event(COUNTER, 1))
     _deliver(world, product, world.streams["home"])
-    assert product.totals.read(COUNTER, consistent=True).total == 1
+    assert product.totals.read(COUNTER, consistent=True).value == 1
     return world, product
 
 
@@ -74,7 +74,9 @@ def test_a_stream_that_was_switched_off_proves_nothing() -> None:
     _deliver(world, product, new)
 
     assert (
-        product.exact.read(COUNTER).sum == product.totals.read(COUNTER, consistent=True).total == 11
+        product.exact.read(COUNTER).value
+        == product.totals.read(COUNTER, consistent=True).value
+        == 11
     )
 
 
@@ -95,5 +97,7 @@ def test_pages_without_records_are_not_the_end_of_a_shard(closed: bool) -> None:
 
     assert found.verdict.verdict is Judgement.BUSY
     assert (
-        product.exact.read(COUNTER).sum == product.totals.read(COUNTER, consistent=True).total == 11
+        product.exact.read(COUNTER).value
+        == product.totals.read(COUNTER, consistent=True).value
+        == 11
     )

@@ -208,7 +208,7 @@ class Checks:
         return ", ".join(listed())
 
     def _has_total(self, counter: str, least: int) -> bool:
-        return bool(self.client.total(counter).total >= least)
+        return bool(self.client.total(counter).value >= least)
 
     @property
     def _outputs(self) -> dict[str, str]:

@@ -76,7 +76,7 @@ class Paths:
         again = self.client.record(counter, 3, key=key)
         self._same((str(first.status), str(again.status)), ("recorded", "duplicate"))
         self._total(counter, 3)
-        self._same(self.client.exact(counter).sum, 3)
+        self._same(self.client.exact(counter).value, 3)
 
     def emit_many(self) -> None:
         """A hundred through the buffered producer."""
@@ -136,8 +136,8 @@ class Paths:
         report = self.client.compactor().compact(counter)
         self._same((str(report.outcome), report.merged), ("merged", 30))
         exact = self.client.exact(counter)
-        self._same((exact.sum, exact.entries_read), (65, 1))
-        self._same(self.client.total(counter).total, 65)
+        self._same((exact.value, exact.entries_read), (65, 1))
+        self._same(self.client.total(counter).value, 65)
 
     def move(self) -> None:
         """A balance as it goes out comes in elsewhere, once."""
@@ -177,7 +177,7 @@ class Paths:
     def _total(self, counter: str, value: int) -> None:
         self._until(
             f"the total of {counter} to be {value}",
-            lambda: self.client.total(counter).total == value,
+            lambda: self.client.total(counter).value == value,
         )
 
     def _until(self, what: str, holds: Callable[[], bool]) -> None:

@@ -61,7 +61,7 @@ def total(ledger: CountLedger, name: str) -> list[Any]:
 
     def read() -> str:
         found = ledger.total(f"strict-totals:{name}")
-        return f"{found.counter}={found.total}"
+        return f"{found.counter}={found.value}"
 
     return [told(read) for _ in range(CALLS)]
 

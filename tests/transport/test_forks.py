@@ -119,12 +119,12 @@ def test_every_change_that_is_applied_is_in_the_value(store: Store, forked: Any)
     for name in NAMES:
         with suppress(CounterExists):
             ledger.strict.create(f"strict:{name}", method="history")
-    before = {name: ledger.total(f"strict:{name}").total for name in NAMES}
+    before = {name: ledger.total(f"strict:{name}").value for name in NAMES}
     answers = forked("strict")
     applied = {name: before[name] + Counter(answers[name])["Applied"] for name in NAMES}
 
     assert applied != before
-    assert {name: ledger.total(f"strict:{name}").total for name in NAMES} == applied
+    assert {name: ledger.total(f"strict:{name}").value for name in NAMES} == applied
 
 
 def test_every_read_is_of_the_counter_that_was_asked_for(store: Store, forked: Any) -> None:  # noqa: ANN401

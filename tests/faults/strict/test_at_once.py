@@ -93,7 +93,7 @@ def test_no_snapshot_shows_half_a_transfer(store: Store, counter: str) -> None:
         moving = pool.submit(move)
         while not moving.done() or not sums:
             found = reader.read([source, target]).totals
-            sums.add(sum(one.total for one in found.values()))
+            sums.add(sum(one.value for one in found.values()))
         moving.result()
 
     assert sums == {5}

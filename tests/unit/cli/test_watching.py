@@ -134,7 +134,7 @@ def test_a_look_that_fails_half_way_loses_no_change() -> None:
     def note(
         _watching: WatchState, changed: list[WatchedCounter], _heard: list[LoggedAlert]
     ) -> None:
-        shown.extend((seen.total.total, seen.change) for seen in changed)
+        shown.extend((seen.total.value, seen.change) for seen in changed)
 
     follow(client, ["a:1"], note, 1_000, 2_500, ManualClock())
 
@@ -153,7 +153,7 @@ def test_the_table_holds_every_counter_and_the_alerts_below() -> None:
         console.print(table_of(watching))
 
     assert [line.split() for line in captured.get().splitlines()] == [
-        ["counter", "total", "since", "start", "each", "second", "updated"],
+        ["counter", "value", "since", "start", "each", "second", "updated"],
         ["a:[bold]", "15", "+10", "+10.0", "2030-03-17T17:46:40Z"],
         alert_line(_alert(1, "a:[bold]")).split(),
     ]

@@ -97,7 +97,7 @@ def test_an_exact_read_that_took_half_a_day_starts_over(hours: int, *, again: bo
 
     found = ExactReader(world.dynamo, LEDGER, world.clock).read(COUNTER)
 
-    assert (found.sum, found.read_units) == (_SUM, 4.0 if again else 2.0)
+    assert (found.value, found.read_units) == (_SUM, 4.0 if again else 2.0)
 
 
 @pytest.mark.parametrize("retire", list(Retire))

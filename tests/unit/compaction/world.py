@@ -134,7 +134,7 @@ class World:
         return [one for one in self.dynamo.items(LEDGER) if one["entry"].startswith("e#")]
 
     def exact(self) -> int:
-        return int(ExactReader(self.dynamo, LEDGER).read(COUNTER).sum)
+        return int(ExactReader(self.dynamo, LEDGER).read(COUNTER).value)
 
     # ---- processes, each new ----
 

@@ -53,7 +53,7 @@ def test_totals_are_refused_until_the_region_is_ready() -> None:
         with pytest.raises(RegionRebuilding, match=r"for 90 s.*incomplete"):
             read()
     # What makes the totals reads them in any state.
-    assert TotalsReader(dynamo, COUNTERS).read("a:b").total == 0
+    assert TotalsReader(dynamo, COUNTERS).read("a:b").value == 0
 
 
 def test_the_state_is_read_again_each_minute_until_it_is_ready() -> None:

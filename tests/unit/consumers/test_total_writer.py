@@ -84,7 +84,7 @@ def test_of_overlapping_batches_only_the_new_records_count() -> None:
         assert (written.error, written.applied + written.duplicates) == (None, end - begin)
 
     total = decode_total(dynamo.items(TABLE)[0])
-    assert (total.total, total.events, total.entries) == (36, 8, 8)
+    assert (total.value, total.events, total.entries) == (36, 8, 8)
 
 
 _BAD = Fault(RequestRejected("invalid"))
@@ -105,7 +105,7 @@ def test_a_change_that_can_never_be_applied_is_quarantined_alone(
 
     assert aside.sequences == [102]
     assert (written.applied, written.rejected, written.error) == (3, 1, None)
-    assert decode_total(dynamo.items(TABLE)[0]).total == 7
+    assert decode_total(dynamo.items(TABLE)[0]).value == 7
 
 
 def test_no_later_change_passes_one_that_could_not_be_set_aside() -> None:

@@ -93,7 +93,7 @@ def world() -> Windowed:
 
 def sums(found: list[WindowSum]) -> list[tuple[str, object, int]]:
     """Start, sum and events of those with events."""
-    return [(f"{one.start:%d %H:%M%z}", one.sum, one.events) for one in found if one.events]
+    return [(f"{one.start:%d %H:%M%z}", one.value, one.events) for one in found if one.events]
 
 
 def test_windows_hold_what_was_recorded_since_they_are_on(world: Windowed) -> None:

@@ -184,7 +184,7 @@ def test_the_sum_is_exact_whatever_a_compactor_does_meanwhile(
 ) -> None:
     found = ExactReader(_busy(deltas, steps), TABLE).read(COUNTER)
 
-    assert (found.sum, found.events, found.entries) == (sum(deltas), len(deltas), len(deltas))
+    assert (found.value, found.events, found.entries) == (sum(deltas), len(deltas), len(deltas))
 
 
 def _switched_off(dynamo: MemoryClient, rule: str) -> int:
@@ -210,7 +210,7 @@ def _switched_off(dynamo: MemoryClient, rule: str) -> int:
 def test_without_one_of_its_rules_the_sum_goes_wrong(rule: str, steps: list[str]) -> None:
     deltas = [10**n for n in range(5)]
 
-    assert ExactReader(_busy(deltas, steps), TABLE).read(COUNTER).sum == 11111
+    assert ExactReader(_busy(deltas, steps), TABLE).read(COUNTER).value == 11111
     assert _switched_off(_busy(deltas, steps), rule) != 11111
 
 
@@ -227,7 +227,7 @@ def test_a_sum_says_what_it_cost_and_counts_events() -> None:
 
     found = ExactReader(dynamo, TABLE).read(COUNTER)
 
-    assert (found.sum, found.events, found.entries, found.entries_read) == (4, 4, 2, 2)
+    assert (found.value, found.events, found.entries, found.entries_read) == (4, 4, 2, 2)
     assert (found.generation, found.read_units) == (0, 2.0)
     assert dynamo.meter.read_units == found.read_units
 

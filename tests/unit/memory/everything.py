@@ -33,16 +33,16 @@ def _use_ledger(stack: MemoryStack, ledger: CountLedger) -> None:
     ledger.record_many([Event(counter, 1, key=f"k{n}") for n in range(3)])
     with ledger.buffered() as producer:
         producer.add(counter, 1)
-    assert ledger.total(counter, after=receipt).total == 5
+    assert ledger.total(counter, after=receipt).value == 5
     assert ledger.set_value(counter, 7, key="correction").delta == 2
-    assert (ledger.exact(counter).sum, ledger.total(counter).total) == (7, 7)
-    assert ledger.totals([counter])[counter].total == 7
-    assert ledger.snapshot([counter]).totals[counter].total == 7
+    assert (ledger.exact(counter).value, ledger.total(counter).value) == (7, 7)
+    assert ledger.totals([counter])[counter].value == 7
+    assert ledger.snapshot([counter]).totals[counter].value == 7
     assert sum(1 for _ in ledger.entries(counter)) == 6
     assert [one.counter for one in ledger.counters("views")] == [counter]
     since = stack.clock.now - timedelta(hours=1)
-    assert sum(one.sum for one in ledger.windows(counter, "hour", since=since)) == 7
-    assert ledger.total(counter, regions=True).total.total == 7
+    assert sum(one.value for one in ledger.windows(counter, "hour", since=since)) == 7
+    assert ledger.total(counter, regions=True).total.value == 7
     assert ledger.freshness(prove=True).up_to_date
     assert [one["rule"] for one in stack.alerts] == ["busy"]
     ledger.schedules.create("views", min_entries=2, every_ms=HOUR_MS)

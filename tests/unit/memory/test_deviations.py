@@ -27,7 +27,7 @@ _COUNTER = "likes:post-1"
 def _reads_are_consistent(stack: MemoryStack) -> None:
     stack.ledger.record(_COUNTER, 1)
 
-    assert stack.ledger.totals([_COUNTER])[_COUNTER].total == 1
+    assert stack.ledger.totals([_COUNTER])[_COUNTER].value == 1
 
 
 def _indexes_are_current(stack: MemoryStack) -> None:
@@ -75,7 +75,7 @@ def _delivery_at_once(stack: MemoryStack) -> None:
     stack.ledger.record(_COUNTER, 1)
 
     assert len(threads) == 1
-    assert stack.ledger.total(_COUNTER).total == 1
+    assert stack.ledger.total(_COUNTER).value == 1
 
 
 def _targets_accept(stack: MemoryStack) -> None:

@@ -40,7 +40,7 @@ stack.ledger.record("likes:a", 2)
 assert [one["rule"] for one in stack.alerts] == ["many"], stack.failures
 stack.advance(hours=30)
 assert stack.compact("likes:a").error is None
-print(stack.ledger.total("likes:a").total)
+print(stack.ledger.total("likes:a").value)
 """
 _SESSION = """
 import sys
@@ -57,10 +57,10 @@ def count(counter):
 
 def test_default(countledger_default):
     count("likes:a")
-    assert countledger_default.ledger.total("likes:a").total == 1
+    assert countledger_default.ledger.total("likes:a").value == 1
 
 def test_own(countledger_stack):
-    assert countledger_stack.ledger.total("likes:a").total == 0
+    assert countledger_stack.ledger.total("likes:a").value == 0
 
 def test_unmet(countledger_stack):
     countledger_stack.throttle()
@@ -77,14 +77,14 @@ def _python(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPro
 
 
 def test_a_fixture_is_an_empty_stack(countledger_stack: MemoryStack) -> None:
-    assert countledger_stack.ledger.total("likes:a").total == 0
+    assert countledger_stack.ledger.total("likes:a").value == 0
     assert replacement() is None
 
 
 def test_the_default_client_leads_to_the_stack(countledger_default: MemoryStack) -> None:
     countledger.record("likes:a", 3)
 
-    assert countledger_default.ledger.total("likes:a").total == 3
+    assert countledger_default.ledger.total("likes:a").value == 3
 
 
 def test_a_stack_needs_no_extra() -> None:

@@ -31,15 +31,15 @@ def stack() -> MemoryStack:
 
 
 def _total(stack: MemoryStack, counter: str = _COUNTER) -> object:
-    return stack.ledger.total(counter).total
+    return stack.ledger.total(counter).value
 
 
 def test_a_total_includes_an_entry_when_record_returns(stack: MemoryStack) -> None:
     receipt = stack.ledger.record(_COUNTER, 2)
 
     assert (receipt.status, _total(stack)) == ("recorded", 2)
-    assert stack.ledger.total(_COUNTER, after=receipt).total == 2
-    assert stack.ledger.exact(_COUNTER).sum == 2
+    assert stack.ledger.total(_COUNTER, after=receipt).value == 2
+    assert stack.ledger.exact(_COUNTER).value == 2
 
 
 def test_everything_that_a_client_does_works_without_clock_and_network(
@@ -124,7 +124,7 @@ def test_a_held_stream_shows_a_total_that_lags(stack: MemoryStack) -> None:
     stack.hold_stream()
     stack.ledger.record(_COUNTER, 5)
 
-    assert (_total(stack), stack.ledger.exact(_COUNTER).sum) == (0, 5)
+    assert (_total(stack), stack.ledger.exact(_COUNTER).value) == (0, 5)
     stack.deliver()
     assert _total(stack) == 5
     stack.ledger.record(_COUNTER, 1)
@@ -147,7 +147,7 @@ def test_records_that_no_function_read_for_a_day_are_lost(stack: MemoryStack) ->
     stack.advance(hours=25)
     stack.deliver()
 
-    assert (_total(stack), stack.ledger.exact(_COUNTER).sum) == (0, 5)
+    assert (_total(stack), stack.ledger.exact(_COUNTER).value) == (0, 5)
 
 
 def test_a_retry_is_refused_after_the_horizon(stack: MemoryStack) -> None:
@@ -202,7 +202,7 @@ def test_old_entries_are_merged_and_no_number_changes(stack: MemoryStack) -> Non
 
     assert report.error is None
     assert stack.ledger.head(_COUNTER).entries == 30
-    assert (stack.ledger.exact(_COUNTER).sum, _total(stack)) == (465, 465)
+    assert (stack.ledger.exact(_COUNTER).value, _total(stack)) == (465, 465)
 
 
 def test_items_of_the_app_are_written_with_a_claim(stack: MemoryStack) -> None:
@@ -229,13 +229,13 @@ def test_an_installed_stack_is_where_new_clients_lead() -> None:
         thread = Thread(target=lambda: seen.append(CountLedger().record(_COUNTER, 1).status))
         thread.start()
         thread.join()
-        assert countledger.total(_COUNTER).total == 2
+        assert countledger.total(_COUNTER).value == 2
 
     assert seen == ["recorded"]
     assert _total(stack) == 2
     assert not isinstance(CountLedger().connection, MemoryConnection)
     with MemoryStack().installed():
-        assert countledger.total(_COUNTER).total == 0
+        assert countledger.total(_COUNTER).value == 0
 
 
 def test_a_second_stack_is_not_installed_silently() -> None:
@@ -270,7 +270,7 @@ def test_many_threads_may_use_a_stack() -> None:
             thread.join()
 
     assert len(outcomes_) == 200
-    assert (_total(stack), stack.ledger.exact(_COUNTER).sum) == (400, 400)
+    assert (_total(stack), stack.ledger.exact(_COUNTER).value) == (400, 400)
 
 
 def test_a_function_that_fails_is_named_and_its_records_are_delivered_again(

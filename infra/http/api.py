@@ -1,0 +1,94 @@
+"""The application: the routes below /v1, errors as problem details, and its bounds.
+
+It is one ASGI application. A server of this machine mounts it, and a Lambda function runs it
+behind an API Gateway (`handler.py`):
+
+    app = http_app(lambda: CountLedger(), authorize=lambda request: READ_EVERYTHING)
+
+`authorize` gets a request of Starlette and returns the `Scopes` of the caller, or raises
+`NotAuthenticated`; there is no default, so that no API is open by mistake. Nothing outside of /v1
+is answered but by `404`: mount other resources, such as files, beside it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from countledger.infra.http import counters
+from countledger.infra.http.edge import Edge
+from countledger.infra.http.lending import CLIENTS_DEFAULT, Clients
+from countledger.infra.http.openapi import OPENAPI_PATH, operation_name, with_problems
+from countledger.infra.http.problems import problem_of_request, problem_of_status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fastapi import Request
+    from fastapi.responses import Response
+
+    from countledger import CountLedger
+    from countledger.infra.http.access import Scopes
+
+ROUTERS: Final = (counters.routes,)
+_UNEXPECTED: Final = "an error in this API; its log has the details"
+
+
+def http_app(
+    open_client: Callable[[], CountLedger],
+    authorize: Callable[[Request], Scopes],
+    *,
+    clients: int = CLIENTS_DEFAULT,
+) -> FastAPI:
+    """The application; nothing is opened before the first request.
+
+    Args:
+        open_client: opens a client of the stack; each request in work has one of its own.
+        authorize: what the caller of a request may do.
+        clients: how many clients are opened at most, and so how many requests are in work.
+    """
+    app = FastAPI(
+        title="countledger",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=OPENAPI_PATH,
+        redirect_slashes=False,
+        generate_unique_id_function=operation_name,
+    )
+    app.state.clients = Clients(open_client, clients)
+    app.state.authorize = authorize
+    for routes in ROUTERS:
+        app.include_router(routes)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(Exception, _unexpected)
+    app.add_middleware(Edge)
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = with_problems(generate())
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI documents it
+    return app
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - for types
+    return problem_of_request(error.errors()).response()
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - for types
+    response = problem_of_status(error.status_code, str(error.detail)).response()
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _unexpected(_request: Request, _error: Exception) -> Response:
+    return problem_of_status(500, _UNEXPECTED).response()

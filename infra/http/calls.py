@@ -1,0 +1,146 @@
+"""What every request goes through: who calls, a client of the stack, and what the call consumed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+from anyio import to_thread
+from fastapi import Depends, Request
+from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
+
+from countledger.infra.http.access import EVERY_NAMESPACE, Scopes, ScopeVerb
+from countledger.infra.http.problems import problem_of
+from countledger.ledger import keys
+from countledger.ledger.errors import CountledgerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from countledger import CountLedger
+    from countledger.infra.http.lending import Clients
+    from countledger.infra.http.shapes import AnswerBody
+
+READ_UNITS: Final = "Countledger-Read-Units"
+WRITE_UNITS: Final = "Countledger-Write-Units"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request: the client that it may use, and what the caller may do.
+
+    Attributes:
+        ledger: the client of the stack, which no other request uses meanwhile.
+        scopes: of the caller.
+    """
+
+    ledger: CountLedger
+    scopes: Scopes
+
+    def reads(self, counter: str) -> CountLedger:
+        """The client, if the caller may read this counter's namespace."""
+        return self.may(ScopeVerb.READ, keys.namespace_of(counter))
+
+    def writes(self, counter: str) -> CountLedger:
+        """The client, if the caller may change the counters of this one's namespace."""
+        return self.may(ScopeVerb.WRITE, keys.namespace_of(counter))
+
+    def administers(self, counter: str) -> CountLedger:
+        """The client, if the caller may administer this counter's namespace."""
+        return self.may(ScopeVerb.ADMIN, keys.namespace_of(counter))
+
+    def may(self, verb: ScopeVerb, namespace: str = EVERY_NAMESPACE) -> CountLedger:
+        """The client, if the caller may do this in a namespace; by default in the whole stack.
+
+        Raises:
+            ScopeMissing: the caller may not.
+        """
+        self.scopes.require(verb, namespace)
+        return self.ledger
+
+
+def _call_of(request: Request) -> Call:
+    call: Call = request.state.call
+    return call
+
+
+Called = Annotated[Call, Depends(_call_of)]
+
+
+class ExactRequest(Request):
+    """A request whose body is parsed without floats."""
+
+    async def json(self) -> Any:  # noqa: ANN401 - JSON
+        """The body; a number that is no integer is left as a text of an unusual kind."""
+        if not hasattr(self, "_json"):
+            try:
+                text = (await self.body()).decode()
+                self._json = json.loads(text, parse_float=NotAnInteger, parse_constant=_refuse)
+            except (UnicodeDecodeError, RecursionError) as error:
+                raise json.JSONDecodeError(str(error), "", 0) from None
+            except json.JSONDecodeError:
+                raise
+            except ValueError as error:  # an integer of thousands of digits
+                raise json.JSONDecodeError(str(error), "", 0) from None
+        return self._json
+
+
+class NotAnInteger:
+    """A number of JSON with a fraction or an exponent; no field of the API has one."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        """The number as it was written."""
+        return self.text[:60]
+
+
+def _refuse(name: str) -> NoReturn:
+    raise json.JSONDecodeError(f"{name} is no number of JSON", "", 0)
+
+
+class CountedRoute(APIRoute):
+    """A route whose handler gets a `Call`; its answer says what it consumed.
+
+    The application's state has the clients (`Clients`) and `authorize`, a function of a request.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler of FastAPI, between lending a client and reading its meter."""
+        handle = super().get_route_handler()
+
+        async def counted(request: Request) -> Response:
+            clients: Clients = request.app.state.clients
+            try:
+                scopes = request.app.state.authorize(request)
+                ledger = await to_thread.run_sync(clients.take)
+            except CountledgerError as error:
+                return problem_of(error).response()
+            before = ledger.read_units, ledger.write_units
+            try:
+                request.state.call = Call(ledger, scopes)
+                response = await handle(ExactRequest(request.scope, request.receive))
+            except CountledgerError as error:
+                response = problem_of(error).response()
+            finally:
+                clients.give_back(ledger)
+            response.headers[READ_UNITS] = _shown(ledger.read_units - before[0])
+            response.headers[WRITE_UNITS] = _shown(ledger.write_units - before[1])
+            return response
+
+        return counted
+
+
+def _shown(units: float) -> str:
+    """Units have at most one decimal place: half a unit for an eventually consistent read."""
+    return f"{units:g}"
+
+
+def answered(
+    body: AnswerBody, status: int = 200, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """An answer with a body."""
+    return JSONResponse(body.model_dump(mode="json"), status, headers=dict(headers or {}))

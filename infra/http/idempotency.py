@@ -1,0 +1,96 @@
+"""The header `Idempotency-Key`: the `key=` of the library, with or without its time.
+
+    Idempotency-Key: click-1
+    Idempotency-Key: "click 1"
+    Idempotency-Key: "click-1"; at="2026-01-31T12:00:00.000Z"
+    Idempotency-Key: %"caf%c3%a9"; at="2026-01-31T12:00:00.000Z"
+
+The value is a string of RFC 9651, or a display string for other characters than those of ASCII; a
+key without quotes, spaces, commas and semicolons may be written as it is. With `at`, the identity
+is the pair of the key and the time, as of an `IdempotencyKey`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+from urllib.parse import unquote_to_bytes
+
+from fastapi import Depends, Header
+
+from countledger import IdempotencyKey
+from countledger.infra.http.shapes import parse_time
+from countledger.ledger.errors import BadKey, BadTime
+from countledger.ledger.ids import check_key
+
+PATTERN: Final = (
+    r"^(?:"
+    r'(?P<string>"(?:[ !#-\[\]-~]|\\["\\])+")'
+    r'|(?P<display>%"(?:[ !#-$&-~]|%[0-9a-f]{2})+")'
+    r"|(?P<plain>[!#-+\--:<-\[\]-~]+)"
+    r")"
+    r'(?: *; *at="(?P<at>[^"]*)")?$'
+)
+_match: Final = re.compile(PATTERN).match
+HEADER: Final = "Idempotency-Key"
+_HOW: Final = f'{HEADER}: "click-1", or "click-1"; at="2026-01-31T12:00:00Z" with its time'
+
+
+class KeyMissing(BadKey):
+    """This write requires an idempotency key: without one a retry would count twice."""
+
+
+def parse_key(text: str) -> str | IdempotencyKey:
+    """The key in a value of the header.
+
+    Raises:
+        BadKey, BadTime: it is none, or breaks the rule of keys or of their times.
+    """
+    found = _match(text)
+    if found is None:
+        raise BadKey(f"{HEADER} {text[:60]!r} cannot be read: write {_HOW}")
+    key = check_key(_unquoted(found))
+    if found["at"] is None:
+        return key
+    try:
+        return IdempotencyKey(key, parse_time(found["at"]))
+    except BadTime:
+        raise
+    except ValueError as error:
+        raise BadTime(f"{error}: it is the time of the key in {HEADER}") from None
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    if found["string"]:
+        return re.sub(r"\\(.)", r"\1", found["string"][1:-1])
+    if found["display"]:
+        try:
+            return unquote_to_bytes(found["display"][2:-1]).decode()
+        except UnicodeDecodeError:
+            raise BadKey(f"{HEADER} {found['display'][:60]!r} is no UTF-8") from None
+    return found["plain"]
+
+
+def _optional(
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            description="what a retry repeats; see docs/http.md",
+            examples=["click-1", '"click-1"; at="2026-01-31T12:00:00Z"'],
+            max_length=4_096,
+        ),
+    ] = None,
+) -> str | IdempotencyKey | None:
+    return None if idempotency_key is None else parse_key(idempotency_key)
+
+
+def _required(
+    key: Annotated[str | IdempotencyKey | None, Depends(_optional)],
+) -> str | IdempotencyKey:
+    if key is None:
+        raise KeyMissing(f"this request requires {_HOW}")
+    return key
+
+
+OptionalKey = Annotated[str | IdempotencyKey | None, Depends(_optional)]
+RequiredKey = Annotated[str | IdempotencyKey, Depends(_required)]

@@ -1,0 +1,218 @@
+"""Errors as problem details (RFC 9457): a type and a status for each class, and its fields.
+
+The type of a problem is stable: it is made of the name of the class, which is public. A class
+without a row of its own has the status of the class it is derived from.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi.responses import JSONResponse
+
+from countledger.infra.http.access import NotAuthenticated, ScopeMissing
+from countledger.infra.http.shapes import show_time
+from countledger.ledger import errors
+from countledger.ledger.amount import to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+TYPE_PREFIX: Final = "urn:countledger:problem:"
+MEDIA_TYPE: Final = "application/problem+json"
+# After a refusal for now: the shortest time that the header can name.
+_SOON: Final = timedelta(seconds=1)
+_LATER: Final = timedelta(seconds=30)
+# Of the errors in one request.
+_ERRORS_MAX: Final = 20
+_SAYS_MAX: Final = 300
+# Integers that are no amounts.
+_WHOLE_NUMBERS: Final = frozenset({"count", "attempts", "max_tokens", "events"})
+
+
+class BadRequest(errors.BadInput):
+    """The request is not one of this API: its path, a parameter, a header or its body."""
+
+
+_STATUS: Final[Mapping[type[Exception], HTTPStatus]] = {
+    errors.CountledgerError: HTTPStatus.INTERNAL_SERVER_ERROR,
+    errors.BadInput: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.NamespaceConflict: HTTPStatus.CONFLICT,
+    errors.CounterExists: HTTPStatus.CONFLICT,
+    errors.RuleExists: HTTPStatus.CONFLICT,
+    errors.ScheduleExists: HTTPStatus.CONFLICT,
+    errors.SequenceExists: HTTPStatus.CONFLICT,
+    errors.QuotaExists: HTTPStatus.CONFLICT,
+    errors.NamespaceUnknown: HTTPStatus.NOT_FOUND,
+    errors.NoSuchCounter: HTTPStatus.NOT_FOUND,
+    errors.NoSuchHold: HTTPStatus.NOT_FOUND,
+    errors.NoSuchSchedule: HTTPStatus.NOT_FOUND,
+    errors.NoSuchRule: HTTPStatus.NOT_FOUND,
+    errors.NoSuchGroup: HTTPStatus.NOT_FOUND,
+    errors.NoSuchQuota: HTTPStatus.NOT_FOUND,
+    errors.NotQuarantined: HTTPStatus.NOT_FOUND,
+    errors.NotRanked: HTTPStatus.NOT_FOUND,
+    errors.NoWindows: HTTPStatus.NOT_FOUND,
+    errors.Refused: HTTPStatus.CONFLICT,
+    errors.QuotaDenied: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.RegionRebuilding: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.Unreachable: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.ServiceFailed: HTTPStatus.BAD_GATEWAY,
+    errors.Throttled: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.LeaseEnded: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.Unclear: HTTPStatus.GATEWAY_TIMEOUT,
+    errors.TotalBehind: HTTPStatus.GATEWAY_TIMEOUT,
+    errors.OutOfTime: HTTPStatus.GATEWAY_TIMEOUT,
+    errors.Unacknowledged: HTTPStatus.GATEWAY_TIMEOUT,
+    errors.Unnumbered: HTTPStatus.GATEWAY_TIMEOUT,
+    NotAuthenticated: HTTPStatus.UNAUTHORIZED,
+    ScopeMissing: HTTPStatus.FORBIDDEN,
+    BadRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
+}
+_RETRY_AFTER: Final[Mapping[type[Exception], timedelta]] = {
+    errors.Throttled: _SOON,
+    errors.Unclear: _SOON,
+    errors.TotalBehind: _SOON,
+    errors.OutOfTime: _SOON,
+    errors.Unacknowledged: _SOON,
+    errors.Unnumbered: _SOON,
+    errors.Unreachable: _SOON,
+    errors.RegionRebuilding: _LATER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemDetails:
+    """What went wrong, for a program and for a person.
+
+    Attributes:
+        name: of the problem's class; its type is made of it.
+        title: what every problem of this type is, in a sentence.
+        status: of the answer.
+        detail: what happened this time.
+        fields: of the exception or the outcome.
+        retry_after: after which time the same request may succeed; None: it is not known to.
+    """
+
+    name: str
+    title: str
+    status: HTTPStatus
+    detail: str
+    fields: Mapping[str, Any]
+    retry_after: timedelta | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The problem as JSON; the members of RFC 9457 first."""
+        return {
+            "type": type_of(self.name),
+            "title": self.title,
+            "status": int(self.status),
+            "detail": self.detail,
+            **self.fields,
+        }
+
+    def response(self) -> JSONResponse:
+        """The answer to the request that failed."""
+        headers = {}
+        if self.retry_after is not None:
+            headers["Retry-After"] = str(whole_seconds(self.retry_after))
+        if self.status is HTTPStatus.UNAUTHORIZED:
+            headers["WWW-Authenticate"] = "Bearer"
+        return JSONResponse(self.document(), self.status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def type_of(name: str) -> str:
+    """The type of the problem of a class: `BadDelta` is `urn:countledger:problem:bad-delta`."""
+    return TYPE_PREFIX + re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
+
+
+def whole_seconds(duration: timedelta) -> int:
+    """A duration for the header `Retry-After`, at least one second."""
+    return max(1, -(-duration // timedelta(seconds=1)))
+
+
+def problem_of(error: errors.CountledgerError) -> ProblemDetails:
+    """The problem that an error is."""
+    kind = type(error)
+    return ProblemDetails(
+        kind.__name__,
+        title_of(kind),
+        row_of(_STATUS, kind),
+        str(error),
+        {name: plain(value, name) for name, value in vars(error).items() if value is not None},
+        row_of(_RETRY_AFTER, kind, None),
+    )
+
+
+def problem_of_status(status: int, detail: str) -> ProblemDetails:
+    """The problem of a request that has no route, or that is too large."""
+    known = HTTPStatus(status)
+    name = "".join(word.capitalize() for word in known.phrase.replace("-", " ").split())
+    return ProblemDetails(name, known.phrase, known, detail, {})
+
+
+def problem_of_request(found: Sequence[Mapping[str, Any]]) -> ProblemDetails:
+    """The problem of a request that breaks the schema: each error with its place.
+
+    Args:
+        found: the errors, as pydantic lists them.
+    """
+    places = [
+        {"at": "/".join(map(str, one["loc"])), "says": _says(one)[:_SAYS_MAX]}
+        for one in found[:_ERRORS_MAX]
+    ]
+    detail = "; ".join(f"{one['at']}: {one['says']}" for one in places)
+    causes = {type(one.get("ctx", {}).get("error")) for one in found}
+    kind = next(iter(causes)) if len(causes) == 1 else BadRequest
+    if not issubclass(kind, errors.BadInput):
+        kind = BadRequest
+    status = row_of(_STATUS, kind)
+    return ProblemDetails(kind.__name__, title_of(kind), status, detail, {"errors": places})
+
+
+def _says(found: Mapping[str, Any]) -> str:
+    """What an error says: the words of the library, where the check is its own."""
+    cause = found.get("ctx", {}).get("error")
+    return str(cause if isinstance(cause, Exception) else found["msg"])
+
+
+def title_of(kind: type) -> str:
+    """The first sentence of a class's docstring."""
+    return (kind.__doc__ or kind.__name__).partition("\n")[0].rstrip(".")
+
+
+def row_of(table: Mapping[type[Exception], Any], kind: type, *default: Any) -> Any:  # noqa: ANN401 - a row
+    """The row of a class, or of the nearest class that it is derived from."""
+    rows = (table[one] for one in kind.__mro__ if one in table)
+    return next(rows, *default)
+
+
+def plain(value: object, name: str = "") -> Any:  # noqa: ANN401, PLR0911 - JSON, a table
+    """A value of a result as JSON: amounts are texts, times as in RFC 3339."""
+    match value:
+        case Enum():
+            return value.value
+        case bool() | str() | None:
+            return value
+        case int() if name in _WHOLE_NUMBERS or name.endswith("_ms"):
+            return value
+        case int() | Decimal():
+            return to_text(value)
+        case datetime():
+            return show_time(value)
+        case timedelta():
+            return whole_seconds(value)
+        case dict():
+            return {str(key): plain(one, str(key)) for key, one in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [plain(one) for one in value]
+        case _ if is_dataclass(value):
+            shown = {one.name: getattr(value, one.name) for one in fields(value)}
+            return {key: plain(one, key) for key, one in shown.items() if one is not None}
+    return str(value)

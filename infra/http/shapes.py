@@ -1,0 +1,191 @@
+"""The types of which requests and answers consist: exact amounts, names, times.
+
+An amount is a text of decimal digits, never a number of JSON: many parsers read those as floats. A
+type's JSON schema and its check are written next to each other; the check is the library's own.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic_core.core_schema import no_info_plain_validator_function
+
+from countledger.ledger import keys
+from countledger.ledger.amount import Amount, from_number, parse_delta_text, to_text
+from countledger.ledger.errors import shown
+from countledger.ledger.limits import (
+    AMOUNT_MAX_DECIMALS,
+    AMOUNT_MAX_DIGITS,
+    COUNTER_NAME_MAX_BYTES,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pydantic_core import CoreSchema
+
+# No `#`, no control characters; with a colon, text on both sides of it.
+_CHARACTER: Final = r"[^#\u0000-\u001f\u007f-\u009f\u2028\u2029]"
+_OF_NAMESPACE: Final = _CHARACTER.replace("^", "^:")
+_IN_PATH: Final = r"(?:[^#/~\u0000-\u001f\u007f-\u009f\u2028\u2029]|~[01])"
+_OF_NAMESPACE_IN_PATH: Final = _IN_PATH.replace("^", "^:", 1)
+COUNTER_PATTERN: Final = f"^{_OF_NAMESPACE}+(?::{_CHARACTER}+)?$"
+# A segment of dots alone is removed on the way, by clients and by proxies.
+PATH_PATTERN: Final = rf"^(?!\.{{1,2}}$){_OF_NAMESPACE_IN_PATH}+(?::{_IN_PATH}+)?$"
+_DIGITS: Final = rf"[0-9]{{1,{AMOUNT_MAX_DIGITS}}}(?:\.[0-9]{{1,{AMOUNT_MAX_DECIMALS}}})?"
+
+
+class InputBody(BaseModel):
+    """A part of a request: strict, and without unknown fields."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class AnswerBody(BaseModel):
+    """A part of an answer, made of the attributes of a result."""
+
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+
+def parse_text(value: object) -> str:
+    """A text of JSON.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not isinstance(value, str):
+        raise ValueError(f"{shown(value)} is no text of JSON: write it in quotes")  # noqa: TRY004
+    return value
+
+
+def parse_time(value: object) -> datetime:
+    """A time as in RFC 3339, with its offset.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    text = parse_text(value)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"time {text[:60]!r} is not as in RFC 3339") from None
+    if moment.utcoffset() is None:
+        raise ValueError(f"time {text[:60]!r} has no offset: end it with Z, or with +01:00")
+    return moment
+
+
+def show_time(value: object) -> object:
+    """A time in UTC, in milliseconds, as in RFC 3339."""
+    if not isinstance(value, datetime):
+        return value
+    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _show_amount(value: object) -> object:
+    return to_text(value) if isinstance(value, int | Decimal) else value
+
+
+def from_path(segment: str) -> str:
+    """The name in a segment of a path, where `~1` is a slash and `~0` a tilde.
+
+    Raises:
+        ValueError: another character follows a tilde.
+    """
+    if segment.replace("~0", "").replace("~1", "").count("~"):
+        raise ValueError("write ~0 for a tilde, and ~1 for a slash")
+    if segment in {".", ".."}:
+        raise ValueError("a path cannot name a counter of dots alone")
+    return segment.replace("~1", "/").replace("~0", "~")
+
+
+def to_path(name: str) -> str:
+    """A name as a segment of a path, before percent-encoding."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+class Text:
+    """The type of a text: a pattern, and a check of the library that gives its value."""
+
+    def __init__(self, check: Callable[[str], object], pattern: str, **schema: Any) -> None:  # noqa: ANN401 - of JSON schema
+        """Check with the pattern first; its meaning for Python and for JSON schema is the same."""
+        self.check = check
+        self.matches = re.compile(pattern).search
+        self.schema = {"type": "string", "pattern": pattern, **schema}
+
+    def __call__(self, value: object) -> object:
+        """The value of a text.
+
+        Raises:
+            ValueError: it is no text, or breaks the rule.
+        """
+        text = parse_text(value)
+        checked = self.check(text)
+        if not self.matches(text):
+            raise ValueError(f"{text[:60]!r} does not match {self.schema['pattern']}")
+        return checked
+
+    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> CoreSchema:
+        """To pydantic, a function."""
+        return no_info_plain_validator_function(self)
+
+    def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
+        """What the document says of it."""
+        return self.schema
+
+
+AmountText = Annotated[
+    str,
+    BeforeValidator(_show_amount),
+    WithJsonSchema({"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$", "examples": ["12.5"]}),
+]
+DeltaText = Annotated[
+    Amount,
+    Text(
+        parse_delta_text,
+        rf"^-?(?=[0-9.]*[1-9]){_DIGITS}$",
+        description="an exact decimal number, not zero",
+        examples=["1", "-0.25"],
+    ),
+]
+LimitText = Annotated[
+    Amount,
+    Text(
+        from_number,
+        rf"^-?{_DIGITS}$",
+        description="an exact decimal number",
+        examples=["0", "99.5"],
+    ),
+]
+CounterText = Annotated[
+    str,
+    Text(
+        keys.check_counter,
+        COUNTER_PATTERN,
+        maxLength=COUNTER_NAME_MAX_BYTES,
+        examples=["likes:post-1"],
+    ),
+]
+CounterPath = Annotated[
+    str,
+    Text(
+        lambda segment: keys.check_counter(from_path(segment)),
+        PATH_PATTERN,
+        maxLength=COUNTER_NAME_MAX_BYTES,
+        description="a name, in which `~1` is written for a slash and `~0` for a tilde",
+        examples=["likes:post-1"],
+    ),
+]
+TimeText = Annotated[
+    datetime,
+    BeforeValidator(parse_time),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+ShownTime = Annotated[
+    str,
+    BeforeValidator(show_time),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]

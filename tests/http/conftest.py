@@ -1,0 +1,28 @@
+"""An API for each module of tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.infra.http.access import EVERYTHING
+from tests.http.world import memory_api
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.http.world import Api
+
+
+@pytest.fixture(scope="module")
+def _api() -> Iterator[Api]:
+    with memory_api() as api:
+        yield api
+
+
+@pytest.fixture
+def api(_api: Api) -> Api:
+    """The API; its callers may do everything until a test says otherwise."""
+    _api.scopes = EVERYTHING
+    return _api

@@ -1,0 +1,116 @@
+"""Recording and reading over HTTP: the same numbers, exact, and a retry never counts twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.infra.http.access import Scopes
+from tests.http.world import names_of
+
+if TYPE_CHECKING:
+    from tests.http.world import Api
+
+_ENTRIES = "/v1/counters/likes:{}/entries"
+
+
+def test_a_retry_over_http_is_a_duplicate_and_counts_once(api: Api) -> None:
+    path = _ENTRIES.format("retry")
+    first, again = (api.post(path, {"delta": "0.25"}, "click-1") for _ in range(2))
+    api.materialize()
+
+    assert (first.status_code, first.json()["status"]) == (201, "recorded")
+    assert (again.status_code, again.json()["status"]) == (200, "duplicate")
+    assert api.get("/v1/counters/likes:retry").json()["value"] == "0.25"
+
+
+def test_a_key_with_another_delta_is_a_problem_of_its_own(api: Api) -> None:
+    path = _ENTRIES.format("reused")
+    api.post(path, {"delta": "1"}, "click-1")
+    refused = api.post(path, {"delta": "2"}, "click-1")
+
+    assert refused.status_code == 422
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert names_of(refused.json()) == "idempotency-key-reused"
+
+
+def test_a_write_without_a_key_is_refused(api: Api) -> None:
+    refused = api.post(_ENTRIES.format("keyless"), {"delta": "1"})
+
+    assert (refused.status_code, names_of(refused.json())) == (422, "key-missing")
+
+
+@pytest.mark.parametrize("delta", ["1", "1.50", "-0.000000001", "9" * 20])
+def test_an_amount_goes_in_and_comes_out_exactly(api: Api, delta: str) -> None:
+    name = f"exact{delta}"
+    assert api.post(_ENTRIES.format(name), {"delta": delta}, "k").status_code == 201
+    api.materialize()
+
+    shown = api.get(f"/v1/counters/likes:{name}").json()["value"]
+    assert shown == (delta.rstrip("0") if "." in delta else delta)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"delta": 1}',
+        '{"delta": 1.5}',
+        '{"delta": 1e400}',
+        '{"delta": NaN}',
+        '{"delta": true}',
+        '{"delta": "1e5"}',
+        '{"delta": "0"}',
+        '{"delta": " 1"}',
+        '{"delta": "' + "9" * 21 + '"}',
+        '{"delta": "1", "more": 1}',
+        '{"delta": "1", "occurred_at": "2026-01-01T00:00:00"}',
+        '{"delta": "1", "occurred_at": 1767225600}',
+        '{"delta": "1", "note": {"a": 1}}',
+        "[" * 100_000,
+        '{"delta": ' + "9" * 10_000 + "}",
+        b'{"delta": "\xff"}',
+        "",
+        "null",
+    ],
+)
+def test_what_is_no_event_is_refused_and_changes_nothing(api: Api, body: str | bytes) -> None:
+    headers = {"Content-Type": "application/json", "Idempotency-Key": "k"}
+    refused = api.http.post(_ENTRIES.format("refused"), content=body, headers=headers)
+
+    assert refused.status_code == 422
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert api.store.entry_items("likes:refused") == []
+
+
+def test_a_client_that_has_the_total_gets_no_body(api: Api) -> None:
+    path = "/v1/counters/likes:tagged"
+    tag = api.get(path).headers["etag"]
+    same = api.get(path, **{"If-None-Match": f'W/{tag}, "other"'})
+    api.post(f"{path}/entries", {"delta": "1"}, "k")
+    api.materialize()
+    changed = api.get(path, **{"If-None-Match": tag})
+
+    assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
+    assert (changed.status_code, changed.json()["value"]) == (200, "1")
+
+
+def test_a_name_with_a_slash_or_a_tilde_is_escaped_in_a_path(api: Api) -> None:
+    api.post("/v1/counters/pages:a~1b~0c/entries", {"delta": "3"}, "k")
+    api.materialize()
+
+    assert len(api.store.entry_items("pages:a/b~c")) == 1
+    assert api.get("/v1/counters/pages:a~1b~0c").json()["counter"] == "pages:a/b~c"
+    assert api.get("/v1/counters/pages:a~2").status_code == 422
+
+
+def test_a_scope_of_another_namespace_or_verb_is_not_enough(api: Api) -> None:
+    path = _ENTRIES.format("scoped")
+    for granted in ("likes:read", "views:write", "views:admin", "*:read", ""):
+        api.scopes = Scopes.parse(granted.split())
+        refused = api.post(path, {"delta": "1"}, "k")
+        assert (refused.status_code, names_of(refused.json())) == (403, "scope-missing")
+        assert refused.json()["scope"] == "likes:write"
+    for granted in ("likes:write", "likes:admin", "*:write"):
+        api.scopes = Scopes.parse([granted])
+        assert api.post(path, {"delta": "1"}, "k").status_code in {200, 201}
