@@ -21,7 +21,7 @@ class PlannedFault:
 
     Attributes:
         error: what the client raises.
-        applied: whether the request takes effect first.
+        applied: whether the request is carried out first.
         reads: whether a read may meet it as well.
     """
 

@@ -1,4 +1,4 @@
-"""The secondary indexes of the tables: which items they list, in which order, with what. Pure."""
+"""The secondary indexes of the tables: what they list, in which order, at which cost. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.infra.memory.conditions import holds
+from countledger.infra.memory.sizes import item_bytes, write_units
 from countledger.ledger.operations import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from countledger.infra.memory.table import Table
     from countledger.ledger.attributes import Item
@@ -75,3 +76,28 @@ def index_page(table: Table, read: Query, page_items: int) -> Page:
         return Page(shown, None)
     names = {index.partition: 0, index.sort: 0, table.partition: 0, table.sort: 0}
     return Page(shown, {name: shown[-1][name] for name in names})
+
+
+def index_units(table: Table, before: Item | None, after: Item | None) -> float:
+    """What a write of an item consumes in the indexes of its table."""
+    return sum(
+        _entry_units(index, index.entry(table, before), index.entry(table, after))
+        for index in indexes_of(table)
+    )
+
+
+def indexes_of(table: Table) -> Iterable[Index]:
+    """The indexes of a table: `ledger` has one, the table with `part` as sort key the others."""
+    if table.sort == "entry":
+        return [INDEXES["namespaces"]]
+    return [one for one in INDEXES.values() if not one.whole] if table.sort == "part" else []
+
+
+def _entry_units(index: Index, before: Item | None, after: Item | None) -> float:
+    """Nothing unless the entry changes; another key is a deletion and a write."""
+    if before == after:
+        return 0.0
+    old, new = item_bytes(before), item_bytes(after)
+    keys = (index.partition, index.sort)
+    moved = before and after and [before[one] for one in keys] != [after[one] for one in keys]
+    return write_units(old) + write_units(new) if moved else write_units(old, new)

@@ -27,21 +27,30 @@ class Missing(Enum):
 class NotInMemory(SetupError):
     """A stack in memory does not have what was used."""
 
-    def __init__(self, missing: Missing, detail: str = "") -> None:
-        what, _, instead = missing.value.partition(": ")
-        named = f" ({detail})" if detail else ""
-        use = f": use {instead}" if instead else ""
-        super().__init__(f"a stack in memory does not have {what}{named}{use}; see {GUIDE}")
+    def __init__(self, message: str, missing: Missing | None = None) -> None:
+        super().__init__(message)
         self.missing = missing
 
 
 def refuse(missing: Missing, detail: str = "") -> NoReturn:
     """Refuse what a stack in memory does not have.
 
+    Args:
+        missing: its name.
+        detail: what was used.
+
     Raises:
         NotInMemory: always.
     """
-    raise NotInMemory(missing, detail)
+    raise NotInMemory(refusal(missing, detail), missing)
+
+
+def refusal(missing: Missing, detail: str = "") -> str:
+    """What the error says."""
+    what, _, instead = missing.value.partition(": ")
+    named = f" ({detail})" if detail else ""
+    use = f": use {instead}" if instead else ""
+    return f"a stack in memory does not have {what}{named}{use}; see {GUIDE}"
 
 
 class RefusingClient:

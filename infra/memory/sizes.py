@@ -8,14 +8,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.memory.indexes import INDEXES
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from countledger.infra.memory.indexes import Index
-    from countledger.infra.memory.table import Table
-    from countledger.ledger.attributes import Item
+    from collections.abc import Mapping
 
 _WRITE_BYTES: Final = 1_024
 _READ_BYTES: Final = 4 * 1_024
@@ -61,28 +55,3 @@ def read_units(size: int, *, consistent: bool) -> float:
 def write_units(*sizes: int) -> float:
     """The units of one write: of the larger of the items before and after it."""
     return float(max(1, -(-max(sizes) // _WRITE_BYTES)))
-
-
-def index_units(table: Table, before: Item | None, after: Item | None) -> float:
-    """What a write of an item consumes in the indexes of its table."""
-    return sum(
-        _entry_units(index, index.entry(table, before), index.entry(table, after))
-        for index in indexes_of(table)
-    )
-
-
-def indexes_of(table: Table) -> Iterable[Index]:
-    """The indexes of a table: `ledger` has one, the table with `part` as sort key the others."""
-    if table.sort == "entry":
-        return [INDEXES["namespaces"]]
-    return [one for one in INDEXES.values() if not one.whole] if table.sort == "part" else []
-
-
-def _entry_units(index: Index, before: Item | None, after: Item | None) -> float:
-    """Nothing unless the entry changes; another key is a deletion and a write."""
-    if before == after:
-        return 0.0
-    old, new = item_bytes(before), item_bytes(after)
-    keys = (index.partition, index.sort)
-    moved = before and after and [before[one] for one in keys] != [after[one] for one in keys]
-    return write_units(old) + write_units(new) if moved else write_units(old, new)

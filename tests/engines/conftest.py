@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from countledger.infra.memory.refusal import NotInMemory
+from countledger.infra.memory.refusal import NotInMemory, refusal
 from tests.engines import in_memory
 from tests.engines.differences import Difference, Engine
 from tests.engines.running import STARTERS, moto
@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         missing = in_memory.LEFT_OUT.get(getattr(item, "originalname", item.name))
         if missing is not None:
-            item.add_marker(pytest.mark.skip(reason=str(NotInMemory(missing))))
+            item.add_marker(pytest.mark.skip(reason=refusal(missing)))
 
 
 @pytest.hookimpl(wrapper=True)
