@@ -92,6 +92,8 @@ def entries_of(
     namespaces: Namespaces,
     counter: str,
     limit: int | None,
+    *,
+    before_ms: int | None,
     on_corrupt: OnCorrupt | None,
 ) -> Iterator[Entry]:
     """The entries of a counter that are not merged yet, newest first."""
@@ -100,4 +102,13 @@ def entries_of(
     spread = namespaces.expect(keys.check_counter(counter), Kind.LEDGER).spread
     dynamo, table = connection.dynamo("standard"), connection.setting("ledger_table")
     head = head_of(connection, counter)
-    return newest_first(dynamo, table, counter, spread, limit, head=head, on_corrupt=on_corrupt)
+    return newest_first(
+        dynamo,
+        table,
+        counter,
+        spread,
+        limit,
+        head=head,
+        before_ms=before_ms,
+        on_corrupt=on_corrupt,
+    )
