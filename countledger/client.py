@@ -451,14 +451,13 @@ class CountLedger:
             WrongKind: the counter is strict and has no ledger.
         """
         from countledger.ledger.assembly import entries_of
-        from countledger.ledger.clock import to_ms
 
         return entries_of(
             self.connection,
             self.namespaces,
             counter,
             limit,
-            before_ms=None if before is None else to_ms(before),
+            before=before,
             on_corrupt=on_corrupt,
         )
 

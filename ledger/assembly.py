@@ -13,6 +13,7 @@ from countledger.ledger.settings import OUTPUTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.connection import Connection
@@ -93,10 +94,11 @@ def entries_of(
     counter: str,
     limit: int | None,
     *,
-    before_ms: int | None,
+    before: datetime | None,
     on_corrupt: OnCorrupt | None,
 ) -> Iterator[Entry]:
     """The entries of a counter that are not merged yet, newest first."""
+    from countledger.ledger.clock import to_ms
     from countledger.ledger.exact import newest_first
 
     spread = namespaces.expect(keys.check_counter(counter), Kind.LEDGER).spread
@@ -109,6 +111,6 @@ def entries_of(
         spread,
         limit,
         head=head,
-        before_ms=before_ms,
+        before_ms=None if before is None else to_ms(before),
         on_corrupt=on_corrupt,
     )

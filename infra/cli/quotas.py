@@ -52,7 +52,8 @@ def create(
         str, typer.Option(help="Whose hours, days and months: an IANA name, as Europe/Berlin.")
     ] = "UTC",
     method: Annotated[
-        str, typer.Option(help="How keys are remembered: marker (a day) or crt (10 minutes).")
+        str,
+        typer.Option(help="How keys are remembered: marker (a day) or request_token (10 minutes)."),
     ] = "marker",
 ) -> None:
     """Create a quota; kind of window, time zone and method stay as they are.

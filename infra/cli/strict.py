@@ -58,7 +58,9 @@ def create(
         str | None, typer.Option(metavar="N", help="The most that its value may be.")
     ] = None,
     opening: Annotated[str, typer.Option(metavar="N", help="Its first value.")] = "0",
-    bins: Annotated[int, typer.Option(help="Items to spread it over (atomic, crt, marker).")] = 1,
+    bins: Annotated[
+        int, typer.Option(help="Items to spread it over (atomic, request_token, marker).")
+    ] = 1,
     history: Annotated[
         int | None,
         typer.Option(metavar="N", help=f"Changes to remember (history). {_by(HISTORY_DEFAULT)}"),

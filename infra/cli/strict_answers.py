@@ -170,7 +170,7 @@ def _memory(shown: StrictCounter) -> str | None:
             return "1 change"
         case Method.HISTORY:
             return f"{shown.history} changes"
-        case Method.CRT:
+        case Method.REQUEST_TOKEN:
             return show_duration(TOKEN_LIFE_MS)
         case Method.MARKER:
             return show_duration(shown.window_ms or 0)

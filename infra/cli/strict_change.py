@@ -126,7 +126,7 @@ def withdraw(
     """Withdraw a change, or report that it was applied.
 
     Use it for an order whose answer was lost and which nobody wants to repeat. A withdrawn change
-    is never applied later. Methods marker, set and (for ten minutes) crt can withdraw.
+    is never applied later. Methods marker, set and (for ten minutes) request_token can withdraw.
 
     Exit codes: 0 withdrawn. 1 it was applied and stays. 3 unknown: run the command again.
 

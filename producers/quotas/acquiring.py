@@ -1,8 +1,8 @@
 """Acquires and reserves: the amount is counted in the window of the call, or denied.
 
-    without a key          one update                              1 write unit
-    method crt, a key      the update under a client token         2 write units, 1 read unit
-    method marker, a key,  the update and a marker of the key      4 write units, 1 read unit
+    without a key                one update                          1 write unit
+    method request_token, a key  the update under a client token     2 write units, 1 read unit
+    method marker, a key,        the update and a marker of the key  4 write units, 1 read unit
     and every reserve
 
 The window of a call is that of the time when it began, for all of its attempts. The answers mean:

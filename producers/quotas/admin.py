@@ -62,8 +62,8 @@ class QuotaAdmin:
             limit: how much each counter may use in one window, 0 or more.
             per: the kind of window: `minute` (of UTC), `hour`, `day` or `month` of the time zone.
             time_zone: a name of the IANA database.
-            method: how `acquire` remembers a key: `crt` for ten minutes, `marker` for at least a
-                day.
+            method: how `acquire` remembers a key: `request_token` for ten minutes, `marker`
+                for at least a day.
 
         Raises:
             QuotaExists: a quota of that prefix exists.

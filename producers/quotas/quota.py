@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
 
-METHODS: Final = (Method.CRT, Method.MARKER)
+METHODS: Final = (Method.REQUEST_TOKEN, Method.MARKER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Quota:
         limit: how much one counter may use in one window.
         per: the kind of window.
         time_zone: whose hours, days and months they are.
-        method: how `acquire` remembers a key: `crt` for ten minutes, `marker` for a day.
+        method: how `acquire` remembers a key: `request_token` for ten minutes, `marker` for a day.
         revision: grows by one with each change of a limit.
         incarnation: the identity of this quota, which no other quota ever has.
         overridden: whether counters may have limits of their own.

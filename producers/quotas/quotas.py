@@ -71,8 +71,9 @@ class Quotas(QuotaAdmin):
     ) -> Admitted | Denied:
         """Count an amount in the present window, if the limit allows it.
 
-        One write unit without a key; with one two (method `crt`) or four (method `marker`), and a
-        read unit. The limit is read at most every five seconds: up to two read units.
+        One write unit without a key; with one two (method `request_token`) or four (method
+        `marker`), and a read unit. The limit is read at most every five seconds: up to two read
+        units.
 
         Args:
             counter: whose.

@@ -88,11 +88,11 @@ class StrictCounters(HoldCalls):
         Args:
             counter: its name; its namespace must be of kind strict or strict-regions, and is
                 created if it is new.
-            method: `atomic`, `occ`, `history`, `crt`, `marker` or `set`; fixed.
+            method: `atomic`, `occ`, `history`, `request_token`, `marker` or `set`; fixed.
             lower: the least that its value may be; None for no such bound.
             upper: the most that it may be; None for no such bound.
             opening: its first value.
-            bins: over how many items to spread it (`atomic`, `crt`, `marker`); fixed.
+            bins: over how many items to spread it (`atomic`, `request_token`, `marker`); fixed.
             history: how many changes to remember (`history`); fixed.
             max_tokens: how many changes to take in all (`set`); fixed.
             window_ms: for how long to remember a key (`marker`); fixed.
@@ -263,8 +263,8 @@ class StrictCounters(HoldCalls):
     def withdraw(self, counter: str, key: str | IdempotencyKey) -> StrictOutcome:
         """Withdraw a change, or report that it was applied.
 
-        Four write units (`marker`), two (`crt`, for ten minutes), or one for each KB (`set`);
-        and one read unit if the key was used before.
+        Four write units (`marker`), two (`request_token`, for ten minutes), or one for each KB
+        (`set`); and one read unit if the key was used before.
 
         Returns:
             `Withdrawn`: never applied. `Duplicate`: applied. `Unknown`, `Contended`:

@@ -200,8 +200,8 @@ def plan_creation(
     namespace the main item has its place on the board, if it holds the value: two write units more.
     """
     whole = StrictState(definition.incarnation, now_ms, opening, bounds.lower, bounds.upper)
-    # A change by method crt cannot store its time, so its counter has none.
-    stamp = None if definition.method is Method.CRT else now_ms
+    # A change by method request_token cannot store its time, so its counter has none.
+    stamp = None if definition.method is Method.REQUEST_TOKEN else now_ms
     main: Item = {"updated_at": stamp, **encode_definition(definition)}
     shares: list[StrictState] = []
     if definition.bins == 1:

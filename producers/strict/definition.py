@@ -41,12 +41,12 @@ class Method(StrEnum):
     ATOMIC = "atomic"
     OCC = "occ"
     HISTORY = "history"
-    CRT = "crt"
+    REQUEST_TOKEN = "request_token"  # noqa: S105 - a method, no secret
     MARKER = "marker"
     SET = "set"
 
 
-SPREADABLE: Final = (Method.ATOMIC, Method.CRT, Method.MARKER)
+SPREADABLE: Final = (Method.ATOMIC, Method.REQUEST_TOKEN, Method.MARKER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Applies a change by the counter's method, to its item or to its bins.
 
-1.  One bin at random (method crt: by the key, so that a retry starts at the same bin).
+1.  One bin at random (method request_token: by the key, so that a retry starts at the same bin).
 2.  If that refuses: a few other bins.
 3.  If these refuse: read all bins as of one moment, and split the change over as few of them as
     have the headroom, in one transaction; again while others are faster.
@@ -33,7 +33,7 @@ from countledger.producers.strict.optimistic import OptimisticChange
 from countledger.producers.strict.outcome import BoundReached, Contended, Unknown
 from countledger.producers.strict.release import Releases
 from countledger.producers.strict.state import decode_state
-from countledger.producers.strict.token import CrtChange
+from countledger.producers.strict.token import RequestTokenChange
 from countledger.producers.strict.token_set import SetChange
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def withdraw(
         case Method.MARKER:
             until_ms = _until_ms(context, definition, key, definition.marker_window_ms)
             return marker.withdraw(context, definition, change_id, until_ms)
-        case Method.CRT:
+        case Method.REQUEST_TOKEN:
             until_ms = _until_ms(context, definition, key, context.token_life_ms)
             return token.withdraw(context, definition, change_id, until_ms)
         case Method.SET:
@@ -115,7 +115,7 @@ def withdraw(
         case _:
             raise BadSetting(
                 f"counter {definition.counter!r} is of method {definition.method}, which cannot "
-                "withdraw a key: marker, crt and set can"
+                "withdraw a key: marker, request_token and set can"
             )
 
 
@@ -134,8 +134,8 @@ def _begin(
     context: MethodContext, definition: Definition, change: StrictChange, prefer: str | None
 ) -> PendingChange:
     match definition.method:
-        case Method.CRT:
-            return CrtChange.begin(context, definition, change)
+        case Method.REQUEST_TOKEN:
+            return RequestTokenChange.begin(context, definition, change)
         case Method.MARKER:
             return MarkerChange.begin(context, definition, change)
         case Method.SET:
@@ -210,7 +210,7 @@ def apply_at_places(
 
 def first_places(definition: Definition, change: StrictChange, random: Random) -> Sequence[Key]:
     """The places to try first."""
-    if definition.method is Method.CRT:
+    if definition.method is Method.REQUEST_TOKEN:
         random = Random(change.id)  # noqa: S311 - spreads load, guards nothing
     places = definition.places
     return random.sample(places, min(_PLACES, len(places)))

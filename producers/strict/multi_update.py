@@ -7,8 +7,8 @@ all its bins together, it refuses the whole change.
 
 Every method but `set` may take part: a change of several counters leaves what the methods remember
 as it is. For `occ` and `history` it is a version in between, which refuses a request that was based
-on the one before; `atomic`, `crt` and `marker` need only the headroom. A `set` promises to know its
-keys for ever.
+on the one before; `atomic`, `request_token` and `marker` need only the headroom. A `set`
+promises to know its keys for ever.
 
 A counter is set to a value by writing it on condition that no change came in since it was read; if
 one did, it is read again. So the counter was at that value at that moment, no unread change was
@@ -156,8 +156,8 @@ def apply_legs(
 
 
 def _writes(context: MethodContext, leg: Leg, write: KeyedWrite) -> Iterator[Update]:
-    # A counter of method crt has no time, because its own changes cannot store one.
-    now_ms = None if leg.definition.method is Method.CRT else write.request.at_ms
+    # A counter of method request_token has no time, because its own changes cannot store one.
+    now_ms = None if leg.definition.method is Method.REQUEST_TOKEN else write.request.at_ms
     for part in leg.parts:
         yield update_of(context.table, leg.definition, part, now_ms)
 
@@ -277,7 +277,9 @@ class ExactWrite:
         if refused is not None:
             return Done(refused)
         Bounds(whole.lower, whole.upper).check_inside(self.value, held=whole.held)
-        now_ms = None if self.definition.method is Method.CRT else self.write.request.at_ms
+        now_ms = (
+            None if self.definition.method is Method.REQUEST_TOKEN else self.write.request.at_ms
+        )
         table = self.write.context.table
         writes = plan_value(table, self.definition, states, self.value, now_ms)
         return Recheck(self.write.send(writes))

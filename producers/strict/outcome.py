@@ -39,8 +39,8 @@ class Applied:
 
     Attributes:
         counter: the counter's name.
-        value: its value with the change; for `crt` and `marker` read right afterwards, so it may
-            include later changes. None for a counter with bins, or if that read failed.
+        value: its value with the change; for `request_token` and `marker` read right afterwards, so
+            it may include later changes. None for a counter with bins, or if that read failed.
         known: the state to pass to the next change, which saves a read (`occ` and `history`).
     """
 
@@ -111,7 +111,7 @@ class Withdrawn:
 
     Attributes:
         counter: the counter's name.
-        id: the id of the key; for method `crt`, the token.
+        id: the id of the key; for method `request_token`, the token.
     """
 
     counter: str

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _READS: Final = Backoff(attempts=10, base_ms=10, cap_ms=500)
 _KB: Final = 1_024
-_UNITS_EACH_KB: Final = {Method.CRT: 2, Method.MARKER: 2}
+_UNITS_EACH_KB: Final = {Method.REQUEST_TOKEN: 2, Method.MARKER: 2}
 _UNITS_OF_A_MARKER: Final = 2
 
 
@@ -51,7 +51,7 @@ class StrictCounter:
         max_tokens: how many changes it takes in its life (`set`), or None.
         remembered: how many changes its item holds (`occ`, `history`, `set`).
         window_ms: for how long a key is remembered (`marker`), or None.
-        updated_at: when it was last changed; method `crt` cannot store that.
+        updated_at: when it was last changed; method `request_token` cannot store that.
         held: what open holds reserve of the value, also those that are over but not released yet.
         write_units: what one change costs now. A marker with a long key or a note costs more, and a
             split over bins two units more for each further one.

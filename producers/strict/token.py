@@ -1,4 +1,4 @@
-"""Method `crt`: a transaction of one write under a client request token. Two write units.
+"""Method `request_token`: a transaction of one write under a client request token. Two write units.
 
 The service remembers a token for ten minutes after the first request with it was completed, and
 carries a transaction out once, however often it is sent. All tables share one namespace of tokens.
@@ -59,8 +59,8 @@ _WITHDRAW_ADVICE: Final = "no attempt to withdraw the change got a clear answer:
 
 
 @dataclass(slots=True)
-class CrtChange:
-    """One change by method crt."""
+class RequestTokenChange:
+    """One change by method request_token."""
 
     context: MethodContext
     definition: Definition
@@ -70,7 +70,7 @@ class CrtChange:
     @classmethod
     def begin(
         cls, context: MethodContext, definition: Definition, change: StrictChange
-    ) -> CrtChange:
+    ) -> RequestTokenChange:
         """Nothing sent yet.
 
         Raises:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Over regions, for how long a creation is sent again.
 CREATION_SENT_MS: Final = MINUTE_MS
 _WHY_NOT: Final = {
-    Method.CRT: "method crt is a transaction, which it does not support",
+    Method.REQUEST_TOKEN: "method request_token is a transaction, which it does not support",
     Method.MARKER: (
         "method marker is a transaction with a marker that expires, and it supports neither "
         "transactions nor time to live"

@@ -1,9 +1,9 @@
 """How often each method writes until a change is in, alone and among others; what bins cost.
 
 The writers go as fast as they can, all at one counter: the worst case. The engine lets transactions
-wait for each other where AWS would refuse some, so `crt` and `marker` look better than there; `occ`
-and `history` meet what they would meet anywhere. Nor does it slow down a hot partition, so what
-bins are good for cannot be seen here; what they cost can.
+wait for each other where AWS would refuse some, so `request_token` and `marker` look better than
+there; `occ` and `history` meet what they would meet anywhere. Nor does it slow down a hot
+partition, so what bins are good for cannot be seen here; what they cost can.
 """
 
 from __future__ import annotations

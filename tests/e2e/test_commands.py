@@ -72,7 +72,10 @@ _STORIES: Final[dict[str, Story]] = {
                 ("atomic", {"method": "atomic", "write_units": 1}),
                 ("occ", {"method": "occ", "write_units": 1}),
                 ("history --history 3", {"method": "history", "history": 3}),
-                ("crt", {"method": "crt", "write_units": 2, "updated_at": None}),
+                (
+                    "request_token",
+                    {"method": "request_token", "write_units": 2, "updated_at": None},
+                ),
                 ("marker --window 90m", {"method": "marker", "window_ms": 5_400_000}),
                 ("set --max-tokens 30", {"method": "set", "max_tokens": 30}),
                 ("atomic --bins 3", {"method": "atomic", "bins": 3}),
@@ -127,8 +130,10 @@ _STORIES: Final[dict[str, Story]] = {
         step("strict change NS:a 1", code=4),
         step("strict change NS:a -0.5", {"value": "499.5"}),
         step("strict set NS:a --upper none", {"lower": -5, "upper": None}),
-        step("strict create NS:b --method crt"),
-        step("strict list NS", [{"counter": "NS:a"}, {"counter": "NS:b", "method": "crt"}]),
+        step("strict create NS:b --method request_token"),
+        step(
+            "strict list NS", [{"counter": "NS:a"}, {"counter": "NS:b", "method": "request_token"}]
+        ),
         step("strict list NS", out="counter\tvalue\tlower\tupper\tmethod\t"),
     ),
     "strict counters change together, are set and read as of one moment": (

@@ -328,7 +328,7 @@ def test_who_changes_strict_counters_does_so_by_every_method(
     if method is not Method.SET:
         seller.strict.change(counter, 3)
         seller.strict.change(counter, 5)
-    if method in {Method.CRT, Method.MARKER, Method.SET}:
+    if method in {Method.REQUEST_TOKEN, Method.MARKER, Method.SET}:
         seller.strict.withdraw(counter, "order-1")
     seller.strict.set_bounds(counter, upper=9)
 
@@ -432,7 +432,7 @@ def test_who_uses_quotas_creates_changes_and_deletes_them(
 ) -> None:
     quotas = client_of(auth_stack, "QuotaPolicyArn").quotas
     counter = f"{name}:a"
-    quotas.create(f"{name}:", limit=10, per="day", method="crt")
+    quotas.create(f"{name}:", limit=10, per="day", method="request_token")
     quotas.set_limit(f"{name}:", 20)
     quotas.override(counter, 30)
 

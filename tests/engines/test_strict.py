@@ -36,7 +36,7 @@ from tests.engines.store import Store
 from tests.faults.strict.sellers import metered, seller_of
 
 REMEMBERING = [method for method in Method if method is not Method.ATOMIC]
-TOKENLESS = (Method.CRT,)
+TOKENLESS = (Method.REQUEST_TOKEN,)
 
 
 @pytest.fixture
@@ -103,13 +103,13 @@ def test_p6_the_same_key_with_another_delta_is_refused(
     assert seller.show(counter).value == 1
 
 
-def test_p6_an_engine_without_tokens_counts_a_retry_of_method_crt_twice(
+def test_p6_an_engine_without_tokens_counts_a_retry_of_method_request_token_twice(
     tables: Store, seller: StrictCounters, counter: str
 ) -> None:
-    """So method crt is proved elsewhere."""
+    """So method request_token is proved elsewhere."""
     if not tables.engine.has(Difference.IGNORES_TOKENS):
         pytest.skip("the engine knows tokens")
-    seller.create(counter, method="crt")
+    seller.create(counter, method="request_token")
 
     told = [seller.change(counter, 1, key="order-1") for _ in range(2)]
 
@@ -142,7 +142,7 @@ def test_p6_keys_may_be_long(
     assert isinstance(seller.change(counter, 1, key=timed), Duplicate)
 
 
-@pytest.mark.parametrize(("method", "life"), [("crt", 9), ("marker", 60)])
+@pytest.mark.parametrize(("method", "life"), [("request_token", 9), ("marker", 60)])
 def test_p6_a_key_too_old_to_be_remembered_is_refused(
     seller: StrictCounters, counter: str, method: str, life: int
 ) -> None:

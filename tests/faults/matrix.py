@@ -171,7 +171,7 @@ _BLIND: Final = "a method without memory cannot tell its own change from another
 _GAP: Final = "by ADD the number of a lost answer is a gap; none is given out twice"
 _SDK_HIDES: Final = "the SDK's retry meets the change of its own first attempt"
 _EACH: Final = "of many events each has its own error"
-_REREAD: Final = "a retry finds the claim its owner's, and cannot tell when it was taken"
+_GONE: Final = "a claim that is gone does not say which call deleted it"
 _SPLIT: Final = "a split has a token for each set of bins, so a retry stays open"
 # The first that fits holds.
 _DIFFERENT: Final = (
@@ -196,12 +196,14 @@ _DIFFERENT: Final = (
     Different("apply records", "unreachable, each time", Cell("delivered again", 0), _EACH),
     Different("ingest*", "unreachable, each time", Cell("delivered again", 0), _EACH),
     Different(
-        "crt split over bins",
+        "request_token split over bins",
         "time-out, applied, each time",
         Cell("Unknown", again="Unknown"),
         _SPLIT,
     ),
-    Different("crt split over bins", "crash, applied", Cell("Crash", again="Unknown"), _SPLIT),
+    Different(
+        "request_token split over bins", "crash, applied", Cell("Crash", again="Unknown"), _SPLIT
+    ),
     Different("change an alert rule", "*, applied, each time", Cell("done"), _FOUND),
     Different("create an alert rule", "*, applied, each time", Cell("done"), _FOUND),
     Different("delete an alert rule", "*, applied, each time", Cell("done"), _FOUND),
@@ -214,18 +216,18 @@ _DIFFERENT: Final = (
     Different("acquire (under)", "*, applied", Cell("Unclear"), _BLIND),
     Different("acquire (under)", "*, not applied", Cell("Unclear", 0), _BLIND),
     Different("acquire (over)", "*, applied", Cell("Admitted", 2), _BLIND),
-    Different("acquire by crt", "error, applied, hidden*", Cell("duplicate"), _SDK_HIDES),
+    Different("acquire by request_token", "error, applied, hidden*", Cell("duplicate"), _SDK_HIDES),
     Different("occ", "error, applied, hidden*", Cell("Duplicate"), _SDK_HIDES),
     Different("history", "error, applied, hidden*", Cell("Duplicate"), _SDK_HIDES),
-    Different("crt", "error, applied, hidden*", Cell("Duplicate"), _SDK_HIDES),
+    Different("request_token", "error, applied, hidden*", Cell("Duplicate"), _SDK_HIDES),
     Different("set", "error, applied, hidden*", Cell("Duplicate"), _SDK_HIDES),
     Different("record with a key", "error, applied, hidden*", Cell("duplicate"), _SDK_HIDES),
     Different("draw", "error, applied, hidden*", Cell("number", 2), _GAP),
     Different("draw", "*, applied", Cell("number", 2), _GAP),
     Different("draw a block", "*, applied", Cell("number", 2), _GAP),
-    Different("take a claim", "*, applied*", Cell("done before"), _REREAD),
-    Different("release a claim", "*, applied*", Cell("done before"), _REREAD),
-    Different("crt split over bins", "*", Cell("Applied", again="Unknown"), _SPLIT),
+    Different("take a claim", "error, applied, hidden*", Cell("done before"), _SDK_HIDES),
+    Different("release a claim", "*, applied*", Cell("done before"), _GONE),
+    Different("request_token split over bins", "*", Cell("Applied", again="Unknown"), _SPLIT),
 )
 
 # Where seven others change the counter before the answer, or none, comes; else as alone.

@@ -76,7 +76,7 @@ _STRICT: Final = (
         Operation(
             f"{method} with bins", write_of(method), producing.changing(method, bins=4), STRICT
         )
-        for method in (Method.CRT, Method.MARKER)
+        for method in (Method.REQUEST_TOKEN, Method.MARKER)
     ),
     *(
         Operation(
@@ -86,7 +86,7 @@ _STRICT: Final = (
             STRICT,
             after=after,
         )
-        for method, after in ((Method.ATOMIC, 0), (Method.CRT, 3), (Method.MARKER, 3))
+        for method, after in ((Method.ATOMIC, 0), (Method.REQUEST_TOKEN, 3), (Method.MARKER, 3))
     ),
     Operation("create a strict counter", _TRANSACT, producing.creating(1), _CREATED, hides=True),
     Operation("create one with bins", _TRANSACT, producing.creating(3), _CREATED),
@@ -134,7 +134,13 @@ _OWNED: Final = (
 _QUOTAS: Final = (
     Operation("acquire (under)", _UPDATE, limiting.acquiring(), QUOTA),
     Operation("acquire (over)", _UPDATE, limiting.acquiring(prefer="over"), QUOTA),
-    Operation("acquire by crt", _TRANSACT, limiting.acquiring("crt", "k"), QUOTA, hides=True),
+    Operation(
+        "acquire by request_token",
+        _TRANSACT,
+        limiting.acquiring("request_token", "k"),
+        QUOTA,
+        hides=True,
+    ),
     Operation("acquire by marker", _TRANSACT, limiting.acquiring("marker", "k"), QUOTA, hides=True),
     Operation("reserve", _TRANSACT, limiting.reserving, QUOTA, hides=True),
     Operation("commit", _TRANSACT, limiting.resolving(3), COMMIT, hides=True),

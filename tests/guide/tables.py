@@ -35,7 +35,7 @@ HOLDS: Final = GUIDE.with_name("holds.md")
 _CALLS: Final = {
     "acquire (under)": "`acquire` without a key, prefer under",
     "acquire (over)": "`acquire` without a key, prefer over",
-    "acquire by crt": "`acquire` with a key, method `crt`",
+    "acquire by request_token": "`acquire` with a key, method `request_token`",
     "acquire by marker": "`acquire` with a key, method `marker`",
     "reserve": "`reserve` with a key",
     "commit": "`commit`",

@@ -35,7 +35,7 @@ from countledger.producers import sender
 from countledger.producers.strict import change, marker, methods, optimistic, token, token_set
 from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.outcome import BoundReached
-from countledger.producers.strict.token import CrtChange
+from countledger.producers.strict.token import RequestTokenChange
 from countledger.producers.strict.token_set import SetChange
 from tests.simulation import (
     alert_canaries,
@@ -307,7 +307,7 @@ _STRICT: Final = [
     ),
     Canary(
         "refusals are confirmed",
-        refusals_believed(CrtChange, MarkerChange, SetChange),
+        refusals_believed(RequestTokenChange, MarkerChange, SetChange),
         "tokens",
         seed=254,
     ),
@@ -323,7 +323,7 @@ _STRICT: Final = [
         "atomic",
     ),
     Canary(
-        "crt: one token",
+        "request_token: one token",
         wrapped(
             token,
             "transact_parts",

@@ -63,7 +63,7 @@ _TRANSACTING: Final = (
     "alert set",
     "alert now",
     "alert delete",
-    "strict crt",
+    "strict request_token",
     "strict marker",
     "strict sharded",
     "strict bounds",

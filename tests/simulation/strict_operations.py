@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from tests.simulation.product import Product
 
 NAMESPACE: Final = "s"
-METHODS: Final = ("atomic", "occ", "history", "crt", "marker", "set")
-SHARDED: Final = ("atomic", "crt", "marker")
+METHODS: Final = ("atomic", "occ", "history", "request_token", "marker", "set")
+SHARDED: Final = ("atomic", "request_token", "marker")
 BINS: Final = 3
 # Those that know a key again: what nobody heard the end of may be asked once more.
-_KEYED: Final = ("crt", "marker", "set")
+_KEYED: Final = ("request_token", "marker", "set")
 LOWER: Final = 0
 UPPER: Final = 12
 OPENING: Final = 4

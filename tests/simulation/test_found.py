@@ -182,7 +182,7 @@ def _set(shop: Shop, key: IdempotencyKey) -> object:
     return shop.product.strict.transactions.set_value(HALL, 7, key=key.key)
 
 
-_KEYED = ("crt", "marker")
+_KEYED = ("request_token", "marker")
 FOUND = [
     Found(
         name="a change that is in cannot be withdrawn once its key may be forgotten",
@@ -204,7 +204,7 @@ FOUND = [
     ),
     Found(
         name="a key is not reported as reused if its token cannot be looked up",
-        methods=("crt",),
+        methods=("request_token",),
         before=_withdraw,
         faults=[None, *_THROTTLED],
         act=_change,
@@ -213,7 +213,7 @@ FOUND = [
     ),
     Found(
         name="a refusal is not final while an unanswered request could not be prevented",
-        methods=("crt", "marker", "set"),
+        methods=("request_token", "marker", "set"),
         hall=100,
         faults=[Fault.BEFORE, None, *_THROTTLED],
         act=lambda shop, _: shop.product.strict.change(HALL, 1),

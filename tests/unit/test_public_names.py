@@ -14,6 +14,7 @@ import countledger
 _NAMES = [
     "Admitted",
     "Amount",
+    "AsyncCountLedger",
     "Audit",
     "BufferStatistics",
     "BufferedProducer",
@@ -58,6 +59,7 @@ _NAMES = [
     "TotalOverRegions",
     "Verdict",
     "WindowSum",
+    "counted",
     "errors",
     "outcomes",
     "record",

@@ -17,7 +17,7 @@ from countledger.producers.strict.outcome import Applied, StrictOutcome
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 
-TRANSACTIONAL: Final = (Method.CRT, Method.MARKER)
+TRANSACTIONAL: Final = (Method.REQUEST_TOKEN, Method.MARKER)
 
 
 def seller_of(

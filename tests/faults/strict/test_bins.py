@@ -24,7 +24,7 @@ from tests.faults.strict.sellers import client_of, in_threads, others_change, se
 WRITERS = 8
 
 
-@pytest.mark.parametrize("method", [Method.CRT, Method.MARKER])
+@pytest.mark.parametrize("method", [Method.REQUEST_TOKEN, Method.MARKER])
 def test_a_key_counts_once_whichever_bin_it_meets(
     store: Store, counter: str, method: Method
 ) -> None:
@@ -53,7 +53,7 @@ def test_an_unclear_bin_of_method_atomic_is_the_last_one(store: Store, counter: 
     assert seller.show(counter).value == 39
 
 
-@pytest.mark.parametrize("method", [Method.CRT, Method.MARKER])
+@pytest.mark.parametrize("method", [Method.REQUEST_TOKEN, Method.MARKER])
 def test_a_late_request_to_a_bin_stays_out_after_another_took_the_change(
     store: Store, counter: str, method: Method
 ) -> None:

@@ -20,7 +20,7 @@ from tests.faults.injection import Fault, Kind, before_call, faults, held_back
 from tests.faults.strict.sellers import client_of, others_change, seller_of, write_of
 
 OPTIMISTIC = (Method.OCC, Method.HISTORY)
-REMEMBERING = (Method.CRT, Method.MARKER, Method.SET)
+REMEMBERING = (Method.REQUEST_TOKEN, Method.MARKER, Method.SET)
 # The request by which a method keeps a late one out.
 
 

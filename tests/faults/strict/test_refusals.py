@@ -62,7 +62,7 @@ def test_the_sdk_does_not_retry_behind_our_back(store: Store, counter: str, meth
     assert len(attempts) == calls.count(write_of(method))
 
 
-@pytest.mark.parametrize(("method", "forgotten"), [("crt", 10), ("marker", 60)])
+@pytest.mark.parametrize(("method", "forgotten"), [("request_token", 10), ("marker", 60)])
 def test_a_process_that_wakes_too_late_sends_nothing(
     store: Store, counter: str, method: Method, forgotten: int
 ) -> None:
@@ -160,10 +160,12 @@ def test_a_marker_that_cannot_be_looked_for_leaves_it_open(store: Store, counter
     assert isinstance(outcome, Unknown)
 
 
-def test_a_retry_of_a_split_under_method_crt_is_never_refused(store: Store, counter: str) -> None:
+def test_a_retry_of_a_split_under_method_request_token_is_never_refused(
+    store: Store, counter: str
+) -> None:
     """It cannot be told from another change under the key; but that it is not in, is not said."""
     seller, other = seller_of(store), seller_of(store)
-    seller.create(counter, method="crt", lower=0, opening=40, bins=8)
+    seller.create(counter, method="request_token", lower=0, opening=40, bins=8)
     assert isinstance(seller.change(counter, -33, key="order-1"), Applied)
     assert isinstance(other.change(counter, -7), Applied)
 

@@ -37,7 +37,7 @@ SET = replace(
         (replace(COUNTER, method=Method.ATOMIC), None),
         (replace(COUNTER, method=Method.OCC), "1 change"),
         (replace(COUNTER, method=Method.HISTORY, history=20), "20 changes"),
-        (replace(COUNTER, method=Method.CRT), "10 min"),
+        (replace(COUNTER, method=Method.REQUEST_TOKEN), "10 min"),
         (COUNTER, "24 h"),
         (replace(SET, remembered=3), "3 of 500 keys"),
     ],

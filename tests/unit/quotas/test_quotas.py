@@ -126,7 +126,7 @@ def test_retry_after_is_right_where_the_clocks_change(
         ({"limit": 10**20}, "digits"),
         ({"per": "week"}, "minute, hour, day, month"),
         ({"time_zone": "Berlin"}, "IANA"),
-        ({"method": "atomic"}, "crt, marker"),
+        ({"method": "atomic"}, "request_token, marker"),
     ],
 )
 def test_what_is_no_quota_is_refused(quotas: Quotas, change: dict[str, Any], match: str) -> None:
@@ -222,7 +222,7 @@ def test_ttl_comes_after_every_ticket(quotas: Quotas, dynamo: MemoryClient) -> N
 # ---- keys ----
 
 
-@pytest.mark.parametrize("method", ["crt", "marker"])
+@pytest.mark.parametrize("method", ["request_token", "marker"])
 def test_a_repeated_key_is_counted_once(
     dynamo: MemoryClient, clock: ManualClock, method: str
 ) -> None:
@@ -243,7 +243,7 @@ def test_a_token_of_the_window_before_is_not_counted_again(
     dynamo: MemoryClient, clock: ManualClock
 ) -> None:
     quotas = process(dynamo, clock)
-    quotas.create("api:", limit=10, per="minute", method="crt")
+    quotas.create("api:", limit=10, per="minute", method="request_token")
     quotas.acquire("api:a", 3, key="k")
     clock.at_ms += MINUTE_MS
 
@@ -252,7 +252,7 @@ def test_a_token_of_the_window_before_is_not_counted_again(
     assert list(used(dynamo).values()) == [3]
 
 
-@pytest.mark.parametrize("method", ["crt", "marker"])
+@pytest.mark.parametrize("method", ["request_token", "marker"])
 def test_a_denied_key_may_be_tried_again(
     dynamo: MemoryClient, clock: ManualClock, method: str
 ) -> None:
@@ -291,7 +291,7 @@ def test_a_key_of_yesterday_is_refused(quotas: Quotas, clock: ManualClock) -> No
         ("under", None, "marker", None),
         ("over", None, "marker", 8),
         ("under", "k", "marker", 4),
-        ("under", "k", "crt", 4),
+        ("under", "k", "request_token", 4),
     ],
 )
 def test_after_a_lost_answer(  # noqa: PLR0917 - a table
@@ -316,7 +316,7 @@ def test_after_a_lost_answer(  # noqa: PLR0917 - a table
         assert quotas.show("api:a").used == counted
 
 
-@pytest.mark.parametrize("method", ["crt", "marker"])
+@pytest.mark.parametrize("method", ["request_token", "marker"])
 def test_no_denial_while_a_request_may_be_applied_yet(
     dynamo: MemoryClient, clock: ManualClock, method: str
 ) -> None:

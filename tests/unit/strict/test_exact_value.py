@@ -85,7 +85,7 @@ def _present(state: StrictState) -> Item:
 
 def test_without_a_time_no_time_is_written() -> None:
     """A token's transaction must be the same in every process that repeats it."""
-    definition = define("n:c", "made", "crt")
+    definition = define("n:c", "made", "request_token")
     state = StrictState("made", 3, 5, 0, None)
 
     (timeless,) = plan_value("t", definition, [state], 7, None)

@@ -198,7 +198,7 @@ def test_a_counter_works_from_every_region_of_the_table(world: World, method: Me
 @pytest.mark.parametrize(
     ("choice", "why"),
     [
-        ({"method": "crt"}, "method crt is a transaction"),
+        ({"method": "request_token"}, "method request_token is a transaction"),
         ({"method": "marker"}, "method marker is a transaction"),
         ({"bins": 2}, "bins are"),
     ],

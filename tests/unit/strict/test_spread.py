@@ -18,10 +18,10 @@ COUNTER = "s:hall"
 
 
 def _seller(world: World, opening: int) -> Product:
-    """Method `crt` with more bins than are asked one by one."""
+    """Method `request_token` with more bins than are asked one by one."""
     Product(world.process("home", "set-up")).namespaces.create("s", kind=Kind.STRICT)
     seller = Product(world.process("home", "seller"))
-    seller.strict.create(COUNTER, method="crt", lower=0, opening=opening, bins=5)
+    seller.strict.create(COUNTER, method="request_token", lower=0, opening=opening, bins=5)
     return seller
 
 

@@ -1,4 +1,4 @@
-"""Method `crt`: what a token that is already taken says of a refused change."""
+"""Method `request_token`: what a token that is already taken says of a refused change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from countledger.producers.strict.change import make_change
 from countledger.producers.strict.context import MethodContext
 from countledger.producers.strict.definition import define
 from countledger.producers.strict.outcome import Applied, BoundReached, Unknown
-from countledger.producers.strict.token import CrtChange
+from countledger.producers.strict.token import RequestTokenChange
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
 
@@ -32,9 +32,9 @@ def test_with_bins_only_a_call_without_a_key_owns_the_token_that_is_taken(
 ) -> None:
     client = MemoryClient()
     context = MethodContext(client, client, "t", ManualClock(), Random(1))  # noqa: S311 - jitter
-    definition = define(COUNTER, "i-1", "crt", bins=2)
+    definition = define(COUNTER, "i-1", "request_token", bins=2)
     change = make_change(COUNTER, 2, key, None, now_ms=NOW_MS, new_id=new_id)
-    pending = CrtChange.begin(context, definition, change)
+    pending = RequestTokenChange.begin(context, definition, change)
     pending.attempts.maybe_applied = True
 
     def perform(step: Step) -> Item:
