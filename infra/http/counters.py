@@ -10,8 +10,14 @@ from pydantic import Field
 
 from countledger import Event, IdempotencyKey, Receipt
 from countledger.infra.http.access import ScopeVerb
-from countledger.infra.http.calls import Called, CountedRoute, answered
-from countledger.infra.http.conditional import UNCHANGED, IfNoneMatch, answered_if_changed
+from countledger.infra.http.calls import (
+    UNCHANGED,
+    Called,
+    CountedRoute,
+    IfNoneMatch,
+    answered,
+    answered_if_changed,
+)
 from countledger.infra.http.cursors import PAGE_DEFAULT, Cursor, Limit, from_cursor, to_cursor
 from countledger.infra.http.idempotency import RequiredKey, key_of_part
 from countledger.infra.http.problems import ProblemBody, problem_of
