@@ -1,9 +1,9 @@
-"""The application over tables in memory, and a client of it in this process."""
+"""The application over the tables of a store, and a client of it in this process."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.testclient import TestClient
@@ -12,7 +12,8 @@ from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, Scopes
 from countledger.infra.http.api import http_app
 from tests.engines.in_memory import memory_store
-from tests.engines.store import KeptRecords
+from tests.engines.running import moto
+from tests.engines.store import KeptRecords, fresh_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,21 +56,39 @@ class Api:
             self.store.materializer(quarantine=KeptRecords()).apply(records, shard)
 
 
+def api_over(store: Store) -> Api:
+    """An API over the tables of a store."""
+    connection = store.connection
+    settings = replace(
+        connection.settings,
+        ledger_stream_arn=connection.settings.ledger_stream_arn or store.stream_arn,
+    )
+
+    def open_client() -> CountLedger:
+        return CountLedger(
+            settings, session=connection.session, endpoint_url=connection.endpoint_url
+        )
+
+    def authorize(_request: Request) -> Scopes:
+        return api.scopes
+
+    app = http_app(open_client, authorize)
+    api = Api(store, app, TestClient(app, raise_server_exceptions=False))
+    return api
+
+
 @contextmanager
 def memory_api() -> Iterator[Api]:
-    """An API over tables of its own."""
+    """An API over tables in memory of its own."""
     with memory_store() as store:
-        connection = store.connection
+        yield api_over(store)
 
-        def open_client() -> CountLedger:
-            return CountLedger(connection.settings, session=connection.session)
 
-        def authorize(_request: Request) -> Scopes:
-            return api.scopes
-
-        app = http_app(open_client, authorize)
-        api = Api(store, app, TestClient(app, raise_server_exceptions=False))
-        yield api
+@contextmanager
+def moto_api() -> Iterator[Api]:
+    """An API over moto's tables, with every index and with units."""
+    with moto() as engine, fresh_store(engine) as store:
+        yield api_over(store)
 
 
 def names_of(problem: Any) -> str:  # noqa: ANN401 - JSON
