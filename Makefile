@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # A file at a time on every core: each worker has engines of its own (ARGS="-n 0" for none).
 PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist loadscope
 
-.PHONY: help demo test test-all test-long test-cdk smoke-aws simulate mutate endurance bench check docs docs-site format lock bundle dynoxide clean
+.PHONY: help demo test test-all test-long test-cdk smoke-aws simulate mutate endurance bench check docs docs-site format lock bundle release dynoxide clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -75,6 +75,16 @@ lock: $(READY) ## Resolve the dependencies: the newest stable ones that fit
 
 # Hashes and no addresses: it installs from whatever index the user's own configuration names.
 LOCK := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url
+
+# The section of the changelog; a version without one is no release.
+release: $(READY) ## What a release publishes, in build/release: wheel, source, SBOM, notes (VERSION=0.2.0)
+	@mkdir -p $(OUT)
+	@awk '/^## /{on=($$2=="$(VERSION)")} on{found=1; print} END{exit !found}' CHANGELOG.md > $(OUT)/notes.md \
+		|| { echo "CHANGELOG.md has no section '## $(VERSION)': give VERSION=, or write it"; exit 1; }
+	$(BIN)/python -m hatchling build -d $(OUT)
+	$(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements requirements-functions.lock \
+		--pyproject pyproject.toml --output-reproducible -o $(OUT)/functions.cdx.json
+OUT ?= build/release
 
 bundle: $(READY) ## The zip of the Lambda functions: build/bundle.zip
 	$(BIN)/python -m countledger.infra.deploy.bundle --out build/bundle.zip $(ARGS)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from countledger.aio import AsyncCountLedger
     from countledger.client import CountLedger
     from countledger.compaction.retire import Retire
     from countledger.compaction.schedule import Schedule
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from countledger.consumers.totals import Freshness
     from countledger.consumers.verify import Judgement, Verdict
     from countledger.consumers.window_sums import WindowSum
+    from countledger.counted import counted
     from countledger.ledger import errors
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Admitted",
     "Amount",
+    "AsyncCountLedger",
     "Audit",
     "BufferStatistics",
     "BufferedProducer",
@@ -104,6 +107,7 @@ __all__ = [
     "TotalOverRegions",
     "Verdict",
     "WindowSum",
+    "counted",
     "errors",
     "outcomes",
     "record",
@@ -112,6 +116,7 @@ __all__ = [
 
 # The module of each public name.
 _MODULES: Final = {
+    "AsyncCountLedger": "countledger.aio",
     "CountLedger": "countledger.client",
     "Retire": "countledger.compaction.retire",
     "Schedule": "countledger.compaction.schedule",
@@ -148,6 +153,7 @@ _MODULES: Final = {
     "BufferStatistics": "countledger.producers.buffer.buffering",
     "Claim": "countledger.producers.claims.claim",
     "Correction": "countledger.producers.compensation",
+    "counted": "countledger.counted",
     "Event": "countledger.producers.event",
     "ItemChange": "countledger.producers.own_items",
     "ItemDeletion": "countledger.producers.own_items",

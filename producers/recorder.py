@@ -8,7 +8,6 @@ need no condition, because putting an identical entry again changes nothing.
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -26,12 +25,14 @@ from countledger.ledger.ids import seed_here, seeded_id
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.ledger.namespace import Kind
+from countledger.ledger.suspension import note_entries, workers
 from countledger.producers.event import Event, Receipt, complete, make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from countledger.ledger.entry import Entry
+    from countledger.ledger.suspension import Workers
     from countledger.producers.sender import Outcome, Sender
 
 _T = TypeVar("_T", bound="Event | Entry")
@@ -92,7 +93,7 @@ class Recorder:
             One outcome for each entry, in their order: a receipt, or the error of this entry as a
             value. What concerns every entry is the outcome of each that it stopped.
         """
-        with ThreadPoolExecutor(_SENDERS, "countledger-recorder") as pool:
+        with workers(_SENDERS, "countledger-recorder") as pool:
             return self._send_chunk(entries, lambda entry: entry, pool)
 
     def record_many(self, events: Iterable[Event]) -> list[Outcome]:
@@ -135,7 +136,7 @@ class Recorder:
     def _record(self, events: Iterable[Event], size: int) -> Iterator[Outcome]:
         """Record events in groups of a size."""
         feed = iter(events)
-        with ThreadPoolExecutor(_SENDERS, "countledger-recorder") as pool:
+        with workers(_SENDERS, "countledger-recorder") as pool:
             while chunk := list(islice(feed, size)):
                 outcomes = self._record_chunk(chunk, pool)
                 fatal = next((o for o in outcomes if isinstance(o, SetupError)), None)
@@ -145,14 +146,14 @@ class Recorder:
                 if fatal is not None:
                     raise fatal
 
-    def _record_chunk(self, events: Sequence[Event], pool: ThreadPoolExecutor) -> list[Outcome]:
+    def _record_chunk(self, events: Sequence[Event], pool: Workers) -> list[Outcome]:
         now_ms = self.clock.now_ms()
         seed_here()
         entry_of = partial(make_entry, now_ms=now_ms, origin=self.region, new_id=self.new_id)
         return self._send_chunk(events, entry_of, pool)
 
     def _send_chunk(
-        self, things: Sequence[_T], entry_of: Callable[[_T], Entry], pool: ThreadPoolExecutor
+        self, things: Sequence[_T], entry_of: Callable[[_T], Entry], pool: Workers
     ) -> list[Outcome]:
         """Send what there is an entry for; an entry is created once its namespace is known."""
         refused: dict[int, Outcome] = {}
@@ -171,6 +172,7 @@ class Recorder:
             entry = entry_of(thing)
             (plain if entry.key is None else keyed)[number] = entry
         numbers, entries = list(plain), list(plain.values())
+        note_entries([*entries, *keyed.values()])
         groups = [
             slice(start, start + BATCH_WRITE_ITEMS)
             for start in range(0, len(plain), BATCH_WRITE_ITEMS)
@@ -208,7 +210,7 @@ def in_order(jobs: Sequence[Job]) -> deque[Job]:
 
 
 def _carried_out(
-    jobs: Sequence[Job], pool: ThreadPoolExecutor, refused: Mapping[int, Outcome], events: int
+    jobs: Sequence[Job], pool: Workers, refused: Mapping[int, Outcome], events: int
 ) -> list[Outcome]:
     """The outcomes of so many events; each thread takes one job after the other.
 

@@ -90,16 +90,14 @@ def emit(
 
     A line of a file: {"counter": "likes:post-1", "delta": 3} and, as wanted, "key", "at",
     "occurred_at", "note" and "events" (how many events the delta sums). A delta with a fraction is
-    best written as text: "12.50". CSV has a header with the same names; "note.page" is the column
-    of a text of the note, an empty cell is none, and a row is one line. A bad line is reported with
-    its number and reason, the good ones are emitted, and the exit code is 1.
+    best written as text: "12.50". CSV has a header with the same names, and note.NAME. A bad line
+    is reported with its number and reason, the good ones are emitted, and the exit code is 1.
 
-    How far the emit has come is kept in FILE.place until its end. After a crash, --resume continues
-    and no line counts twice, also without a key. With --resume the place is kept at the end as
-    well: a file that has grown is continued, and a file that was sent whole is not sent again.
+    How far it has come is kept in FILE.place. After a crash --resume continues, and no line counts
+    twice, also without a key. --resume also keeps the place at the end: only new lines are sent.
 
-    With --coalesce, up to 10,000 lines of one counter become one entry with their sum and their
-    number; those with a key, a note, a time or "events" of their own stay what they are.
+    With --coalesce, lines of one counter become one entry with their sum and their number; those
+    with a key, a note, a time or "events" of their own stay what they are.
 
     With --wait the total is shown once it includes the event (an exact read of the counter). If
     that takes longer than 10 seconds, the event is recorded nevertheless, and the exit code is 1.

@@ -101,6 +101,7 @@ def up(
     already = "already runs" if running.was_running else "runs"
     places = f" in {', '.join(running.regions)}" if len(running.regions) > 1 else ""
     notice(f"stack {running.stack_name} {already} on {running.url}{places}")
+    notice(f"dashboard: {running.dashboard}")
     notice("data is kept in memory and lost on `countledger down`")
     if sys.stdout.isatty():  # then no shell has taken them
         notice('this shell does not know of it yet: eval "$(countledger up)"')
@@ -171,6 +172,6 @@ def export_lines(wanted: Mapping[str, str], current: Mapping[str, str]) -> Itera
 
 def document_of(running: Running) -> dict[str, object]:
     """A local stack as JSON has it."""
-    more = facts(running, "was_running url regions started_at pids", log=str(running.log))
+    more = facts(running, "was_running url dashboard regions started_at pids", log=str(running.log))
     known = {"stack_name": running.stack_name, "running": True}
     return {**known, **more, **facts(running, "environment outputs")}

@@ -73,6 +73,7 @@ class Running:
     Attributes:
         stack_name: of the stack.
         url: the endpoint.
+        dashboard: the address of the dashboard, with its token.
         environment: what a process needs in its environment to work on it.
         outputs: of the stack in its home region.
         regions: those that it was started in, home first.
@@ -84,6 +85,7 @@ class Running:
 
     stack_name: str
     url: str
+    dashboard: str
     environment: dict[str, str]
     outputs: dict[str, str]
     regions: tuple[str, ...]
@@ -102,6 +104,7 @@ class SupervisorState:
     """
 
     url: str
+    dashboard: str
     environment: dict[str, str]
     outputs: dict[str, str]
     regions: tuple[str, ...]
@@ -147,6 +150,7 @@ def read_running(stack_name: str, directory: Path) -> Running | None:
     return Running(
         stack_name=stack_name,
         url=state["url"],
+        dashboard=state["dashboard"],
         environment=state["environment"],
         outputs=state["outputs"],
         regions=tuple(state["regions"]),

@@ -17,6 +17,7 @@ from typing import Final
 
 import psutil
 
+from countledger.infra.local.front import Front
 from countledger.infra.local.running import SupervisorState, read_cut
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import CountledgerError
@@ -54,10 +55,11 @@ def serve(
     local = LocalStack(
         name=stack_name, parent_dir=directory, parameters=PARAMETERS, regions=regions
     )
-    with local as stack:
+    with local as stack, Front(stack.environment()) as front:
         stack.replicator.read_cut = partial(read_cut, directory)
         SupervisorState(
             url=stack.url,
+            dashboard=front.url,
             environment=stack.environment(),
             outputs=stack.outputs,
             regions=regions,

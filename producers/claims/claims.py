@@ -125,8 +125,9 @@ class Claims:
             own: what to write in the same transaction.
 
         Returns:
-            Whether this call did it; False: they were gone before (a retry), and what the values
-            are claimed by now is left as it is.
+            Whether this call did it; False: they were gone before (a retry, also by this call
+            itself where the answer to its only deletion was lost), and what the values are claimed
+            by now is left as it is.
 
         Raises:
             AlreadyClaimed: another owner has one of the values that were given without an id, or

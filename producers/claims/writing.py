@@ -51,8 +51,9 @@ def write_all(context: MethodContext, what: str, prepare: Prepare) -> Steps[bool
 
         done                         all of it is written
         condition failed             refused, because of another owner or an item that is not as
-                                     expected; or all items are as the writes would leave them:
-                                     done before, by an earlier call or an attempt without an answer
+                                     expected; or after a lost answer this very item: written;
+                                     or all items are as the writes would leave them: done before,
+                                     by an earlier call, or a deletion by an attempt without answer
         throttle, conflict           nothing was written: again
         no answer                    again, a transaction under the same token; all of these writes
                                      may be applied twice and change nothing the second time: a
@@ -88,7 +89,8 @@ def write_all(context: MethodContext, what: str, prepare: Prepare) -> Steps[bool
     def interpret(reply: Reply[None]) -> Verdict[None, list[Met]]:
         match reply.answer:
             case ConditionFailed(item=found):
-                return Done([(writes[0], found)])
+                mine = reply.maybe_applied and _is_written(send, found)
+                return Done([] if mine else [(writes[0], found)])
             case TransactionCancelled(reasons=reasons):
                 pairs = zip(writes, reasons, strict=True)
                 met = [(write, reason.item) for write, reason in pairs if reason.condition_failed]
@@ -113,6 +115,11 @@ def _send(writes: Sequence[OwnedWrite], token: str) -> Send:
     if len(writes) == 1:
         return Send(writes[0].write())
     return Send(Transact([write.write() for write in writes], token))
+
+
+def _is_written(send: Send, found: Item | None) -> bool:
+    """Whether the only item to be put is there, as it was put."""
+    return isinstance(send.operation, Put) and send.operation.item == found
 
 
 def _refuse(met: Sequence[Met]) -> None:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.request import HTTPCookieProcessor, build_opener
 
 import psutil
 import pytest
@@ -37,6 +38,9 @@ def test_two_at_once_and_one_later_are_one_stack_until_down(name: str) -> None:
     assert first.environment["AWS_ENDPOINT_URL"] == first.url
     assert first.environment["COUNTLEDGER_STACK_NAME"] == name
     assert "LedgerTableName" in first.outputs
+    assert first.dashboard == third.dashboard
+    with build_opener(HTTPCookieProcessor()).open(first.dashboard) as page:
+        assert b"<title>countledger</title>" in page.read()
     assert found is not None
     assert first.pids == second.pids == third.pids == found.pids
     assert down(name)

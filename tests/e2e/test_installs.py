@@ -4,9 +4,11 @@ It is installed as an app would, without the embedded engine, and counts on the 
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ from tests.e2e.command import Command
 _ROOT = Path(__file__).parents[2]
 _PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 _EXTRAS = ("cli", "fast", "kinesis", "otel")
+# Those that need an older boto3: the packages that they bring pin botocore.
+_PINNING = {"async": "aiobotocore", "local": "ministack"}
 _APP = """
 import sys
 from countledger import CountLedger, Event
@@ -32,7 +36,7 @@ print(ledger.exact(counter).value)
 """
 
 
-def uv(*arguments: str | Path) -> None:
+def uv(*arguments: str | Path) -> str:
     done = subprocess.run(
         [Path(sys.executable).parent / "uv", *arguments],
         cwd=_ROOT,
@@ -41,6 +45,7 @@ def uv(*arguments: str | Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def interpreter_of(version: str) -> str | None:
@@ -105,3 +110,18 @@ def test_an_app_counts(
     )
     assert total.returncode == 0, total.stderr
     assert '"value": 66' in total.stdout
+
+
+def versions(*extras: str) -> dict[str, str]:
+    """What is installed with these extras and nothing else: versions by package."""
+    chosen = [part for extra in extras for part in ("--extra", extra)]
+    listed = uv("pip", "compile", "-q", "--universal", "--no-header", *chosen, "pyproject.toml")
+    return dict(re.findall(r"^([\w.-]+)==([^ ;]+)", listed, re.MULTILINE))
+
+
+def test_no_other_extra_brings_an_older_boto3() -> None:
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].keys() - _PINNING.keys()
+
+    assert versions(*sorted(extras))["boto3"] == versions()["boto3"]
+    assert all(package in versions(extra) for extra, package in _PINNING.items())

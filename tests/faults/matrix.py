@@ -171,7 +171,7 @@ _BLIND: Final = "a method without memory cannot tell its own change from another
 _GAP: Final = "by ADD the number of a lost answer is a gap; none is given out twice"
 _SDK_HIDES: Final = "the SDK's retry meets the change of its own first attempt"
 _EACH: Final = "of many events each has its own error"
-_REREAD: Final = "a retry finds the claim its owner's, and cannot tell when it was taken"
+_GONE: Final = "a claim that is gone does not say which call deleted it"
 _SPLIT: Final = "a split has a token for each set of bins, so a retry stays open"
 # The first that fits holds.
 _DIFFERENT: Final = (
@@ -225,8 +225,8 @@ _DIFFERENT: Final = (
     Different("draw", "error, applied, hidden*", Cell("number", 2), _GAP),
     Different("draw", "*, applied", Cell("number", 2), _GAP),
     Different("draw a block", "*, applied", Cell("number", 2), _GAP),
-    Different("take a claim", "*, applied*", Cell("done before"), _REREAD),
-    Different("release a claim", "*, applied*", Cell("done before"), _REREAD),
+    Different("take a claim", "error, applied, hidden*", Cell("done before"), _SDK_HIDES),
+    Different("release a claim", "*, applied*", Cell("done before"), _GONE),
     Different("request_token split over bins", "*", Cell("Applied", again="Unknown"), _SPLIT),
 )
 

@@ -14,6 +14,7 @@ import countledger
 _NAMES = [
     "Admitted",
     "Amount",
+    "AsyncCountLedger",
     "Audit",
     "BufferStatistics",
     "BufferedProducer",
@@ -58,6 +59,7 @@ _NAMES = [
     "TotalOverRegions",
     "Verdict",
     "WindowSum",
+    "counted",
     "errors",
     "outcomes",
     "record",
@@ -82,6 +84,7 @@ _METHODS = [
     "head",
     "kinesis",
     "names",
+    "names_page",
     "namespaces",
     "quarantine",
     "quotas",

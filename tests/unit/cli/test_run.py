@@ -238,6 +238,7 @@ def test_an_unexpected_error_is_one_line_and_its_traceback_is_kept_for_debugging
         (["rich"], "total x", "cli"),
         (["ministack"], "up", "local"),
         (["psutil", "hypercorn"], "down", "local"),
+        (["hypercorn"], "serve", "serve"),
         (["psutil"], "demo --repo {repository}", "local"),
     ],
 )

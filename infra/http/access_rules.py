@@ -1,0 +1,167 @@
+"""Who may use the local server: a pure decision on the head of a request.
+
+The server listens on loopback, so the risks are other users of the machine and pages in the user's
+own browser. A token, which only the user has, excludes the former. The latter are excluded by the
+name of the host (a foreign name that resolves to loopback is DNS rebinding), by the origin, and by
+a cookie that the browser sends for requests of our own pages only.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs
+
+from countledger.infra.local.front import LOOPBACK, TOKEN_FIELD, address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_READING: Final = frozenset({"GET", "HEAD"})
+# What a browser says of a request that its user, or our own page, made.
+_OWN_SITES: Final = frozenset({"same-origin", "none"})
+_PAGE: Final = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """The head of a request.
+
+    Attributes:
+        method: in capital letters.
+        path: decoded, beginning with a slash.
+        query: the part of the address after the question mark.
+        headers: by their names in small letters; of several with one name the last.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is refused.
+
+    Attributes:
+        status: of the answer.
+        slug: names the reason in the `type` of the answer, and never changes.
+        says: what is wrong, and what to do.
+    """
+
+    status: HTTPStatus
+    slug: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """The request brings the token in its address: answer with a cookie and the page's address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The request may be handled."""
+
+
+_WRONG_HOST: Final = Refusal(
+    HTTPStatus.MISDIRECTED_REQUEST,
+    "wrong-host",
+    "the Host header does not name this server: use the address that the command printed",
+)
+_WRONG_ORIGIN: Final = Refusal(
+    HTTPStatus.FORBIDDEN,
+    "wrong-origin",
+    "the request comes from a page of another site; only the dashboard's own page may send it",
+)
+_NO_TOKEN: Final = Refusal(
+    HTTPStatus.UNAUTHORIZED,
+    "no-token",
+    "the token is missing or wrong: open the whole address that the command printed, or send "
+    "the header `Authorization: Bearer TOKEN`",
+)
+_READ_ONLY: Final = Refusal(
+    HTTPStatus.FORBIDDEN,
+    "read-only",
+    "this server only reads: start one that may write with `countledger serve --allow-writes`",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRules:
+    """The rules of one server.
+
+    Attributes:
+        port: that it listens on.
+        token: that a request must bring.
+        allow_writes: whether requests may change anything.
+    """
+
+    port: int
+    token: str
+    allow_writes: bool = False
+
+    @property
+    def url(self) -> str:
+        """The address that signs a browser in."""
+        return address_of(self.port, self.token)
+
+    @property
+    def set_cookie(self) -> str:
+        """The header that signs a browser in; other ports of the host have cookies of their own."""
+        return f"{self._cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+
+    def decide(self, head: RequestHead) -> Accepted | SignIn | Refusal:
+        """Whether a request may be handled."""
+        hosts = {f"{name}:{self.port}" for name in (LOOPBACK, "localhost")}
+        if head.headers.get("host", "").lower() not in hosts:
+            return _WRONG_HOST
+        if not self._of_our_page(head, hosts):
+            return _WRONG_ORIGIN
+        if head.path == _PAGE and head.method == "GET" and self._is_token(_given(head.query)):
+            return SignIn()
+        if not (self._is_token(_bearer(head)) or self._is_token(self._in_cookie(head))):
+            return _NO_TOKEN
+        if head.method not in _READING and not self.allow_writes:
+            return _READ_ONLY
+        return Accepted()
+
+    def _of_our_page(self, head: RequestHead, hosts: set[str]) -> bool:
+        """No page of another site sent the request. A program names no site, and needs no check.
+
+        A link on another site may lead to the page, which changes nothing.
+        """
+        origin = head.headers.get("origin")
+        if origin is not None and origin.lower() not in {f"http://{host}" for host in hosts}:
+            return False
+        return head.path == _PAGE or head.headers.get("sec-fetch-site", "none") in _OWN_SITES
+
+    @property
+    def _cookie(self) -> str:
+        return f"countledger-{self.port}"
+
+    def _in_cookie(self, head: RequestHead) -> str:
+        try:
+            found = SimpleCookie(head.headers.get("cookie", "")).get(self._cookie)
+        except CookieError:
+            return ""
+        return found.value if found is not None else ""
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(errors="replace"), self.token.encode())
+
+
+def _given(query: str) -> str:
+    try:
+        return parse_qs(query, max_num_fields=8).get(TOKEN_FIELD, [""])[-1]
+    except ValueError:  # more fields than that
+        return ""
+
+
+def _bearer(head: RequestHead) -> str:
+    scheme, _, token = head.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""

@@ -1,0 +1,121 @@
+// The frame of the page: which view is shown, how often it reads, and what is said when nothing
+// answers any more. A view has `title`, `element`, `every` (ms) and `refresh(signal)`.
+
+import { alerts } from "./alerts.js";
+import { get } from "./api.js";
+import { counter } from "./counter.js";
+import { counters } from "./counters.js";
+import { command, h, show } from "./dom.js";
+import { many, moment } from "./format.js";
+import { health } from "./health.js";
+import { top } from "./top.js";
+
+const VIEWS = { "": counters, counter, top, alerts, health };
+const RETRY_MAX_MS = 8000;
+const FINDINGS_MS = 60_000;
+
+const main = document.getElementById("main");
+const link = document.getElementById("link");
+const gone = document.getElementById("gone");
+let current = null;
+
+/** Shows the view that the address names, and reads for it until another one is shown. */
+async function navigate() {
+  current?.abort();
+  const turn = new AbortController();
+  current = turn;
+  const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
+  const view = (VIEWS[name] ?? counters)(rest.map(decodeURIComponent).join("/"));
+  document.title = `${view.title} \u2013 countledger`;
+  for (const one of document.querySelectorAll("nav a")) {
+    const here = one.hash === `#/${name === "counter" ? "" : name}`;
+    if (here) one.setAttribute("aria-current", "page");
+    else one.removeAttribute("aria-current");
+  }
+  main.replaceChildren(view.element);
+  if (navigate.again) main.focus({ preventScroll: true });
+  navigate.again = true;
+  scrollTo(0, 0);
+  await follow(view, turn.signal);
+}
+
+async function follow(view, signal) {
+  let wait = 0;
+  while (!signal.aborted) {
+    if (!document.hidden) {
+      try {
+        await view.refresh(signal);
+        answered();
+        wait = 0;
+      } catch (problem) {
+        if (signal.aborted || problem.name === "AbortError") return;
+        wait = Math.min(RETRY_MAX_MS, Math.max(1000, wait * 2));
+        failed(problem, view);
+      }
+    }
+    await new Promise((done) => {
+      setTimeout(done, wait || view.every);
+      signal.addEventListener("abort", done, { once: true });
+    });
+  }
+}
+
+function answered() {
+  link.textContent = "live";
+  link.className = "link live";
+  link.title = `last answer ${moment(new Date().toISOString())}`;
+  gone.hidden = true;
+  gone.replaceChildren();
+  main.classList.remove("old");
+  answered.at = Date.now();
+}
+
+function failed(problem, view) {
+  link.className = "link lost";
+  main.classList.toggle("old", answered.at !== undefined);
+  if (problem.status === 401) {
+    link.textContent = "signed out";
+    say("This browser is not signed in to this server any more.",
+      ["Open the whole address again that the command printed. It has a new token each time."]);
+  } else if (problem.slug === "server-gone") {
+    link.textContent = "no connection";
+    say("The server of this page has ended.", [
+      "The stack of this machine was stopped, or `countledger serve` was ended. Start it again and open the address that it prints:",
+      command('eval "$(countledger up)"'), command("countledger serve")]);
+  } else if (problem.gone || problem.slug === "stack-not-found") {
+    link.textContent = "no connection";
+    say("The stack does not answer.", [problem.message,
+      "The page tries again by itself. Whether the stack runs, and what it needs:",
+      command("countledger status"), command("countledger doctor")]);
+  } else {
+    link.textContent = "error";
+    main.classList.remove("old");
+    if (view.failed?.(problem)) return;
+    say("That did not work.", [problem.message]);
+  }
+}
+
+function say(title, lines) {
+  gone.hidden = false;
+  const since = answered.at
+    ? [`What is shown is from ${moment(new Date(answered.at).toISOString())}.`] : [];
+  show(gone, h("p", {}, h("strong", {}, title)),
+    ...[...lines, ...since].map((one) => (typeof one === "string" ? h("p", {}, one) : one)));
+}
+
+async function countFindings() {
+  const badge = document.getElementById("findings");
+  try {
+    const { findings } = await get("/status");
+    badge.hidden = findings.length === 0;
+    badge.textContent = findings.length ? String(findings.length) : "";
+    badge.setAttribute("aria-label", `${many(findings.length, "finding")}, action required`);
+  } catch {
+    badge.hidden = true;
+  }
+  setTimeout(countFindings, document.hidden ? 5 * FINDINGS_MS : FINDINGS_MS);
+}
+
+addEventListener("hashchange", navigate);
+navigate();
+countFindings();

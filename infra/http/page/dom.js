@@ -1,0 +1,88 @@
+// Elements without any HTML text: what a counter is named can never become markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element; `attributes` may have functions for events (`onclick`) and booleans. */
+export function h(tag, attributes = {}, ...children) {
+  return made(document.createElement(tag), attributes, children);
+}
+
+/** The same in the namespace of SVG. */
+export function s(tag, attributes = {}, ...children) {
+  return made(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function made(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === false || value === null || value === undefined) continue;
+    if (typeof value === "function") element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((one) => one !== null && one !== undefined));
+  return element;
+}
+
+/** Shows children in a place only if they differ, and keeps the focus where it was. */
+export function show(place, ...children) {
+  const next = h("div", {}, ...children);
+  if (place.childNodes.length === next.childNodes.length && same(place, next)) return;
+  const open = [...place.querySelectorAll("details[open]")].map((one) => one.dataset.name);
+  const focused = place.contains(document.activeElement) ? keyOf(document.activeElement) : null;
+  place.replaceChildren(...next.childNodes);
+  for (const one of place.querySelectorAll("details")) one.open ||= open.includes(one.dataset.name);
+  if (focused !== null) {
+    const again = [...place.querySelectorAll("a, button, summary, input, select, [tabindex]")];
+    again.find((one) => keyOf(one) === focused)?.focus({ preventScroll: true });
+  }
+}
+
+function same(one, other) {
+  const open = (node) => node.outerHTML?.replaceAll(' open=""', "") ?? node.nodeValue;
+  return [...one.childNodes].every((node, at) => open(node) === open(other.childNodes[at]));
+}
+
+function keyOf(element) {
+  return `${element.tagName} ${element.id} ${element.getAttribute("href") ?? element.textContent}`;
+}
+
+/** A table with a caption; a column is a heading, or a heading and "number". */
+export function table(caption, columns, rows) {
+  const heads = columns.map((one) => [one].flat());
+  const cell = (content, at) => h("td", { class: heads[at][1] }, content);
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h("table", {},
+      h("caption", { class: "unseen" }, caption),
+      h("thead", {}, h("tr", {}, heads.map(([name, kind]) =>
+        h("th", { scope: "col", class: kind }, name)))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, row.map(cell))))));
+}
+
+/** A part of a page with its heading. */
+export function part(title, ...children) {
+  return h("section", {}, h("h2", {}, title), ...children);
+}
+
+/** A command to copy, with what it does. */
+export function command(text) {
+  const copy = h("button", { type: "button", class: "copy", "aria-label": `Copy: ${text}` }, "Copy");
+  copy.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(text);
+    copy.textContent = "Copied";
+    setTimeout(() => { copy.textContent = "Copy"; }, 1500);
+  });
+  return h("div", { class: "command" }, h("code", {}, text), copy);
+}
+
+/** What is shown where there is nothing: why, and what to do. */
+export function empty(title, ...children) {
+  return h("div", { class: "empty" }, h("p", { class: "title" }, title), ...children);
+}
+
+/** Says something to a screen reader, at most every few seconds. */
+export function speak(text) {
+  const now = Date.now();
+  if (now - speak.last < 10_000) return;
+  speak.last = now;
+  document.getElementById("spoken").textContent = text;
+}
+speak.last = 0;

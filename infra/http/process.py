@@ -1,0 +1,72 @@
+"""The local server as a process: of `countledger serve`, and behind the front of a local stack.
+
+A front hands it the socket, and a pipe with the token. When the pipe ends, the server ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from countledger import CountLedger
+from countledger.infra.http.access import EVERYTHING, READ_EVERYTHING
+from countledger.infra.http.access_rules import AccessRules
+from countledger.infra.http.api import http_app
+from countledger.infra.http.gate import Gate
+from countledger.infra.http.listening import Listener, serve
+from countledger.infra.http.page_files import page_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO
+
+
+def run(
+    listener: Listener,
+    rules: AccessRules,
+    open_client: Callable[[], CountLedger],
+    ends_with: BinaryIO | None = None,
+) -> None:
+    """Serve the dashboard and the API until SIGINT or SIGTERM.
+
+    Args:
+        listener: takes the connections; it is closed in the end.
+        rules: who may use the server, and whether to write.
+        open_client: opens a client of the stack.
+        ends_with: a pipe at whose end the server ends, too.
+    """
+    # The gate has accepted a request before the API asks what it may do.
+    scopes = EVERYTHING if rules.allow_writes else READ_EVERYTHING
+    api = http_app(open_client, authorize=lambda _request: scopes)
+    asyncio.run(_until_stopped(Gate(rules, page_files(), api), listener, ends_with))
+
+
+async def _until_stopped(gate: Gate, listener: Listener, ends_with: BinaryIO | None) -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    if ends_with is not None:
+        threading.Thread(target=_stop_at_end_of, args=(ends_with, loop, stop), daemon=True).start()
+    await serve(gate, listener, stop.wait)
+
+
+def _stop_at_end_of(pipe: BinaryIO, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    pipe.read()
+    loop.call_soon_threadsafe(stop.set)
+
+
+def main() -> None:
+    """Serve on an inherited socket; arguments: its descriptor, and that of the pipe."""
+    socket_fd, pipe_fd = map(int, sys.argv[1:])
+    with os.fdopen(pipe_fd, "rb") as pipe:
+        token = pipe.readline().decode().strip()
+        listener = Listener(socket_fd)
+        run(listener, AccessRules(listener.port, token), CountLedger, pipe)
+
+
+if __name__ == "__main__":
+    main()
