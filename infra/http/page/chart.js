@@ -40,7 +40,7 @@ export function bars(name, rows) {
       s("line", { class: "axis", x1: 0, x2: WIDTH, y1: y(0), y2: y(0) }),
       s("text", { x: 0, y: y(top) - 5 }, top > 0 && highest ? amount(highest.value) : ""),
       ...drawn, ...labels),
-    h("details", { "data-name": name }, h("summary", {}, "The same as a table"),
+    h("details", { "data-name": "table" }, h("summary", {}, "The same as a table"),
       table(name, ["From", ["Sum", "number"], ["Events", "number"]],
         [...rows].reverse().map((row) => [row.long, signed(row.value), String(row.events ?? "")]))));
 }
