@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from countledger import CountLedger
 
 # A machine that runs other tests as well is slow.
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
 
 
 @pytest.fixture(scope="session")

@@ -209,7 +209,7 @@ def test_axe_finds_nothing(new_page: Opener, client: CountLedger, url: str, dark
 
     for part in ("", "counter/likes%3Aaxe", "counter/tickets%3Ahall", "top", "alerts", "health"):
         _at(page, part)
-        expect(page.locator("main section, main table").first).to_be_visible()
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
         expect(page.get_by_text("Reading\u2026").locator("visible=true")).to_have_count(0)
         found = Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
