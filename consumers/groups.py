@@ -9,7 +9,6 @@ Totals are read by a query of the members and a BatchGetItem. A ranked group has
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -24,6 +23,7 @@ from countledger.ledger.errors import BadInput, ConditionFailed, CorruptItem, No
 from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
 from countledger.ledger.operations import Delete, Put, Query, Update
 from countledger.ledger.ranking import group_board, is_on
+from countledger.ledger.suspension import workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -82,7 +82,7 @@ class Groups:
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
         if self._ranked(group) is None:
             self._make(group)
-        with ThreadPoolExecutor(_WRITERS, "countledger-groups") as pool:
+        with workers(_WRITERS, "countledger-groups") as pool:
             added = list(pool.map(lambda counter: self._add(group, counter), names))
         return [name for name, new in zip(names, added, strict=True) if new]
 
@@ -99,7 +99,7 @@ class Groups:
         """
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
         self.get(group)
-        with ThreadPoolExecutor(_WRITERS, "countledger-groups") as pool:
+        with workers(_WRITERS, "countledger-groups") as pool:
             removed = list(pool.map(lambda counter: self._remove(group, counter), names))
         return [name for name, was in zip(names, removed, strict=True) if was]
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from countledger.aio import AsyncCountLedger
     from countledger.client import CountLedger
     from countledger.compaction.retire import Retire
     from countledger.compaction.schedule import Schedule
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Admitted",
     "Amount",
+    "AsyncCountLedger",
     "Audit",
     "BufferStatistics",
     "BufferedProducer",
@@ -114,6 +116,7 @@ __all__ = [
 
 # The module of each public name.
 _MODULES: Final = {
+    "AsyncCountLedger": "countledger.aio",
     "CountLedger": "countledger.client",
     "Retire": "countledger.compaction.retire",
     "Schedule": "countledger.compaction.schedule",

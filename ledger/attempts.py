@@ -76,6 +76,7 @@ from countledger.ledger.errors import (
     Unreachable,
 )
 from countledger.ledger.operations import Get, GetMany, Query, Scan, TransactGet
+from countledger.ledger.suspension import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -300,6 +301,9 @@ def attempt(
             answer = error
             if send.writes and isinstance(error, Unclear):
                 attempts.maybe_applied = True
+        except Interrupted as stop:
+            attempts.maybe_applied = attempts.maybe_applied or (send.writes and stop.left)
+            raise
         verdict = interpret(Reply(answer, state, attempts.maybe_applied))
         if isinstance(verdict, Done):
             return verdict.value
@@ -366,7 +370,7 @@ def run(steps: Steps[_T], perform: Callable[[Step], Answer]) -> _T:
             return outcome
         try:
             answer = perform(step)
-        except CountledgerError as error:
+        except (CountledgerError, Interrupted) as error:
             answer = error
 
 
@@ -386,7 +390,7 @@ async def run_async(steps: Steps[_T], perform: Callable[[Step], Awaitable[Answer
 
 
 def _next_step(steps: Steps[_T], answer: Answer) -> Step:
-    if isinstance(answer, CountledgerError):
+    if isinstance(answer, CountledgerError | Interrupted):
         return steps.throw(answer)
     return steps.send(answer)
 

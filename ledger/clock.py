@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from countledger.ledger.errors import BadTime, shown
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from countledger.ledger.suspension import sleep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,7 +57,7 @@ class SystemClock:
 
     def sleep_ms(self, duration_ms: float) -> None:
         """Return after that many milliseconds."""
-        time.sleep(duration_ms / 1_000)
+        sleep(duration_ms / 1_000)
 
 
 @dataclass(frozen=True, slots=True)

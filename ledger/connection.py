@@ -47,7 +47,7 @@ Retries = Literal["none", "standard"]
 
 _USER_AGENT: Final = "countledger"  # a fixed one saves building it, a fifth of a call's time
 # As many as a buffer may have senders: another one would need a new handshake for each request.
-_CONNECTIONS: Final = 64
+CONNECTIONS: Final = 64
 _ATTEMPTS: Final[dict[Retries, int]] = {"none": 1, "standard": 4}
 # The client has checked what it sends; a second check would take a tenth of the time.
 _UNCHECKED: Final[dict[str, Any]] = {"parameter_validation": False}
@@ -284,7 +284,7 @@ class Connection:
             proxies={} if is_loopback(self.endpoint_url, service) else None,
             region_name=region or self.region,
             retries={"mode": "standard", "total_max_attempts": self._attempts(retries)},
-            max_pool_connections=_CONNECTIONS,
+            max_pool_connections=CONNECTIONS,
             user_agent=_USER_AGENT,
             **(_UNCHECKED if service == "dynamodb" else {}),
         )

@@ -16,6 +16,7 @@ CountledgerError
 │   ├── BadGroupName  NoSuchGroup  NotRanked  NoWindows    of groups, rankings, windows
 │   ├── BadQuota  NoSuchQuota  QuotaExists    of quotas
 │   ├── NotQuarantined        no record of that id is in quarantine
+│   ├── LedgerNotOpen         an asynchronous client is not open on this event loop
 │   ├── TooManyCounters       for one transaction
 │   └── NamespaceUnknown  NamespaceConflict  WrongKind
 ├── Refused                   the current state does not allow the call   exit 4
@@ -41,6 +42,7 @@ CountledgerError
 │   ├── LeaseEnded            the right to merge has ended (inner use: the next run continues)
 │   ├── TotalBehind           a total does not include an entry yet
 │   ├── OutOfTime             the time of a function was over (inner use: its records come again)
+│   ├── CallCancelled         the cause of a cancellation: what the call may have done
 │   ├── Unacknowledged        an entry that no attempt could confirm
 │   └── Unnumbered            an item that may have been put or not
 ├── CorruptItem               a stored item cannot be read
@@ -55,7 +57,7 @@ CountledgerError
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
@@ -234,6 +236,10 @@ class NotQuarantined(BadInput):
     """No record of that id is in quarantine."""
 
 
+class LedgerNotOpen(BadInput):
+    """An asynchronous client was used before it was opened, after it was closed, or elsewhere."""
+
+
 class TooManyCounters(BadInput):
     """The counters, with their bins, do not fit into one transaction."""
 
@@ -375,6 +381,32 @@ class TotalBehind(ServiceFailed):
 
 class OutOfTime(ServiceFailed):
     """The time of a function's invocation was over before the write; the write is tried again."""
+
+
+class CallCancelled(ServiceFailed):
+    """What a call of an event loop may have done until its task was cancelled.
+
+    It is the cause of the `CancelledError`, or of the `TimeoutError` of `asyncio.timeout`.
+
+    Attributes:
+        maybe_applied: whether the call may have changed anything.
+        entries: those that may have been recorded: `resend` each; it cannot count twice. All other
+            events of the call were not recorded.
+    """
+
+    def __init__(
+        self, message: str, *, maybe_applied: bool = True, entries: tuple[Entry, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.maybe_applied = maybe_applied
+        self.entries = entries
+
+    @classmethod
+    def of(cls, error: BaseException | None) -> Self | None:
+        """The call whose cancellation is an error's cause; None: no call had begun."""
+        while error is not None and not isinstance(error, cls):
+            error = error.__cause__
+        return error
 
 
 class Unacknowledged(ServiceFailed):

@@ -11,13 +11,19 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections import deque
+from contextlib import suppress
 from functools import cached_property
-from threading import Lock, RLock
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 from weakref import WeakSet
+
+from countledger.ledger.suspension import current_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from countledger.ledger.suspension import Signal
 
 _T = TypeVar("_T")
 # Forks that Python has seen on the way to this process.
@@ -150,15 +156,61 @@ class ClientPerProcess:
         return getattr(self._client.get(), name)
 
 
+class SuspendableLock:
+    """A lock that may be held while a request is made, of each process's own.
+
+    A thread that waits for it is blocked. A call of an event loop is suspended, so that the call
+    that holds the lock, which may be of the same thread, can go on.
+    """
+
+    __slots__ = ("_mine",)
+
+    def __init__(self) -> None:
+        """A lock that is free."""
+        self._mine: PerProcess[tuple[Lock, deque[Signal]]] = PerProcess(lambda: (Lock(), deque()))
+
+    def __enter__(self) -> None:
+        """Wait until it is free, and hold it."""
+        lock, waiting = self._mine.get()
+        call = current_call()
+        if call is None:
+            lock.acquire()
+            return
+        while not lock.acquire(blocking=False):
+            signal = call.signal()
+            waiting.append(signal)
+            if lock.acquire(blocking=False):  # freed before the signal was there
+                return
+            signal.wait()
+
+    def __exit__(self, *_: object) -> None:
+        """Let it go; every call that waits tries again."""
+        lock, waiting = self._mine.get()
+        lock.release()
+        with suppress(IndexError):  # another holder has taken the last one
+            while waiting:
+                waiting.popleft().send()
+
+
 class made_once(cached_property[_T]):  # noqa: N801 - a decorator, as the one that it extends
-    """`cached_property` whose lock no fork inherits held (Python 3.11 has one in each)."""
+    """`cached_property` that computes a value once, also for threads and calls of event loops.
 
-    def __init__(self, make: Callable[[Any], _T]) -> None:
-        """A property.
+    Each object has a lock of its own, which no fork inherits held.
+    """
 
-        Args:
-            make: computes its value.
-        """
-        super().__init__(make)
-        if hasattr(self, "lock"):
-            self.lock = LockPerProcess(RLock)
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> _T: ...
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Self | _T:
+        """The value, which the first caller computes and the others wait for."""
+        if instance is None:
+            return self
+        known, name = vars(instance), str(self.attrname)
+        if name not in known:
+            with known.setdefault(f"{name} is being made", SuspendableLock()):
+                if name not in known:
+                    known[name] = self.func(instance)
+            known.pop(f"{name} is being made", None)
+        value: _T = known[name]
+        return value

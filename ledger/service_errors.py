@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
 
-from countledger.ledger.before_send import attempts_noted, never_sent
+from countledger.ledger.before_send import attempts_noted, may_have_left, never_sent
 from countledger.ledger.errors import (
     AccessDenied,
     BadSetting,
@@ -23,6 +23,7 @@ from countledger.ledger.errors import (
     Unclear,
     Unreachable,
 )
+from countledger.ledger.suspension import Interrupted, note_write
 
 if TYPE_CHECKING:
     from countledger.ledger.before_send import SentAttempts
@@ -132,10 +133,20 @@ class translated:  # noqa: N801 - a context manager
             CountledgerError: what the error means.
         """
         self._noted.__exit__()
+        meaning: BaseException | None = error
         if isinstance(error, Exception) and not isinstance(error, CountledgerError):
-            meaning = _meaning_of(error, self._attempts, self._what)
-            if meaning is not None:
-                raise meaning from error
+            meaning = _meaning_of(error, self._attempts, self._what) or error
+        elif isinstance(error, Interrupted):
+            error.left = may_have_left(self._attempts, error.cancelled)
+        if _may_be_applied(meaning) and not self._what.startswith(_READ_VERBS):
+            note_write()
+        if meaning is not error and meaning is not None:
+            raise meaning from error
+
+
+def _may_be_applied(error: BaseException | None) -> bool:
+    """Whether a call that ended so may have been carried out."""
+    return error is None or isinstance(error, Unclear) or getattr(error, "left", False)
 
 
 def _meaning_of(error: Exception, attempts: SentAttempts, what: str) -> CountledgerError | None:

@@ -8,7 +8,6 @@ need no condition, because putting an identical entry again changes nothing.
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -26,12 +25,14 @@ from countledger.ledger.ids import seed_here, seeded_id
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.ledger.namespace import Kind
+from countledger.ledger.suspension import note_entries, workers
 from countledger.producers.event import Event, Receipt, complete, make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from countledger.ledger.entry import Entry
+    from countledger.ledger.suspension import Workers
     from countledger.producers.sender import Outcome, Sender
 
 # In flight at once: enough to hide a round trip of some milliseconds, few enough for one process.
@@ -120,7 +121,7 @@ class Recorder:
     def _record(self, events: Iterable[Event], size: int) -> Iterator[Outcome]:
         """Record events in groups of a size."""
         feed = iter(events)
-        with ThreadPoolExecutor(_SENDERS, "countledger-recorder") as pool:
+        with workers(_SENDERS, "countledger-recorder") as pool:
             while chunk := list(islice(feed, size)):
                 outcomes = self._record_chunk(chunk, pool)
                 fatal = next((o for o in outcomes if isinstance(o, SetupError)), None)
@@ -130,7 +131,7 @@ class Recorder:
                 if fatal is not None:
                     raise fatal
 
-    def _record_chunk(self, events: Sequence[Event], pool: ThreadPoolExecutor) -> list[Outcome]:
+    def _record_chunk(self, events: Sequence[Event], pool: Workers) -> list[Outcome]:
         refused: dict[int, Outcome] = {}
         keyed: dict[int, Entry] = {}
         plain: dict[int, Entry] = {}
@@ -149,6 +150,7 @@ class Recorder:
             entry = make_entry(event, now_ms=now_ms, origin=self.region, new_id=self.new_id)
             (plain if event.key is None else keyed)[number] = entry
         numbers, entries = list(plain), list(plain.values())
+        note_entries([*entries, *keyed.values()])
         groups = [
             slice(start, start + BATCH_WRITE_ITEMS)
             for start in range(0, len(plain), BATCH_WRITE_ITEMS)
@@ -186,7 +188,7 @@ def in_order(jobs: Sequence[Job]) -> deque[Job]:
 
 
 def _carried_out(
-    jobs: Sequence[Job], pool: ThreadPoolExecutor, refused: Mapping[int, Outcome], events: int
+    jobs: Sequence[Job], pool: Workers, refused: Mapping[int, Outcome], events: int
 ) -> list[Outcome]:
     """The outcomes of so many events; each thread takes one job after the other.
 

@@ -41,6 +41,7 @@ from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put, PutBatch
 from countledger.ledger.performer import DynamoPerformer
+from countledger.ledger.suspension import Interrupted, note_entries
 from countledger.producers.event import Receipt, judge_existing, recorded, unacknowledged
 
 if TYPE_CHECKING:
@@ -154,7 +155,12 @@ class Sender:
             return Send(write, partial(self._check_age, entry, namespace))
 
         attempts = Attempts(self.clock, self.random, self.backoff, maybe_applied=maybe_applied)
-        return (yield from attempt(None, request, interpret, give_up, attempts))
+        try:
+            return (yield from attempt(None, request, interpret, give_up, attempts))
+        except Interrupted:
+            if attempts.maybe_applied:
+                note_entries([entry])
+            raise
 
     def sending_batch(self, entries: Sequence[Entry]) -> Steps[list[Outcome]]:
         """Send a batch.

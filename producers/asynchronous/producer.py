@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.clock import Backoff
 from countledger.ledger.forks import abandon, abandon_in_forks
 from countledger.producers.asynchronous.buffer import AsyncBuffer
-from countledger.producers.asynchronous.sender import AsyncSender, open_client
+from countledger.producers.asynchronous.sender import AsyncSender, open_dynamo
 from countledger.producers.buffer.buffering import NotRecorded, NotTaken
 from countledger.producers.buffer.delivery import EntryMaker, ledger_name
 from countledger.producers.buffer.spool import Spool
@@ -225,7 +225,7 @@ def async_producer(
 
     @asynccontextmanager
     async def open_sender() -> AsyncIterator[AsyncSender]:
-        async with open_client(connection) as dynamo:
+        async with open_dynamo(connection) as dynamo:
             yield AsyncSender(
                 dynamo,
                 table,

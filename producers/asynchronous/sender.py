@@ -10,12 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from countledger.ledger.asynchronous.session import open_client, open_session
 from countledger.ledger.attempts import Pause, run_async
 from countledger.ledger.attributes import decode, encode
-from countledger.ledger.batch_body import spell
-from countledger.ledger.before_send import guarded, watch
+from countledger.ledger.before_send import guarded
 from countledger.ledger.dynamo import METERED, DynamoClient, consumed_in, of_the_table
-from countledger.ledger.errors import SetupError
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import PutBatch
@@ -112,47 +111,12 @@ class AsyncDynamoClient(DynamoClient):
 
 
 @asynccontextmanager
-async def open_client(connection: Connection) -> AsyncIterator[AsyncDynamoClient]:
+async def open_dynamo(connection: Connection) -> AsyncIterator[AsyncDynamoClient]:
     """A client of this event loop, whose SDK does not retry.
 
     Raises:
         SetupError: aiobotocore is not installed, or the client cannot be made.
     """
-    try:
-        from aiobotocore.session import AioSession  # noqa: PLC0415 - an optional extra
-
-        from countledger.producers.asynchronous.direct import direct  # noqa: PLC0415 - needs it
-    except ModuleNotFoundError as error:
-        raise SetupError(
-            "aiobotocore is not installed: pip install 'countledger[async]'"
-        ) from error
-    profile = connection.session.profile_name
-    # boto3 reports "default" if no profile is named; if we named it, it would have to exist.
-    session: Any = AioSession(profile=None if profile == "default" else profile)
-    with translated("the dynamodb client"):
-        made = session.create_client(
-            "dynamodb",
-            endpoint_url=connection.endpoint_url,
-            region_name=connection.region,
-            config=direct(connection.config("dynamodb", "none")),
-            **_given_credentials(connection),
-        )
-        client = await made.__aenter__()
-    try:
-        watch(client)
-        spell(client)
+    session = await open_session(connection)
+    async with open_client(connection, session, "dynamodb", "none", connection.region) as client:
         yield AsyncDynamoClient(client, connection.meter)
-    finally:
-        await made.__aexit__(None, None, None)
-
-
-def _given_credentials(connection: Connection) -> dict[str, str | None]:
-    """Credentials that were given with the session; aiobotocore finds all others itself."""
-    found: Any = connection.session.get_credentials()
-    if found is None or found.method != "explicit":
-        return {}
-    return {
-        "aws_access_key_id": found.access_key,
-        "aws_secret_access_key": found.secret_key,
-        "aws_session_token": found.token,
-    }

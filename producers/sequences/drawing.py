@@ -6,13 +6,12 @@ A number is never given out twice, and a lost answer costs the numbers that it c
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.attempts import Again, Attempts, Done, Send, attempt, otherwise
 from countledger.ledger.attributes import require
 from countledger.ledger.errors import ConditionFailed, CorruptItem, CountledgerError, SequenceExists
-from countledger.ledger.forks import this_process
+from countledger.ledger.forks import SuspendableLock, this_process
 from countledger.producers.sequences.sequence import exhausted, plan_draw, plan_making
 from countledger.producers.strict.context import POLICY, raise_exhausted
 
@@ -117,7 +116,7 @@ class _Block:
     """The rest of a process's block, and the lock under which its threads draw from it."""
 
     left: Iterator[int] = field(default_factory=lambda: iter(()))
-    lock: Lock = field(default_factory=Lock)
+    lock: SuspendableLock = field(default_factory=SuspendableLock)
 
 
 class Lease:

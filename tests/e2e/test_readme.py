@@ -28,6 +28,7 @@ _PAGES: Final = {
     "docs/kinesis.md": (1, 0),
     "docs/quotas.md": (2, 7),
     "docs/windows.md": (1, 11),
+    "docs/asyncio.md": (1, 0),
 }
 _TEXTS: Final = {page: (_ROOT / page).read_text() for page in _PAGES}
 _BLOCKS: Final = {

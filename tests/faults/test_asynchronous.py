@@ -13,7 +13,7 @@ from countledger.ledger.before_send import guarded
 from countledger.ledger.errors import KeyExpired, Unreachable
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
-from countledger.producers.asynchronous.sender import open_client
+from countledger.producers.asynchronous.sender import open_dynamo
 from countledger.producers.event import Status
 from tests.engines.store import Store
 from tests.faults.injection import Attempts, Fault, Kind
@@ -86,7 +86,7 @@ def test_the_last_look_is_taken_on_this_way_too(store: Store, counter: str) -> N
         raise KeyExpired("too late")
 
     async def work() -> None:
-        async with open_client(client_of(store).connection) as dynamo:
+        async with open_dynamo(client_of(store).connection) as dynamo:
             item = {"counter": counter, "entry": "e#x", "delta": 1}
             with guarded(too_late), pytest.raises(KeyExpired):
                 await dynamo.put_async(Put(store.ledger, item, Absent("entry")))
@@ -100,7 +100,7 @@ def test_what_is_wrong_is_said_in_our_words(store: Store, counter: str) -> None:
     ledger = CountLedger(settings, session=store.engine.session, endpoint_url="http://127.0.0.1:9")
 
     async def work() -> None:
-        async with open_client(ledger.connection) as dynamo:
+        async with open_dynamo(ledger.connection) as dynamo:
             with pytest.raises(Unreachable):
                 await dynamo.put_async(Put(store.ledger, {"counter": counter, "entry": "e#x"}))
 

@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from countledger.ledger.asynchronous.connection import LoopConnection, OpenClients
 from countledger.ledger.entry import Entry
 from countledger.ledger.expressions import Absent, Add, Compare
 from countledger.ledger.operations import Check, Delete, Put, PutBatch, Query, Scan, Update
-from countledger.producers.asynchronous.sender import open_client
+from countledger.ledger.suspension import CallNotes
+from countledger.producers.asynchronous.sender import open_dynamo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -120,10 +122,32 @@ def aiobotocore_calls(connection: Connection) -> Iterator[Call]:
         return await dynamo.put_batch_async(place.table, [place.new])
 
     with asyncio.Runner() as runner:
-        opened = open_client(connection)
+        opened = open_dynamo(connection)
         dynamo = runner.run(opened.__aenter__())
         yield lambda operation, place: runner.run(call(dynamo, operation, place))
         runner.run(opened.__aexit__(None, None, None))
+
+
+@contextmanager
+def calls_of_a_loop(connection: Connection) -> Iterator[Call]:
+    """Calls of an event loop that run synchronous code."""
+    opened = OpenClients()
+    own = LoopConnection(
+        connection.settings, connection.session, connection.endpoint_url, opened=opened
+    )
+
+    async def call(operation: str, place: Place) -> object:
+        await asyncio.sleep(0.05)  # as above
+        run = partial({**READS, **WRITES}[operation], own.dynamo("none"), place)
+        return await opened.get().run(run, CallNotes())
+
+    async def begin() -> None:
+        opened.open()
+
+    with asyncio.Runner() as runner:
+        runner.run(begin())
+        yield lambda operation, place: runner.run(call(operation, place))
+        runner.run(opened.aclose())
 
 
 @dataclass(frozen=True)
@@ -143,4 +167,5 @@ TRANSPORTS: Final[Mapping[str, Transport]] = {
     "boto3": Transport(partial(calls_of_a_thread, "boto3"), (*READS, *WRITES)),
     "fast": Transport(partial(calls_of_a_thread, "fast"), (*READS, *WRITES)),
     "aiobotocore": Transport(aiobotocore_calls, ("put", "put_batch")),
+    "loop": Transport(calls_of_a_loop, (*READS, *WRITES)),
 }

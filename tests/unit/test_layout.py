@@ -19,13 +19,13 @@ _PACKAGES = ("ledger", "producers", "consumers", "compaction", "infra")
 _MODULE_MAX_LINES = 300
 # The public face, half of it docstrings; and the one tree of errors, a few lines for each.
 _LONG_MODULES = {
-    "countledger/client.py": 700,
+    "countledger/client.py": 735,
     # The page that teaches how to write a protocol, and the driver itself.
-    "ledger/attempts.py": 400,
+    "ledger/attempts.py": 405,
     # What a deployment is: each of its ways to a change set.
     "infra/deploy/deployment.py": 340,
     # One table each, to be read in one place.
-    "ledger/errors.py": 490,
+    "ledger/errors.py": 530,
     "ledger/expressions.py": 340,
     "ledger/keys.py": 460,
 }
@@ -37,7 +37,8 @@ _VAGUE = {"util", "utils", "common", "helper", "helpers", "misc", "base", "share
 # Where boto3 and botocore may be imported. All else works on values, or through these.
 _SDK_FILES = {
     "countledger/telemetry.py",
-    "countledger/client.py",  # the type of a session that apps may hand in
+    "countledger/aio.py",  # the type of a session that apps may hand in
+    "countledger/client.py",  # the same
     "compaction/trigger.py",  # the errors of EventBridge Scheduler
     "ledger/attributes.py",
     "ledger/connection.py",
@@ -48,7 +49,7 @@ _SDK_FILES = {
     "ledger/transport/client.py",
     "ledger/transport/connections.py",
     "ledger/transport/signing.py",  # the type of credentials of one moment
-    "producers/asynchronous/direct.py",  # the type of aiobotocore's settings
+    "ledger/asynchronous/direct.py",  # the type of aiobotocore's settings
     "infra/local/region_stack.py",
     "infra/local/stack.py",
     "infra/local/pump.py",

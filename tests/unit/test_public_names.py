@@ -14,6 +14,7 @@ import countledger
 _NAMES = [
     "Admitted",
     "Amount",
+    "AsyncCountLedger",
     "Audit",
     "BufferStatistics",
     "BufferedProducer",
@@ -83,6 +84,7 @@ _METHODS = [
     "head",
     "kinesis",
     "names",
+    "names_page",
     "namespaces",
     "quarantine",
     "quotas",

@@ -1,0 +1,1 @@
+"""Synchronous code in event loops: its calls are suspended where they would wait."""

@@ -1,0 +1,140 @@
+"""Where synchronous code waits: it blocks its thread, or suspends its call of an event loop.
+
+One implementation serves threads and event loops. A call of an event loop runs in a greenlet (see
+`asynchronous.greenlets`), whose thread is the loop's: if the call blocked it, every other task of
+the loop would wait too. So each place that waits for a request, for time, for other calls or for a
+lock asks here first. In a thread nothing changes.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
+
+    from countledger.ledger.entry import Entry
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+_A = TypeVar("_A")
+
+
+class Interrupted(BaseException):
+    """The task of a call was cancelled while the call waited.
+
+    It is raised at the place that waits, passes through the synchronous code, and becomes the
+    task's own `CancelledError` again.
+
+    Attributes:
+        cancelled: the error by which the event loop cancels the task.
+        left: whether it was a request that the call waited for, and it may have reached the
+            service.
+    """
+
+    def __init__(self, cancelled: BaseException) -> None:
+        super().__init__("the call was cancelled")
+        self.cancelled = cancelled
+        self.left = False
+
+
+@dataclass(slots=True)
+class CallNotes:
+    """What a call of an event loop may have done so far.
+
+    Attributes:
+        maybe_applied: whether a request that changes something was applied, or may be.
+        entries: those that it has made and may have recorded.
+    """
+
+    maybe_applied: bool = False
+    entries: list[Entry] = field(default_factory=list)
+
+
+class RunningWork(Protocol[_T_co]):
+    """A function that runs beside its caller."""
+
+    def result(self) -> _T_co:
+        """Wait for its result; or raise its error."""
+
+
+class Workers(Protocol):
+    """Run functions, a bounded number at a time."""
+
+    def submit(self, function: Callable[..., _T], /, *arguments: Any) -> RunningWork[_T]:  # noqa: ANN401 - the function's
+        """Run a function as soon as a worker is free."""
+
+    def map(self, function: Callable[[_A], _T], values: Iterable[_A], /) -> Iterator[_T]:
+        """The results of a function for each value, in their order."""
+
+
+class Signal(Protocol):
+    """Resumes one suspended call."""
+
+    def send(self) -> None:
+        """Resume it; from any thread."""
+
+    def wait(self) -> None:
+        """Suspend the call until then."""
+
+
+class SuspendedCall(Protocol):
+    """A call of an event loop, which waits by being suspended."""
+
+    notes: CallNotes
+
+    def sleep(self, duration_s: float) -> None:
+        """Suspend the call for so long."""
+
+    def signal(self) -> Signal:
+        """A signal to wait for."""
+
+    def workers(self, number: int) -> AbstractContextManager[Workers]:
+        """So many tasks at a time, in place of threads; none is left when the block ends."""
+
+
+# What finds the call that runs now; empty until `asynchronous.greenlets` is imported.
+_FINDERS: Final[list[Callable[[], SuspendedCall | None]]] = []
+
+
+def find_calls_by(find: Callable[[], SuspendedCall | None]) -> None:
+    """Let `current_call` find the calls of event loops."""
+    _FINDERS[:] = [find]
+
+
+def current_call() -> SuspendedCall | None:
+    """The call of an event loop that runs now; None: this code may block its thread."""
+    return _FINDERS[0]() if _FINDERS else None
+
+
+def sleep(duration_s: float) -> None:
+    """Return after so many seconds."""
+    call = current_call()
+    if call is None:
+        time.sleep(duration_s)
+    else:
+        call.sleep(duration_s)
+
+
+def workers(number: int, name: str) -> AbstractContextManager[Workers]:
+    """So many threads of a name; in a call of an event loop so many tasks instead."""
+    call = current_call()
+    return ThreadPoolExecutor(number, name) if call is None else call.workers(number)
+
+
+def note_entries(entries: Iterable[Entry]) -> None:
+    """Note entries that the call of an event loop may have recorded; in a thread do nothing."""
+    call = current_call()
+    if call is not None:
+        call.notes.entries += entries
+
+
+def note_write() -> None:
+    """Note that the call of an event loop may have changed something."""
+    call = current_call()
+    if call is not None:
+        call.notes.maybe_applied = True

@@ -1,0 +1,296 @@
+"""The client of an event loop: cancelled at each of its requests, closed, and used elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import warnings
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from countledger import AsyncCountLedger, Event
+from countledger.ledger.errors import CallCancelled, LedgerNotOpen
+from countledger.producers.event import Status
+from tests.faults.injection import _carry_out
+from tests.faults.play import fresh
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.engines.store import Store
+
+_READS: Final = ("GetItem", "Query", "BatchGetItem", "TransactGetItems", "DescribeTable")
+
+
+def ledger_of(store: Store) -> AsyncCountLedger:
+    """A client of a new process."""
+    return AsyncCountLedger(
+        store.connection.settings,
+        session=store.engine.session,
+        endpoint_url=store.engine.endpoint_url,
+    )
+
+
+async def client_of(ledger: AsyncCountLedger, retries: str) -> Any:  # noqa: ANN401 - aiobotocore's
+    """The client of the loop by which an object makes its requests."""
+    connection: Any = ledger._ledger.connection
+    kind: Any = ("dynamodb", retries, connection.region)
+    client, _ = await ledger._opened.get().client(connection, kind)
+    return client
+
+
+@dataclass(eq=False)
+class Held:
+    """Holds the n-th request of a call for ever, as the network would.
+
+    Attributes:
+        number: which request, from 0.
+        applied: whether the engine carries it out.
+        operations: that were sent, the held one included.
+    """
+
+    number: int
+    applied: bool
+    operations: list[str]
+    reached: asyncio.Event
+
+    async def __call__(self, request: Any, event_name: str, **_: object) -> None:  # noqa: ANN401
+        """Let a request through, or hold it."""
+        self.operations.append(event_name.rpartition(".")[2])
+        if len(self.operations) <= self.number:
+            return
+        if self.applied:
+            await asyncio.to_thread(_carry_out, request)
+        self.reached.set()
+        await asyncio.sleep(60)
+
+    @property
+    def may_have_written(self) -> bool:
+        """Whether a write was let through, or was held after it had left this machine."""
+        return any(one not in _READS for one in self.operations)
+
+
+async def cancelled_at(
+    ledger: AsyncCountLedger,
+    number: int,
+    call: Awaitable[object],
+    *,
+    applied: bool,
+) -> tuple[Held, CallCancelled | None]:
+    """Cancel a call while its n-th request is under way; None: the call has made fewer requests."""
+    held = Held(number, applied, [], asyncio.Event())
+    clients = [await client_of(ledger, retries) for retries in ("none", "standard")]
+    for client in clients:
+        client.meta.events.register_last("before-send", held, unique_id="held")
+    task = asyncio.ensure_future(call)
+    reached = asyncio.ensure_future(held.reached.wait())
+    await asyncio.wait([task, reached], return_when=asyncio.FIRST_COMPLETED)
+    reached.cancel()
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError as error:
+        return held, CallCancelled.of(error)
+    finally:
+        for client in clients:
+            client.meta.events.unregister("before-send", unique_id="held")
+    return held, None
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call that can be repeated.
+
+    Attributes:
+        call: makes the call.
+        effect: how often its effect is stored.
+        prepare: what must exist.
+    """
+
+    call: Callable[[AsyncCountLedger, str], Awaitable[object]]
+    effect: Callable[[AsyncCountLedger, str], Awaitable[object]]
+    prepare: Callable[[AsyncCountLedger, str], Awaitable[object]] | None = None
+
+
+async def _recorded(ledger: AsyncCountLedger, counter: str) -> object:
+    return (await ledger.exact(counter)).value
+
+
+async def _strict(ledger: AsyncCountLedger, counter: str) -> object:
+    return await ledger.strict.create(counter, method="marker", lower=0, upper=9, opening=9)
+
+
+async def _sold(ledger: AsyncCountLedger, counter: str) -> object:
+    return 9 - int((await ledger.strict.show(counter)).value)
+
+
+async def _held_back(ledger: AsyncCountLedger, counter: str) -> object:
+    return int((await ledger.strict.show(counter)).held)
+
+
+CASES: Final = {
+    "record": Case(lambda ledger, name: ledger.record(name, 1, key="k"), _recorded),
+    "record many": Case(lambda ledger, name: ledger.record_many([Event(name, 1, "k")]), _recorded),
+    "strict": Case(lambda ledger, name: ledger.strict.change(name, -1, key="k"), _sold, _strict),
+    "hold": Case(
+        lambda ledger, name: ledger.strict.hold(name, 1, expires_in=timedelta(hours=1), key="k"),
+        _held_back,
+        _strict,
+    ),
+}
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["not applied", "applied"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_cancelled_call_says_what_it_may_have_done(
+    store: Store,
+    case: str,
+    applied: bool,  # noqa: FBT001 - a case
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Cancelled at each request; the same call again completes it, once."""
+    one = CASES[case]
+
+    async def work() -> int:
+        for number in count():
+            async with ledger_of(store) as ledger:
+                counter = f"n{fresh()}:c"
+                if one.prepare is not None:
+                    await one.prepare(ledger, counter)
+                caplog.clear()
+                held, cancelled = await cancelled_at(
+                    ledger, number, one.call(ledger, counter), applied=applied
+                )
+                if cancelled is None:
+                    return number
+                assert cancelled.maybe_applied == held.may_have_written
+                assert len(caplog.records) == int(held.may_have_written)
+                await one.call(ledger, counter)
+                assert await one.effect(ledger, counter) == 1
+        return 0
+
+    with caplog.at_level(logging.WARNING, "countledger"):
+        assert asyncio.run(work()) >= 1
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["not applied", "applied"])
+def test_a_cancelled_record_hands_over_its_entry(store: Store, *, applied: bool) -> None:
+    """Without a key nobody else could send it again: the entry itself is sent, and counts once."""
+
+    async def work() -> None:
+        async with ledger_of(store) as ledger:
+            counter = f"n{fresh()}:c"
+            await ledger.record(counter, 1)
+            _, cancelled = await cancelled_at(ledger, 0, ledger.record(counter, 1), applied=applied)
+            assert cancelled is not None
+            (entry,) = cancelled.entries
+            again = await ledger.resend(entry)
+            assert again.status is (Status.DUPLICATE if applied else Status.RECORDED)
+            assert (await ledger.exact(counter)).value == 2
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["not applied", "applied"])
+def test_a_cancelled_record_many_hands_over_all_that_it_made(
+    store: Store, *, applied: bool
+) -> None:
+    """Sent again, each event counts once, whichever batches had been stored."""
+
+    async def work() -> None:
+        async with ledger_of(store) as ledger:
+            counter = f"n{fresh()}:c"
+            await ledger.record(counter, 1)
+            events = [Event(counter, 1)] * 120
+            _, cancelled = await cancelled_at(
+                ledger, 3, ledger.record_many(events), applied=applied
+            )
+            assert cancelled is not None
+            assert len(cancelled.entries) == 120
+            await asyncio.gather(*map(ledger.resend, cancelled.entries))
+            assert (await ledger.exact(counter)).value == 121
+
+    asyncio.run(work())
+
+
+def test_an_entry_that_had_not_left_is_not_applied(store: Store) -> None:
+    """Cancelled while its namespace is read, or made, nothing was recorded."""
+
+    async def work() -> None:
+        for number in (0, 1):
+            async with ledger_of(store) as ledger:
+                counter = f"n{fresh()}:c"
+                held, cancelled = await cancelled_at(
+                    ledger, number, ledger.record(counter, 1), applied=True
+                )
+                assert cancelled is not None
+                assert held.operations[-1] == ("GetItem", "PutItem")[number]
+                assert cancelled.entries == ()
+                assert (await ledger.exact(counter)).value == 0
+
+    asyncio.run(work())
+
+
+def test_a_time_out_says_it_too(store: Store) -> None:
+    """`asyncio.timeout` raises its own error; `of` finds the call behind it."""
+
+    async def work() -> None:
+        async with ledger_of(store) as ledger:
+            counter = f"n{fresh()}:c"
+            await ledger.record(counter, 1)
+            client = await client_of(ledger, "none")
+            held = Held(0, applied=True, operations=[], reached=asyncio.Event())
+            client.meta.events.register_last("before-send", held, unique_id="held")
+            with pytest.raises(TimeoutError) as raised:
+                async with asyncio.timeout(0.5):
+                    await ledger.record(counter, 1)
+            cancelled = CallCancelled.of(raised.value)
+            assert cancelled is not None
+            assert cancelled.maybe_applied
+            assert [entry.counter for entry in cancelled.entries] == [counter]
+            assert "it may have been applied" in str(cancelled)
+
+    asyncio.run(work())
+
+
+def test_closing_waits_for_calls_and_leaves_nothing(store: Store) -> None:
+    """No task, no connection, no warning; a call afterwards says that the client is closed."""
+
+    async def work() -> set[Any]:
+        ledger = ledger_of(store)
+        counter = f"n{fresh()}:c"
+        with pytest.raises(LedgerNotOpen, match="use it within `async with`"):
+            await ledger.record(counter, 1)
+        before = asyncio.all_tasks()
+        async with ledger:
+            recording = [asyncio.create_task(ledger.record(counter, 1)) for _ in range(20)]
+            await asyncio.sleep(0)
+            with pytest.raises(LedgerNotOpen, match="open already"):
+                await ledger.__aenter__()
+        assert len([await one for one in recording]) == 20
+        with pytest.raises(LedgerNotOpen, match="use it within `async with`"):
+            await ledger.record(counter, 1)
+        async with ledger:
+            assert (await ledger.exact(counter)).value == 20
+        return asyncio.all_tasks() - before
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert asyncio.run(work()) == set()
+        gc.collect()
+    assert [str(one.message) for one in warned] == []
+
+
+def test_another_loop_is_told_what_to_do(store: Store) -> None:
+    ledger = ledger_of(store)
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        first.run(ledger.__aenter__())
+        with pytest.raises(LedgerNotOpen, match="opened on another event loop"):
+            second.run(ledger.exact("n:c"))
+        assert first.run(ledger.exact(f"n{fresh()}:c")).value == 0
+        first.run(ledger.aclose())
