@@ -11,8 +11,8 @@ const LISTS_MS = 4000;
 const CHART_MS = 15_000;
 const ENTRIES = 100;
 const CHARTS = {
-  hour: { name: "Sum per hour", back: 48 * HOUR_MS, label: { hour: "2-digit", minute: "2-digit" } },
-  day: { name: "Sum per day", back: 30 * 24 * HOUR_MS, label: { day: "numeric", month: "short" } },
+  hour: { name: "Sum per hour, last 48 hours", back: 48 * HOUR_MS, label: { hour: "2-digit", minute: "2-digit" } },
+  day: { name: "Sum per day, last 30 days", back: 30 * 24 * HOUR_MS, label: { day: "numeric", month: "short" } },
 };
 
 export function counter(name) {
@@ -42,7 +42,7 @@ export function counter(name) {
         places.moved ?? null,
         h("span", { class: "quiet" }, facts),
         h("span", { class: "quiet" }, `changed ${ago(found.updated_at)}`)),
-      line(points, SPAN_MS),
+      line(points),
       found.updated_at ? null : empty("This counter has no entry yet.",
         h("p", {}, "Record one, and the number above moves within a second or two:"),
         command(`countledger emit ${quoted(name)} 1`)));
@@ -89,7 +89,7 @@ export function counter(name) {
       rows.push({ label: short.format(start), long: moment(new Date(start).toISOString()),
         value: sum(inside.map((one) => one.delta)), events: inside.length, open: start === last });
     }
-    return [bars(`${shape.name}, of the newest ${many(entries.length, "entry", "entries")}`, rows), ...how];
+    return [bars(`${shape.name.split(",")[0]}, of the newest ${many(entries.length, "entry", "entries")}`, rows), ...how];
   }
 
   async function drawLists(signal) {
