@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import cache
+from functools import cache, partial
 from uuid import uuid4
 
 import pytest
 
-from tests.engines import simulated
+from tests.engines import looping, simulated
 from tests.engines.differences import Difference, Engine
 from tests.engines.running import STARTERS, moto
 from tests.engines.store import Store, fresh_store
@@ -25,7 +25,7 @@ def server() -> Iterator[Callable[[str], Engine]]:
         yield start
 
 
-@pytest.fixture(scope="module", params=[*STARTERS, simulated.NAME])
+@pytest.fixture(scope="module", params=[*STARTERS, simulated.NAME, looping.NAME])
 def store(request: pytest.FixtureRequest, server: Callable[[str], Engine]) -> Iterator[Store]:
     """Both tables on each engine in turn, new for each module.
 
@@ -35,6 +35,9 @@ def store(request: pytest.FixtureRequest, server: Callable[[str], Engine]) -> It
     match request.param:
         case simulated.NAME:
             with simulated.simulated_store() as made:
+                yield made
+        case looping.NAME:
+            with fresh_store(server("ministack")) as plain, looping.looping_store(plain) as made:
                 yield made
         case "moto":
             with moto() as engine, fresh_store(engine) as made:
@@ -56,6 +59,7 @@ def tables(store: Store) -> Iterator[Store]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out what the simulation does not have, where a test's name tells."""
+    items[:] = [one for one in items if not _takes_minutes_in_a_loop(one)]
     for item in items:
         call = getattr(item, "callspec", None)
         if call is None or call.params.get("store") != simulated.NAME:
@@ -63,6 +67,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         missing = simulated.missing_of(getattr(item, "originalname", item.name))
         if missing is not None:
             item.add_marker(pytest.mark.skip(reason=str(simulated.NotSimulated(missing))))
+
+
+def _takes_minutes_in_a_loop(item: pytest.Item) -> bool:
+    call = getattr(item, "callspec", None)
+    in_a_loop = call is not None and call.params.get("store") == looping.NAME
+    return in_a_loop and item.path.name in looping.LEFT_OUT
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test of the store in an event loop as a call of that loop."""
+    store = pyfuncitem.funcargs.get("store")
+    if not isinstance(store, looping.LoopingStore):
+        return None
+    arguments = pyfuncitem._fixtureinfo.argnames
+    store.run(
+        partial(pyfuncitem.obj, **{name: pyfuncitem.funcargs[name] for name in arguments}),
+        in_thread=pyfuncitem.path.name in looping.IN_THREADS,
+    )
+    return True
 
 
 @pytest.hookimpl(wrapper=True)
