@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from countledger.consumers.catching_up import CatchingUp
     from countledger.consumers.groups import Groups
     from countledger.consumers.leftovers import Leftovers
+    from countledger.consumers.name_pages import NamesPage
     from countledger.consumers.over_regions import RegionsReader
     from countledger.consumers.rankings import Rankings
     from countledger.consumers.snapshot import SnapshotReader
@@ -37,6 +38,7 @@ __all__ = [
     "CatchingUp",
     "Groups",
     "LedgerStream",
+    "NamesPage",
     "QuarantineService",
     "Rankings",
     "Redrive",
@@ -52,6 +54,7 @@ __all__ = [
     "leftovers_of",
     "listing_of",
     "names_of",
+    "names_page_of",
     "over_regions_of",
     "quarantine_of",
     "rankings_of",
@@ -105,6 +108,16 @@ def names_of(connection: Connection, prefix: str) -> Iterator[str]:
     dynamo, table = _counters_of(connection)
     tables = filter(None, (table, strict_table_of(connection)))
     return chain.from_iterable(counters_beginning(dynamo, one, prefix) for one in tables)
+
+
+def names_page_of(connection: Connection, prefix: str, after: str | None, limit: int) -> NamesPage:
+    """A part of the counters that have a total and begin with a prefix."""
+    from countledger.consumers.name_pages import names_page
+    from countledger.ledger.assembly import strict_table_of
+
+    dynamo, table = _counters_of(connection)
+    tables = [table] if (strict := strict_table_of(connection)) is None else [table, strict]
+    return names_page(dynamo, tables, prefix, after, limit)
 
 
 def listing_of(connection: Connection, namespaces: Namespaces) -> Listing:

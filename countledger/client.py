@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         CatchingUp,
         Groups,
         LedgerStream,
+        NamesPage,
         QuarantineService,
         Rankings,
         Redrive,
@@ -316,6 +317,26 @@ class CountLedger:
 
         return names_of(self.connection, prefix)
 
+    def names_page(
+        self, prefix: str = "", *, after: str | None = None, limit: int = 100
+    ) -> NamesPage:
+        """A part of what `names` finds; the next one begins `after` the place that it names.
+
+        At most 20 requests, each for 1,000 items: half a read unit for each 4 KB of them. So a part
+        may have few names, or none, and still not be the last.
+
+        Args:
+            prefix: as of `names`.
+            after: of the part before; None: the first one.
+            limit: the largest number of names, 1 to 1,000.
+
+        Raises:
+            BadSetting: `limit` or `after` breaks its rule.
+        """
+        from countledger.consumers.assembly import names_page_of
+
+        return names_page_of(self.connection, prefix, after, limit)
+
     def windows(
         self,
         counter: str,
@@ -406,7 +427,12 @@ class CountLedger:
         return self._exact.read(of_a_ledger(self.namespaces, counter))
 
     def entries(
-        self, counter: str, *, limit: int | None = None, on_corrupt: OnCorrupt | None = None
+        self,
+        counter: str,
+        *,
+        limit: int | None = None,
+        before: datetime | None = None,
+        on_corrupt: OnCorrupt | None = None,
     ) -> Iterator[Entry]:
         """A counter's entries that are not merged yet, newest first; `head` sums up the others.
 
@@ -415,16 +441,25 @@ class CountLedger:
         Args:
             counter: its name.
             limit: the largest number of entries; None for all.
+            before: only entries that were made before this aware time, in milliseconds.
             on_corrupt: called with the error of each entry that cannot be read, which is left out.
 
         Raises:
+            BadTime: `before` is naive.
             CorruptItem: the head cannot be read; or an entry, and `on_corrupt` is not given.
             NamespaceUnknown: its namespace does not exist.
             WrongKind: the counter is strict and has no ledger.
         """
         from countledger.ledger.assembly import entries_of
 
-        return entries_of(self.connection, self.namespaces, counter, limit, on_corrupt)
+        return entries_of(
+            self.connection,
+            self.namespaces,
+            counter,
+            limit,
+            before=before,
+            on_corrupt=on_corrupt,
+        )
 
     def head(self, counter: str) -> Head:
         """The one summary of all entries merged so far: number, sum and period.

@@ -13,6 +13,7 @@ from countledger.ledger.settings import OUTPUTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.connection import Connection
@@ -92,12 +93,24 @@ def entries_of(
     namespaces: Namespaces,
     counter: str,
     limit: int | None,
+    *,
+    before: datetime | None,
     on_corrupt: OnCorrupt | None,
 ) -> Iterator[Entry]:
     """The entries of a counter that are not merged yet, newest first."""
+    from countledger.ledger.clock import to_ms
     from countledger.ledger.exact import newest_first
 
     spread = namespaces.expect(keys.check_counter(counter), Kind.LEDGER).spread
     dynamo, table = connection.dynamo("standard"), connection.setting("ledger_table")
     head = head_of(connection, counter)
-    return newest_first(dynamo, table, counter, spread, limit, head=head, on_corrupt=on_corrupt)
+    return newest_first(
+        dynamo,
+        table,
+        counter,
+        spread,
+        limit,
+        head=head,
+        before_ms=None if before is None else to_ms(before),
+        on_corrupt=on_corrupt,
+    )

@@ -33,6 +33,7 @@ from countledger.ledger.entry import Entry, decode_entry
 from countledger.ledger.errors import BadSetting, BadTime, CorruptItem, ServiceFailed
 from countledger.ledger.expressions import AllOf, BeginsWith, Between, Compare
 from countledger.ledger.head import NO_HEAD, Head, decode_head
+from countledger.ledger.ids import first_id_of
 from countledger.ledger.limits import RUN_LIFE_MS
 from countledger.ledger.operations import Query
 
@@ -217,6 +218,7 @@ def newest_first(
     limit: int | None = None,
     *,
     head: Head = NO_HEAD,
+    before_ms: int | None = None,
     on_corrupt: OnCorrupt | None = None,
 ) -> Iterator[Entry]:
     """The newest entries of a counter: half a read unit for each 4 KB read.
@@ -230,6 +232,7 @@ def newest_first(
         spread: of its namespace: so many queries are asked side by side.
         limit: how many entries at the most; None for all.
         head: the counter's head; the entries that it covers are left out.
+        before_ms: only entries that were made earlier than this; None: all.
         on_corrupt: called with the error of each entry that cannot be read, which is left out.
 
     Raises:
@@ -241,13 +244,16 @@ def newest_first(
             f"limit {limit} is not a number of entries: give 1 or more, or no limit for all"
         )
     read = partial(_entries, dynamo, table, counter, head=head, on_corrupt=on_corrupt)
+    behind = _BEHIND_TIMES if before_ms is None else first_id_of(before_ms)
     streams: list[Iterator[Entry]] = []
     bare: list[Entry] = []
     for prefix in keys.entry_prefixes(spread):
-        times = Between("entry", prefix, prefix + _BEHIND_TIMES)
+        times = Between("entry", prefix, prefix + behind)
         streams.append(read(times, limit))
         hashes = Between("entry", prefix + _BEHIND_TIMES, prefix + _BEHIND_ALL)
         bare += read(hashes, None)
+    if before_ms is not None:
+        bare = [entry for entry in bare if entry.at_ms < before_ms]
     bare.sort(key=_newness)
     return islice(merge(*streams, bare, key=_newness), limit)
 

@@ -175,6 +175,12 @@ def bound_id(content: bytes, at_ms: int) -> str:
     return _hashed_id(content, at_ms, b"bound id")
 
 
+def first_id_of(at_ms: int) -> str:
+    """What is before every id of that millisecond, and after every id of an earlier one."""
+    text = f"{min(max(at_ms, 0), TIME_LIMIT_MS - 1):012x}"
+    return f"{text[:8]}-{text[8:]}"
+
+
 def _timed_id(key: str, at_ms: int) -> str:
     return _hashed_id(at_ms.to_bytes(6) + key.encode(), at_ms, b"timed key")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from countledger import CountLedger
 from countledger.infra.cli.engine import document_of, engine_is_installed
 from countledger.infra.cli.options import ENDED, Options, shared
 from countledger.infra.cli.output import FINDINGS, notice, show, show_json, show_rows, show_text
+from countledger.infra.status.document import document
 from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
 from countledger.ledger.clock import show_duration, to_datetime
@@ -130,28 +130,6 @@ def _quotas(quotas: ServiceQuotas) -> list[Row]:
         for name, value in known.items()
     ]
     return rows + [{"quota": what, "value": "not readable"} for what in quotas.unread]
-
-
-def document(facts: Facts, found: Sequence[StatusFinding]) -> dict[str, Any]:
-    """The same for programs; times are ISO 8601 as everywhere, ages and counts are numbers."""
-    texts = _times(asdict(facts))
-    return {"healthy": not found, "findings": [asdict(one) for one in found], **texts}
-
-
-def _times(value: Any) -> Any:  # noqa: ANN401 - any part of a document
-    """Every `..._at_ms`, `..._since_ms` and `..._through_ms` as the moment that it is."""
-    if isinstance(value, dict):
-        return dict(_named(name, part) for name, part in value.items())
-    if isinstance(value, list | tuple):
-        return [_times(one) for one in value]
-    return value
-
-
-def _named(name: str, value: Any) -> tuple[str, Any]:  # noqa: ANN401 - any part of a document
-    moment = name.removesuffix("_ms")
-    if moment == name or not f"_{moment}".endswith(("_at", "_since", "_through")):
-        return name, _times(value)
-    return moment, None if value is None else to_datetime(value)
 
 
 def _stack(facts: Facts, running: Running | None) -> list[Row]:

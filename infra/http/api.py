@@ -18,7 +18,18 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from countledger.infra.http import counters
+from countledger.infra.http import (
+    alerts,
+    claims,
+    counters,
+    groups,
+    history,
+    holds,
+    numbers,
+    quotas,
+    stack,
+    strict,
+)
 from countledger.infra.http.edge import Edge
 from countledger.infra.http.lending import CLIENTS_DEFAULT, Clients
 from countledger.infra.http.openapi import OPENAPI_PATH, operation_name, with_problems
@@ -33,7 +44,18 @@ if TYPE_CHECKING:
     from countledger import CountLedger
     from countledger.infra.http.access import Scopes
 
-ROUTERS: Final = (counters.routes,)
+ROUTERS: Final = (
+    counters.routes,
+    history.routes,
+    strict.routes,
+    holds.routes,
+    quotas.routes,
+    numbers.routes,
+    claims.routes,
+    groups.routes,
+    alerts.routes,
+    stack.routes,
+)
 _UNEXPECTED: Final = "an error in this API; its log has the details"
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 from anyio import to_thread
-from fastapi import Depends, Request
+from fastapi import Depends, Header, Request
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
 
 READ_UNITS: Final = "Countledger-Read-Units"
 WRITE_UNITS: Final = "Countledger-Write-Units"
+_DIGEST_BYTES: Final = 12
+
+IfNoneMatch = Annotated[
+    str | None,
+    Header(description="tags of answers that the client has", max_length=4_096),
+]
+UNCHANGED: Final[dict[int | str, dict[str, Any]]] = {
+    304: {"description": "the answer is the one that the client has"}
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +154,16 @@ def answered(
 ) -> JSONResponse:
     """An answer with a body."""
     return JSONResponse(body.model_dump(mode="json"), status, headers=dict(headers or {}))
+
+
+def answered_if_changed(body: AnswerBody, if_none_match: str | None) -> Response:
+    """The answer with its tag; without its body, if the client has it."""
+    response: Response = answered(body)
+    tag = f'"{blake2b(response.body, digest_size=_DIGEST_BYTES).hexdigest()}"'
+    # Compared as RFC 9110 says: a tag that a proxy has made weak is the same answer.
+    known = [one.strip().removeprefix("W/") for one in (if_none_match or "").split(",")]
+    if tag in known or known == ["*"]:
+        response = Response(status_code=304)
+    response.headers["ETag"] = tag
+    response.headers["Cache-Control"] = "private, no-cache"
+    return response

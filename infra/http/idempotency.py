@@ -60,6 +60,17 @@ def parse_key(text: str) -> str | IdempotencyKey:
         raise BadTime(f"{error}: it is the time of the key in {HEADER}") from None
 
 
+def key_of_part(key: str | IdempotencyKey, position: int) -> str | IdempotencyKey:
+    """The key of a part of a request, made of the request's own.
+
+    Raises:
+        BadKey: with its position it is too long.
+    """
+    if isinstance(key, IdempotencyKey):
+        return IdempotencyKey(f"{key.key}#{position}", key.at)
+    return check_key(f"{key}#{position}")
+
+
 def _unquoted(found: re.Match[str]) -> str:
     if found["string"]:
         return re.sub(r"\\(.)", r"\1", found["string"][1:-1])

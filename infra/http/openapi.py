@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.infra.http.calls import READ_UNITS, WRITE_UNITS
-from countledger.infra.http.problems import MEDIA_TYPE, TYPE_PREFIX
+from countledger.infra.http.problems import MEDIA_TYPE, ProblemBody
 
 if TYPE_CHECKING:
     from fastapi.routing import APIRoute
@@ -14,18 +14,6 @@ if TYPE_CHECKING:
 OPENAPI_PATH: Final = "/v1/openapi.json"
 # What any operation may answer besides its own answers.
 PROBLEMS: Final = (400, 401, 403, 404, 405, 409, 413, 414, 422, 429, 500, 502, 503, 504)
-_PROBLEM: Final[dict[str, Any]] = {
-    "type": "object",
-    "description": "problem details (RFC 9457), with the fields of the exception",
-    "required": ["type", "title", "status", "detail"],
-    "properties": {
-        "type": {"type": "string", "pattern": f"^{TYPE_PREFIX}[a-z-]+$"},
-        "title": {"type": "string"},
-        "status": {"type": "integer", "minimum": 400, "maximum": 599},
-        "detail": {"type": "string"},
-    },
-    "additionalProperties": True,
-}
 _UNITS: Final = {
     name: {"description": f"the {what} units of this request", "schema": {"type": "string"}}
     for name, what in ((READ_UNITS, "read"), (WRITE_UNITS, "write"))
@@ -46,7 +34,7 @@ def operation_name(route: APIRoute) -> str:
 def with_problems(document: dict[str, Any]) -> dict[str, Any]:
     """The document with the problems and the headers that every operation has."""
     components = document.setdefault("components", {})
-    components.setdefault("schemas", {})["Problem"] = _PROBLEM
+    components.setdefault("schemas", {})["ProblemBody"] = ProblemBody.model_json_schema()
     components["headers"] = {**_UNITS, **_RETRY}
     components["responses"] = {f"Problem{status}": _response(status) for status in PROBLEMS}
     components["securitySchemes"] = {
@@ -65,7 +53,7 @@ def with_problems(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _response(status: int) -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/Problem"}
+    schema = {"$ref": "#/components/schemas/ProblemBody"}
     retry = {"Retry-After": {"$ref": "#/components/headers/Retry-After"}}
     return {
         "description": HTTPStatus(status).phrase,

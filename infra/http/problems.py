@@ -12,9 +12,10 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
 
 from countledger.infra.http.access import NotAuthenticated, ScopeMissing
 from countledger.infra.http.shapes import show_time
@@ -29,6 +30,15 @@ MEDIA_TYPE: Final = "application/problem+json"
 # After a refusal for now: the shortest time that the header can name.
 _SOON: Final = timedelta(seconds=1)
 _LATER: Final = timedelta(seconds=30)
+# Their phrases differ between the releases of Python.
+_OF_STATUS: Final[Mapping[int, str]] = {
+    400: "MalformedRequest",
+    404: "NoSuchResource",
+    405: "MethodNotAllowed",
+    413: "ContentTooLarge",
+    414: "UriTooLong",
+    500: "InternalError",
+}
 # Of the errors in one request.
 _ERRORS_MAX: Final = 20
 _SAYS_MAX: Final = 300
@@ -38,6 +48,17 @@ _WHOLE_NUMBERS: Final = frozenset({"count", "attempts", "max_tokens", "events"})
 
 class BadRequest(errors.BadInput):
     """The request is not one of this API: its path, a parameter, a header or its body."""
+
+
+class ProblemBody(BaseModel):
+    """Problem details (RFC 9457), with the fields of the exception."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: Annotated[str, Field(pattern=f"^{TYPE_PREFIX}[a-z-]+$")]
+    title: str
+    status: Annotated[int, Field(ge=400, le=599)]
+    detail: str
 
 
 _STATUS: Final[Mapping[type[Exception], HTTPStatus]] = {
@@ -152,9 +173,9 @@ def problem_of(error: errors.CountledgerError) -> ProblemDetails:
 
 def problem_of_status(status: int, detail: str) -> ProblemDetails:
     """The problem of a request that has no route, or that is too large."""
-    known = HTTPStatus(status)
-    name = "".join(word.capitalize() for word in known.phrase.replace("-", " ").split())
-    return ProblemDetails(name, known.phrase, known, detail, {})
+    name = _OF_STATUS.get(status, "Refused")
+    words = re.sub(r"(?<!^)(?=[A-Z])", " ", name)
+    return ProblemDetails(name, words.capitalize(), HTTPStatus(status), detail, {})
 
 
 def problem_of_request(found: Sequence[Mapping[str, Any]]) -> ProblemDetails:
@@ -193,6 +214,12 @@ def row_of(table: Mapping[type[Exception], Any], kind: type, *default: Any) -> A
     return next(rows, *default)
 
 
+def fields_of(value: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
+    """The fields of a result that have a value, as JSON."""
+    shown = {one.name: getattr(value, one.name) for one in fields(value)}
+    return {name: plain(one, name) for name, one in shown.items() if one is not None}
+
+
 def plain(value: object, name: str = "") -> Any:  # noqa: ANN401, PLR0911 - JSON, a table
     """A value of a result as JSON: amounts are texts, times as in RFC 3339."""
     match value:
@@ -213,6 +240,5 @@ def plain(value: object, name: str = "") -> Any:  # noqa: ANN401, PLR0911 - JSON
         case list() | tuple() | set() | frozenset():
             return [plain(one) for one in value]
         case _ if is_dataclass(value):
-            shown = {one.name: getattr(value, one.name) for one in fields(value)}
-            return {key: plain(one, key) for key, one in shown.items() if one is not None}
+            return fields_of(value)
     return str(value)

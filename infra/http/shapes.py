@@ -7,20 +7,23 @@ type's JSON schema and its check are written next to each other; the check is th
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core.core_schema import no_info_plain_validator_function
 
 from countledger.ledger import keys
 from countledger.ledger.amount import Amount, from_number, parse_delta_text, to_text
 from countledger.ledger.errors import shown
+from countledger.ledger.ids import check_key
 from countledger.ledger.limits import (
     AMOUNT_MAX_DECIMALS,
     AMOUNT_MAX_DIGITS,
     COUNTER_NAME_MAX_BYTES,
+    KEY_MAX_BYTES,
+    NAMESPACE_MAX_BYTES,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ _OF_NAMESPACE: Final = _CHARACTER.replace("^", "^:")
 _IN_PATH: Final = r"(?:[^#/~\u0000-\u001f\u007f-\u009f\u2028\u2029]|~[01])"
 _OF_NAMESPACE_IN_PATH: Final = _IN_PATH.replace("^", "^:", 1)
 COUNTER_PATTERN: Final = f"^{_OF_NAMESPACE}+(?::{_CHARACTER}+)?$"
+_CHARACTER_OF_KEY: Final = _CHARACTER.replace("#", "", 1)
 # A segment of dots alone is removed on the way, by clients and by proxies.
 PATH_PATTERN: Final = rf"^(?!\.{{1,2}}$){_OF_NAMESPACE_IN_PATH}+(?::{_IN_PATH}+)?$"
 _DIGITS: Final = rf"[0-9]{{1,{AMOUNT_MAX_DIGITS}}}(?:\.[0-9]{{1,{AMOUNT_MAX_DECIMALS}}})?"
@@ -105,6 +109,14 @@ def from_path(segment: str) -> str:
 def to_path(name: str) -> str:
     """A name as a segment of a path, before percent-encoding."""
     return name.replace("~", "~0").replace("/", "~1")
+
+
+def _prefix(text: str) -> str:
+    if keys.has_control_characters(text) or "#" in text:
+        raise ValueError("a prefix holds no control characters and no '#'")
+    if len(text.encode()) > COUNTER_NAME_MAX_BYTES:
+        raise ValueError(f"a prefix is at most {COUNTER_NAME_MAX_BYTES} bytes long")
+    return text
 
 
 class Text:
@@ -188,4 +200,49 @@ ShownTime = Annotated[
     str,
     BeforeValidator(show_time),
     WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+KeyText = Annotated[str, Text(check_key, rf"^{_CHARACTER_OF_KEY}+$", maxLength=KEY_MAX_BYTES)]
+PrefixText = Annotated[
+    str, Text(_prefix, rf"^{_CHARACTER}*$", maxLength=COUNTER_NAME_MAX_BYTES, examples=["likes:"])
+]
+PrefixPath = Annotated[
+    str,
+    Text(
+        lambda segment: _prefix(from_path(segment)),
+        rf"^(?!\.{{1,2}}$){_IN_PATH}+$",
+        maxLength=COUNTER_NAME_MAX_BYTES,
+        examples=["llm:"],
+    ),
+]
+NamespacePath = Annotated[
+    str,
+    Text(
+        lambda segment: keys.check_namespace(from_path(segment)),
+        rf"^(?!\.{{1,2}}$){_OF_NAMESPACE_IN_PATH}+$",
+        maxLength=NAMESPACE_MAX_BYTES,
+        examples=["likes"],
+    ),
+]
+# A counter's name, and the id of a key, with `#` between them.
+HoldPath = Annotated[
+    str,
+    Text(
+        from_path,
+        rf"^{_OF_NAMESPACE_IN_PATH}+(?::{_IN_PATH}+)?#[0-9a-z-]{{1,64}}$",
+        maxLength=COUNTER_NAME_MAX_BYTES + 65,
+        examples=["stock:bolts#k0123456789abcdef0123456789abcdef"],
+    ),
+]
+DayText = Annotated[
+    date,
+    Text(
+        date.fromisoformat,
+        r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+        format="date",
+        examples=["2026-11-23"],
+    ),
+]
+PerText = Literal["minute", "hour", "day", "month"]
+NoteMap = Annotated[
+    dict[str, str], Field(description="short texts of your own, at most 1,024 bytes in all")
 ]

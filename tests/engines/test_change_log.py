@@ -46,6 +46,14 @@ def test_entries_come_newest_first(store: Store, filled: str, spread: int) -> No
     assert all(newer.at_ms > older.at_ms for newer, older in pairwise(entries))
 
 
+def test_only_entries_from_before_a_time_come(store: Store, filled: str, spread: int) -> None:
+    every = list(newest_first(store.dynamo(), store.ledger, filled, spread))
+    before_ms = every[10].at_ms
+    older = newest_first(store.dynamo(), store.ledger, filled, spread, before_ms=before_ms)
+
+    assert list(older) == every[11:]
+
+
 def test_entries_of_one_moment_all_come(store: Store, counter: str) -> None:
     """A standing clock: no entry hides another."""
     recorder = store.recorder()

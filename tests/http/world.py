@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.testclient import TestClient
@@ -11,8 +11,9 @@ from starlette.testclient import TestClient
 from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, Scopes
 from countledger.infra.http.api import http_app
+from tests.engines.running import moto
 from tests.engines.simulated import simulated_store
-from tests.engines.store import KeptRecords
+from tests.engines.store import KeptRecords, fresh_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,21 +56,39 @@ class Api:
             self.store.materializer(quarantine=KeptRecords()).apply(records, shard)
 
 
+def api_over(store: Store) -> Api:
+    """An API over the tables of a store."""
+    connection = store.connection
+    settings = replace(
+        connection.settings,
+        ledger_stream_arn=connection.settings.ledger_stream_arn or store.stream_arn,
+    )
+
+    def open_client() -> CountLedger:
+        return CountLedger(
+            settings, session=connection.session, endpoint_url=connection.endpoint_url
+        )
+
+    def authorize(_request: Request) -> Scopes:
+        return api.scopes
+
+    app = http_app(open_client, authorize)
+    api = Api(store, app, TestClient(app, raise_server_exceptions=False))
+    return api
+
+
 @contextmanager
 def simulated_api() -> Iterator[Api]:
-    """An API over tables of its own."""
+    """An API over simulated tables of its own: fast, but without most indexes."""
     with simulated_store() as store:
-        connection = store.connection
+        yield api_over(store)
 
-        def open_client() -> CountLedger:
-            return CountLedger(connection.settings, session=connection.session)
 
-        def authorize(_request: Request) -> Scopes:
-            return api.scopes
-
-        app = http_app(open_client, authorize)
-        api = Api(store, app, TestClient(app, raise_server_exceptions=False))
-        yield api
+@contextmanager
+def moto_api() -> Iterator[Api]:
+    """An API over moto's tables, with every index and with units."""
+    with moto() as engine, fresh_store(engine) as store:
+        yield api_over(store)
 
 
 def names_of(problem: Any) -> str:  # noqa: ANN401 - JSON

@@ -39,6 +39,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "producers/strict/release.py": "_lapsed",
         "compaction/s3_archive.py": "_keys",
         "compaction/salvager.py": "run",
+        "consumers/name_pages.py": "names_page",
         "consumers/stream.py": "after shards",
         "consumers/walk.py": "rounds",
         "infra/local/shards.py": "shards",
@@ -52,6 +53,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "consumers/alerts/initial_scan.py": "_totals",
         "consumers/window_verify.py": "compare",
         "infra/demo/run.py": "_coalesced",
+        "infra/portability/emitting.py": "chunks",
     },
     "polling: waits until another process has come so far": {
         "infra/cli/watch.py": "follow",

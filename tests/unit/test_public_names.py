@@ -84,6 +84,7 @@ _METHODS = [
     "head",
     "kinesis",
     "names",
+    "names_page",
     "namespaces",
     "quarantine",
     "quotas",

@@ -1,0 +1,127 @@
+"""Routes of the stack as a whole: its state, its namespaces, its quarantine."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.encoders import jsonable_encoder
+from fastapi.responses import JSONResponse, Response
+from pydantic import ConfigDict
+
+from countledger.infra.http.access import ScopeVerb
+from countledger.infra.http.calls import Called, CountedRoute, answered
+from countledger.infra.http.cursors import PAGE_DEFAULT, Limit
+from countledger.infra.http.shapes import AnswerBody, ShownTime, show_time
+from countledger.infra.status.document import document
+from countledger.infra.status.findings import findings
+from countledger.infra.status.gathering import Gathering
+
+routes = APIRouter(route_class=CountedRoute, tags=["stack"])
+
+
+class ShardAnswer(AnswerBody):
+    """How far a stream shard has been handled."""
+
+    shard: str
+    handled_through: ShownTime
+
+
+class FreshnessAnswer(AnswerBody):
+    """Up to which moment totals are complete."""
+
+    handled_through: ShownTime | None
+    up_to_date: bool | None
+    idle: list[str]
+    shards: list[ShardAnswer]
+
+
+class NamespaceAnswer(AnswerBody):
+    """A namespace and its settings."""
+
+    name: str
+    kind: str
+    spread: int
+    horizon_ms: int
+    description: str | None
+
+
+class NamespacesAnswer(AnswerBody):
+    """The namespaces that the caller may read, by name."""
+
+    namespaces: list[NamespaceAnswer]
+
+
+class QuarantinedAnswer(AnswerBody):
+    """A record that could not be applied; its content is shown by the command line alone."""
+
+    id: str
+    source: str
+    where: str
+    reason: str
+    kind: str
+    counter: str | None
+    at: ShownTime
+
+
+class QuarantineAnswer(AnswerBody):
+    """The records that wait for a person, the newest first."""
+
+    records: list[QuarantinedAnswer]
+
+
+class FindingAnswer(AnswerBody):
+    """Where action is required."""
+
+    subject: str
+    says: str
+    do: str
+
+
+class StatusAnswer(AnswerBody):
+    """The state of the stack; the other fields are those of `countledger status --json`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    healthy: bool
+    findings: list[FindingAnswer]
+
+
+@routes.get("/v1/freshness", response_model=FreshnessAnswer)
+def freshness(
+    call: Called,
+    prove: Annotated[
+        Literal["true", "false"], Query(description="look into the stream, too: more requests")
+    ] = "false",
+) -> Response:
+    """The time up to which totals are complete. Half a read unit for each stream shard."""
+    found = call.may(ScopeVerb.READ).freshness(prove=prove == "true")
+    return answered(FreshnessAnswer.model_validate(found))
+
+
+@routes.get("/v1/namespaces", response_model=NamespacesAnswer)
+def list_namespaces(call: Called) -> Response:
+    """The namespaces that the caller may read. Half a read unit for each 4 KB."""
+    found = call.ledger.namespaces.list()
+    shown = [one for one in found if call.scopes.allows(ScopeVerb.READ, one.name)]
+    return answered(
+        NamespacesAnswer(namespaces=[NamespaceAnswer.model_validate(one) for one in shown])
+    )
+
+
+@routes.get("/v1/quarantine", response_model=QuarantineAnswer)
+def list_quarantine(call: Called, limit: Limit = PAGE_DEFAULT) -> Response:
+    """The records in quarantine. Half a read unit for each 4 KB of all of them."""
+    found = call.may(ScopeVerb.READ).quarantine.list(limit=limit)
+    return answered(
+        QuarantineAnswer(records=[QuarantinedAnswer.model_validate(one) for one in found])
+    )
+
+
+@routes.get("/v1/status", response_model=StatusAnswer)
+def status(call: Called) -> Response:
+    """The state of the stack, and where action is required. Some twenty calls of other services."""
+    facts = Gathering(call.may(ScopeVerb.READ)).facts()
+    shown = document(facts, findings(facts))
+    return JSONResponse(jsonable_encoder(shown, custom_encoder={datetime: show_time}))

@@ -1,0 +1,222 @@
+"""Routes of strict counters: create, change, read, bound, withdraw, delete."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from pydantic import Field
+
+from countledger import outcomes
+from countledger.infra.http.calls import Called, CountedRoute, answered
+from countledger.infra.http.idempotency import OptionalKey, RequiredKey
+from countledger.infra.http.outcomes import answer_of
+from countledger.infra.http.problems import BadRequest
+from countledger.infra.http.shapes import (
+    AmountText,
+    AnswerBody,
+    CounterPath,
+    CounterText,
+    DeltaText,
+    InputBody,
+    LimitText,
+    NoteMap,
+    ShownTime,
+)
+from countledger.ledger.limits import (
+    BINS_MAX,
+    HISTORY_MAX,
+    HISTORY_MIN,
+    MARKER_WINDOW_MAX_MS,
+    MARKER_WINDOW_MIN_MS,
+    SET_TOKENS_MAX,
+    TRANSACTION_ACTIONS,
+)
+
+routes = APIRouter(route_class=CountedRoute, tags=["strict"])
+
+MethodName = Literal["atomic", "occ", "history", "crt", "marker", "set"]
+
+
+class NewStrict(InputBody):
+    """A strict counter to be created; docs/strict.md compares the methods."""
+
+    counter: CounterText
+    method: MethodName
+    lower: LimitText | None = None
+    upper: LimitText | None = None
+    opening: LimitText = 0
+    bins: Annotated[int, Field(ge=1, le=BINS_MAX)] = 1
+    history: Annotated[int, Field(ge=HISTORY_MIN, le=HISTORY_MAX)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=SET_TOKENS_MAX)] | None = None
+    window_ms: Annotated[int, Field(ge=MARKER_WINDOW_MIN_MS, le=MARKER_WINDOW_MAX_MS)] | None = None
+    regions: bool = False
+
+
+class StrictAnswer(AnswerBody):
+    """A strict counter as of one moment."""
+
+    counter: str
+    method: str
+    value: AmountText
+    held: AmountText
+    available: AmountText
+    lower: AmountText | None
+    upper: AmountText | None
+    version: int
+    bins: int
+    history: int | None
+    max_tokens: int | None
+    remembered: int
+    window_ms: int | None
+    updated_at: ShownTime | None
+    write_units: int
+
+
+class StrictChangeInput(InputBody):
+    """A change of a strict counter."""
+
+    delta: DeltaText
+    prefer: Annotated[
+        Literal["under", "over"] | None,
+        Field(description="which miscount to prefer after a lost answer (method atomic)"),
+    ] = None
+    note: NoteMap | None = None
+
+
+class StrictValueInput(InputBody):
+    """What a strict counter is set to."""
+
+    value: LimitText
+    note: NoteMap | None = None
+
+
+class CounterChange(InputBody):
+    """One of several changes."""
+
+    counter: CounterText
+    delta: DeltaText
+
+
+class StrictChangesInput(InputBody):
+    """Changes of several counters, all or none; each counter once."""
+
+    changes: Annotated[list[CounterChange], Field(min_length=1, max_length=TRANSACTION_ACTIONS - 1)]
+    note: NoteMap | None = None
+
+
+class BoundsInput(InputBody):
+    """New bounds; one that is not given stays, and null removes it."""
+
+    lower: LimitText | None = None
+    upper: LimitText | None = None
+    force: bool = False
+
+
+class AppliedAnswer(AnswerBody):
+    """The change is applied, by this request."""
+
+    outcome: Literal["applied"] = "applied"
+    counter: str
+    value: AmountText | None
+
+
+class DuplicateAnswer(AnswerBody):
+    """The change was applied under this key before; it counts once."""
+
+    outcome: Literal["duplicate"] = "duplicate"
+    counter: str
+    value: AmountText | None
+
+
+class WithdrawnAnswer(AnswerBody):
+    """The change under this key is not applied, and never will be."""
+
+    outcome: Literal["withdrawn"] = "withdrawn"
+    counter: str
+    id: str
+
+
+CHANGED: Final[dict[type, type[AnswerBody]]] = {
+    outcomes.Applied: AppliedAnswer,
+    outcomes.Duplicate: DuplicateAnswer,
+}
+_WITHDRAWN: Final[dict[type, type[AnswerBody]]] = {**CHANGED, outcomes.Withdrawn: WithdrawnAnswer}
+
+
+@routes.post("/v1/strict", status_code=201, response_model=StrictAnswer)
+def create_strict(body: NewStrict, call: Called) -> Response:
+    """Create a strict counter. Two write units, two for its list entry, two for each bin."""
+    chosen = body.model_dump(exclude={"counter", "method"})
+    created = call.administers(body.counter).strict.create(
+        body.counter, method=body.method, **chosen
+    )
+    return answered(StrictAnswer.model_validate(created), 201)
+
+
+@routes.get("/v1/strict/{counter}", response_model=StrictAnswer)
+def show_strict(counter: CounterPath, call: Called) -> Response:
+    """A strict counter with its bounds. One read unit; with bins two more for each."""
+    return answered(StrictAnswer.model_validate(call.reads(counter).strict.show(counter)))
+
+
+@routes.post("/v1/strict/{counter}/changes", response_model=AppliedAnswer | DuplicateAnswer)
+def change_strict(
+    counter: CounterPath, body: StrictChangeInput, key: OptionalKey, call: Called
+) -> Response:
+    """Add to a strict counter, or take from it, within its bounds. The method decides the cost.
+
+    Methods that remember keys require an `Idempotency-Key` to make a retry safe; method `atomic`
+    remembers none and refuses it. A change that a bound refuses is a problem `bound-reached`.
+    """
+    outcome = call.writes(counter).strict.change(
+        counter, body.delta, key=key, prefer=body.prefer, note=body.note
+    )
+    return answer_of(outcome, CHANGED)
+
+
+@routes.put("/v1/strict/{counter}/value", response_model=AppliedAnswer | DuplicateAnswer)
+def set_strict(
+    counter: CounterPath, body: StrictValueInput, key: RequiredKey, call: Called
+) -> Response:
+    """Set a strict counter exactly to a value, within its bounds. Four write units, a read unit."""
+    transactions = call.administers(counter).strict.transactions
+    outcome = transactions.set_value(counter, body.value, key=key, note=body.note)
+    return answer_of(outcome, CHANGED)
+
+
+@routes.post("/v1/strict-changes", response_model=AppliedAnswer | DuplicateAnswer)
+def change_together(body: StrictChangesInput, key: RequiredKey, call: Called) -> Response:
+    """Change up to 99 strict counters, all or none. Two write units each, and two for the key.
+
+    A transfer takes from one counter and adds the same to another.
+    """
+    changes = {one.counter: one.delta for one in body.changes}
+    for counter in changes:
+        call.writes(counter)
+    if len(changes) < len(body.changes):
+        raise BadRequest("a counter is named twice: add up its changes")
+    outcome = call.ledger.strict.transactions.change(changes, key=key, note=body.note)
+    return answer_of(outcome, CHANGED)
+
+
+@routes.post("/v1/strict/{counter}/withdrawals", response_model=WithdrawnAnswer | DuplicateAnswer)
+def withdraw(counter: CounterPath, key: RequiredKey, call: Called) -> Response:
+    """Withdraw the change under the key, or report that it was applied. Up to four write units."""
+    return answer_of(call.writes(counter).strict.withdraw(counter, key), _WITHDRAWN)
+
+
+@routes.patch("/v1/strict/{counter}/bounds", response_model=StrictAnswer)
+def set_bounds(counter: CounterPath, body: BoundsInput, call: Called) -> Response:
+    """Move bounds while the counter is in use. Two write units, with bins two for each."""
+    given: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set}
+    moved = call.administers(counter).strict.set_bounds(counter, **given)
+    return answered(StrictAnswer.model_validate(moved))
+
+
+@routes.delete("/v1/strict/{counter}", status_code=204)
+def delete_strict(counter: CounterPath, call: Called) -> Response:
+    """Delete a strict counter. Two write units for each of its items, and a read unit."""
+    call.administers(counter).strict.delete(counter)
+    return Response(status_code=204)

@@ -1,0 +1,116 @@
+"""What comes in is bounded, what goes out has its headers, and no client waits for ever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
+from countledger.infra.http.api import http_app
+from countledger.infra.http.edge import BODY_MAX_BYTES, SECURITY_HEADERS, TARGET_MAX_BYTES
+from countledger.infra.http.lending import Clients
+from countledger.ledger.errors import Throttled
+from tests.http.world import names_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastapi import Request
+
+    from countledger import CountLedger
+    from tests.http.world import Api
+
+_PATH = "/v1/counters/likes:bounds/entries"
+_JSON = {"Content-Type": "application/json", "Idempotency-Key": "k"}
+
+
+def _parts(size: int) -> Iterator[bytes]:
+    for _ in range(size // 65_536 + 1):
+        yield b" " * 65_536
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_body_beyond_the_bound_is_refused(api: Api, *, streamed: bool) -> None:
+    """Also one that does not say its size."""
+    size = BODY_MAX_BYTES + 1
+    content: Any = _parts(size) if streamed else b" " * size
+    refused = api.http.post(_PATH, content=content, headers=_JSON)
+
+    assert (refused.status_code, names_of(refused.json())) == (413, "content-too-large")
+
+
+def test_a_path_beyond_the_bound_is_refused(api: Api) -> None:
+    refused = api.get("/v1/counters/" + "a" * TARGET_MAX_BYTES)
+
+    assert refused.status_code == 414
+
+
+def test_every_answer_has_the_security_headers(api: Api) -> None:
+    for answer in (api.get("/v1/counters/a"), api.get("/nothing"), api.get("/v1/counters/a%23")):
+        assert {*map(str.lower, SECURITY_HEADERS)} <= {*answer.headers}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/v2/counters/a", 404),
+        ("GET", "/v1/counters/a/", 404),
+        ("GET", "/docs", 404),
+        ("PUT", "/v1/counters/a", 405),
+        ("TRACE", "/v1/counters/a", 405),
+    ],
+)
+def test_what_is_no_resource_is_a_problem(api: Api, method: str, path: str, status: int) -> None:
+    refused = api.http.request(method, path)
+
+    assert refused.status_code == status
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert ("allow" in refused.headers) is (status == 405)
+
+
+def test_who_is_not_known_gets_nothing(api: Api) -> None:
+    def refuse(_request: Request) -> Scopes:
+        raise NotAuthenticated("no token")
+
+    def no_client() -> CountLedger:
+        raise AssertionError("nothing is opened for an unknown caller")
+
+    http = TestClient(http_app(no_client, refuse))
+    refused = http.post(_PATH, json={"delta": "1"}, headers={"Idempotency-Key": "k"})
+
+    assert (refused.status_code, names_of(refused.json())) == (401, "not-authenticated")
+    assert refused.headers["www-authenticate"] == "Bearer"
+    assert api.store.entry_items("likes:bounds") == []
+
+
+def test_an_unexpected_error_says_nothing_of_its_cause() -> None:
+    def broken() -> CountLedger:
+        raise RuntimeError("secret")
+
+    http = TestClient(http_app(broken, lambda _: EVERYTHING), raise_server_exceptions=False)
+    failed = http.get("/v1/counters/a")
+
+    assert failed.status_code == 500
+    assert "secret" not in failed.text
+    assert names_of(failed.json()) == "internal-error"
+
+
+def test_a_client_is_lent_to_one_request_at_a_time() -> None:
+    clients = Clients(object, most=1, patience_s=0.01)  # type: ignore[arg-type]  # any will do
+    with clients.lent() as first, pytest.raises(Throttled, match="under way"):
+        clients.take()
+    with clients.lent() as again:
+        assert again is first
+
+
+def test_a_client_that_could_not_be_opened_counts_for_nothing() -> None:
+    def fail() -> CountLedger:
+        raise RuntimeError
+
+    clients = Clients(fail, most=1, patience_s=0.01)
+    for _ in range(3):
+        with pytest.raises(RuntimeError):
+            clients.take()
