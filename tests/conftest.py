@@ -37,6 +37,7 @@ _THOROUGH: Final = (
     "engines/test_exact_beside_compaction.py",
     "faults/strict/test_bins.py",
     "faults/test_killed.py",
+    "faults/test_matrix_in_a_loop.py",
     "regions",
     "smoke",
 )
