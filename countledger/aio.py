@@ -22,7 +22,7 @@ try:
 except ModuleNotFoundError as error:
     raise SetupError(f"{error.name} is not installed: pip install 'countledger[async]'") from error
 
-from countledger.ledger.asynchronous.forms import AsyncForm, awaited, iterated
+from countledger.ledger.asynchronous.forms import AsyncForm, awaited, iterated, iterated_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,8 +32,29 @@ if TYPE_CHECKING:
     import boto3
 
     from countledger import Receipt, Settings, Total, TotalOverRegions
+    from countledger.compaction.asynchronous.forms import (
+        AsyncDeletions,
+        AsyncSchedules,
+        AsyncWorker,
+    )
+    from countledger.consumers.asynchronous.forms import (
+        AsyncAlerts,
+        AsyncAuditor,
+        AsyncGroups,
+        AsyncQuarantine,
+        AsyncRankings,
+        AsyncWindowAuditor,
+        AsyncWindowSettings,
+    )
     from countledger.ledger.assembly import OnCorrupt
-    from countledger.producers.asynchronous.forms import AsyncStrictCounters
+    from countledger.ledger.asynchronous.namespaces import AsyncNamespaces
+    from countledger.producers.asynchronous.forms import (
+        AsyncClaims,
+        AsyncQuotas,
+        AsyncSequences,
+        AsyncStrictCounters,
+    )
+    from countledger.producers.asynchronous.streams import AsyncExpiredEntries, AsyncKinesisProducer
 
 
 class AsyncCountLedger(AsyncForm[CountLedger]):
@@ -101,6 +122,23 @@ class AsyncCountLedger(AsyncForm[CountLedger]):
     exact = awaited(CountLedger.exact)
     head = awaited(CountLedger.head)
     entries = iterated(CountLedger.entries)
+    archived = iterated_in_thread(CountLedger.archived)
+    windows = awaited(CountLedger.windows)
+    snapshot = awaited(CountLedger.snapshot)
+    freshness = awaited(CountLedger.freshness)
+    names = iterated(CountLedger.names)
+    counters = iterated(CountLedger.counters)
+    due = iterated(CountLedger.due)
+    buffered = awaited(CountLedger.buffered_async)
+
+    async def compactor(self, *, archive_as_found: bool = False) -> AsyncWorker:
+        """As `CountLedger.compactor`; the worker works in threads."""
+        from countledger.compaction.asynchronous.forms import AsyncWorker
+
+        made = await self._call_in_thread(
+            "compactor", lambda: self._ledger.compactor(archive_as_found=archive_as_found)
+        )
+        return AsyncWorker(self._opened, lambda: made)
 
     @overload
     async def total(
@@ -168,8 +206,113 @@ class AsyncCountLedger(AsyncForm[CountLedger]):
         return self._ledger.read_units
 
     @cached_property
+    def namespaces(self) -> AsyncNamespaces:
+        """The namespaces of the stack: create, read and list them."""
+        from countledger.ledger.asynchronous.namespaces import AsyncNamespaces
+
+        return AsyncNamespaces(self._opened, lambda: self._ledger.namespaces)
+
+    @cached_property
     def strict(self) -> AsyncStrictCounters:
         """The strict counters of the stack, which never pass their bounds."""
         from countledger.producers.asynchronous.forms import AsyncStrictCounters
 
         return AsyncStrictCounters(self._opened, lambda: self._ledger.strict)
+
+    @cached_property
+    def sequences(self) -> AsyncSequences:
+        """Numbers that are given out once, and the numbering of an app's own items."""
+        from countledger.producers.asynchronous.forms import AsyncSequences
+
+        return AsyncSequences(self._opened, lambda: self._ledger.sequences)
+
+    @cached_property
+    def claims(self) -> AsyncClaims:
+        """Values that at most one owner has: take, change and release them."""
+        from countledger.producers.asynchronous.forms import AsyncClaims
+
+        return AsyncClaims(self._opened, lambda: self._ledger.claims)
+
+    @cached_property
+    def quotas(self) -> AsyncQuotas:
+        """Limits for each counter and window of time."""
+        from countledger.producers.asynchronous.forms import AsyncQuotas
+
+        return AsyncQuotas(self._opened, lambda: self._ledger.quotas)
+
+    @cached_property
+    def groups(self) -> AsyncGroups:
+        """Groups of counters: their members, their totals, their top."""
+        from countledger.consumers.asynchronous.forms import AsyncGroups
+
+        return AsyncGroups(self._opened, lambda: self._ledger.groups)
+
+    @cached_property
+    def rankings(self) -> AsyncRankings:
+        """Rankings of namespaces."""
+        from countledger.consumers.asynchronous.forms import AsyncRankings
+
+        return AsyncRankings(self._opened, lambda: self._ledger.rankings)
+
+    @cached_property
+    def window_settings(self) -> AsyncWindowSettings:
+        """The windows of namespaces."""
+        from countledger.consumers.asynchronous.forms import AsyncWindowSettings
+
+        return AsyncWindowSettings(self._opened, lambda: self._ledger.window_settings)
+
+    @cached_property
+    def audit(self) -> AsyncAuditor:
+        """Verify totals against their ledgers, and repair those that drifted; in threads."""
+        from countledger.consumers.asynchronous.forms import AsyncAuditor
+
+        return AsyncAuditor(self._opened, lambda: self._ledger.audit)
+
+    @cached_property
+    def window_audit(self) -> AsyncWindowAuditor:
+        """Verify windows, and rebuild those that differ; in threads."""
+        from countledger.consumers.asynchronous.forms import AsyncWindowAuditor
+
+        return AsyncWindowAuditor(self._opened, lambda: self._ledger.window_audit)
+
+    @cached_property
+    def alerts(self) -> AsyncAlerts:
+        """Rules for totals that cross thresholds, and the alert log."""
+        from countledger.consumers.asynchronous.forms import AsyncAlerts
+
+        return AsyncAlerts(self._opened, lambda: self._ledger.alerts)
+
+    @cached_property
+    def quarantine(self) -> AsyncQuarantine:
+        """Records that could not be applied: list, resend or discard them."""
+        from countledger.consumers.asynchronous.forms import AsyncQuarantine
+
+        return AsyncQuarantine(self._opened, lambda: self._ledger.quarantine)
+
+    @cached_property
+    def schedules(self) -> AsyncSchedules:
+        """When and how counters are compacted."""
+        from countledger.compaction.asynchronous.forms import AsyncSchedules
+
+        return AsyncSchedules(self._opened, lambda: self._ledger.schedules)
+
+    @cached_property
+    def deletions(self) -> AsyncDeletions:
+        """Delete counters with everything that is stored about them; in threads."""
+        from countledger.compaction.asynchronous.forms import AsyncDeletions
+
+        return AsyncDeletions(self._opened, lambda: self._ledger.deletions)
+
+    @cached_property
+    def kinesis(self) -> AsyncKinesisProducer:
+        """Send events through the stack's Kinesis stream; in threads."""
+        from countledger.producers.asynchronous.streams import AsyncKinesisProducer
+
+        return AsyncKinesisProducer(self._opened, lambda: self._ledger.kinesis)
+
+    @cached_property
+    def expired(self) -> AsyncExpiredEntries:
+        """Entries that came through Kinesis after their horizon; in threads."""
+        from countledger.producers.asynchronous.streams import AsyncExpiredEntries
+
+        return AsyncExpiredEntries(self._opened, lambda: self._ledger.expired)

@@ -10,7 +10,8 @@ Exporters are a matter of the application: without its OpenTelemetry SDK nothing
 
 Outcomes of quotas are counted: how many were admitted, denied and committed, and the overruns.
 
-Requests of an event loop (`buffered_async`), and those to other services, have no spans.
+Requests of event loops (`AsyncCountLedger`, `buffered_async`), and those to other services, have no
+spans.
 """
 
 from __future__ import annotations

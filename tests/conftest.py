@@ -40,6 +40,7 @@ _THOROUGH: Final = (
     "engines/test_exact_beside_compaction.py",
     "faults/strict/test_bins.py",
     "faults/test_killed.py",
+    "faults/test_matrix_in_a_loop.py",
     "regions",
     "smoke",
 )
@@ -63,7 +64,9 @@ _THOROUGH_TESTS: Final = (
     "verify_finds_the_drift_of_a_total_that_was_altered",
     "thirty_two_threads",
 )
-_OTHER_ENGINES: Final = frozenset({"moto", "dynoxide"})
+_OTHER_ENGINES: Final = frozenset({"moto", "dynoxide", "event loop"})
+# What `make test` runs in an event loop all the same.
+_IN_A_LOOP: Final = ("engines/test_record.py", "engines/test_snapshot.py")
 # A fork that skips Python's hooks leaves the interpreter's own lock as it was: where another thread
 # of the process was about to take it, the child may wait for ever, whatever our code does.
 _WITHOUT_HOOKS: Final = ("libc", "without_hooks", "hooks skipped")
@@ -75,7 +78,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = item.path.relative_to(_TESTS).as_posix()
         parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
         again = name.startswith("engines/") and any(
-            str(one) in _OTHER_ENGINES for one in parameters
+            str(one) in _OTHER_ENGINES and not (one == "event loop" and name.startswith(_IN_A_LOOP))
+            for one in parameters
         )
         slow = any(part in item.name for part in _THOROUGH_TESTS)
         if again or slow or (name.startswith(_THOROUGH) and not name.startswith(_STAYS)):

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from functools import cached_property
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from countledger.ledger.asynchronous.forms import AsyncForm, awaited, iterated
+from countledger.ledger.errors import BadInput, shown
+from countledger.ledger.limits import BLOCK_DEFAULT
+from countledger.producers.claims.claims import Claims
+from countledger.producers.quotas.guard import Guard
+from countledger.producers.quotas.quotas import Quotas
+from countledger.producers.sequences.drawing import Lease
+from countledger.producers.sequences.sequences import Sequences
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.transaction import StrictTransactions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from countledger.ledger.amount import Amount
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class AsyncStrictTransactions(AsyncForm[StrictTransactions]):
@@ -38,3 +55,79 @@ class AsyncStrictCounters(AsyncForm[StrictCounters]):
     def transactions(self) -> AsyncStrictTransactions:
         """Changes of several strict counters at once."""
         return AsyncStrictTransactions(self._opened, lambda: self._find().transactions)
+
+
+class AsyncLease(AsyncForm[Lease]):
+    """Draws numbers out of blocks, which all tasks share; see `Lease`."""
+
+    draw = awaited(Lease.draw)
+
+
+class AsyncSequences(AsyncForm[Sequences]):
+    """Numbers that are given out once; see `Sequences`."""
+
+    create = awaited(Sequences.create)
+    draw = awaited(Sequences.draw)
+    draw_block = awaited(Sequences.draw_block)
+    draw_expected = awaited(Sequences.draw_expected)
+    show = awaited(Sequences.show)
+    delete = awaited(Sequences.delete)
+    append = awaited(Sequences.append)
+    resume = awaited(Sequences.resume)
+
+    async def lease(self, sequence: str, block: int = BLOCK_DEFAULT) -> AsyncLease:
+        """As `Sequences.lease`; numbers are drawn by `await lease.draw()`."""
+        made = await self._call("Sequences.lease", lambda: self._find().lease(sequence, block))
+        return AsyncLease(self._opened, lambda: made)
+
+
+class AsyncClaims(AsyncForm[Claims]):
+    """Values that at most one owner has; see `Claims`."""
+
+    take = awaited(Claims.take)
+    change = awaited(Claims.change)
+    release = awaited(Claims.release)
+    owner = awaited(Claims.owner)
+    find = awaited(Claims.find)
+
+
+class AsyncQuotas(AsyncForm[Quotas]):
+    """Limits for each window of time; see `Quotas`. The names with `_async` are the same calls."""
+
+    create = awaited(Quotas.create)
+    set_limit = awaited(Quotas.set_limit)
+    override = awaited(Quotas.override)
+    overrides = awaited(Quotas.overrides)
+    list = awaited(Quotas.list)
+    show = awaited(Quotas.show)
+    delete = awaited(Quotas.delete)
+    acquire = acquire_async = awaited(Quotas.acquire)
+    reserve = reserve_async = awaited(Quotas.reserve)
+    commit = commit_async = awaited(Quotas.commit)
+    release = release_async = awaited(Quotas.release)
+
+    def guard(
+        self,
+        counter: str,
+        amount: Amount = 1,
+        *,
+        actual: Callable[[Any], Amount] | None = None,
+    ) -> Callable[[Callable[_P, Coroutine[Any, Any, _R]]], Callable[_P, Coroutine[Any, Any, _R]]]:
+        """As `Quotas.guard`, for coroutine functions.
+
+        Raises:
+            BadInput: by the decorator, for another function.
+            QuotaDenied: by the decorated function.
+        """
+        guard = Guard(cast("Quotas", self), counter, amount, actual)
+
+        def decorate(
+            function: Callable[_P, Coroutine[Any, Any, _R]],
+        ) -> Callable[_P, Coroutine[Any, Any, _R]]:
+            if not iscoroutinefunction(function):
+                raise BadInput(
+                    f"{shown(function)} is no coroutine function: guard one, or use `CountLedger`"
+                )
+            return guard(function)
+
+        return decorate

@@ -7,11 +7,12 @@ import time
 import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from weakref import finalize
 
 import boto3
 from botocore.config import Config
 
-from countledger import CountLedger, Event, Settings
+from countledger import AsyncCountLedger, CountLedger, Event, Settings
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.producers.buffer.buffering import Buffering
 from tests.bench.way import Way, Work, uniform, with_each_transport, zipf
@@ -112,6 +113,35 @@ def ours(emit: Callable[[CountLedger, Sequence[str]], None], url: str) -> Work:
     return work
 
 
+def _awaited(url: str) -> Work:
+    """Entries on an event loop, several at a time; its clients are made before."""
+    plain = ledger_at(url)
+    ledger = AsyncCountLedger(plain.connection.settings, endpoint_url=url)
+    runner = asyncio.Runner()
+
+    async def some(counters: Iterator[str]) -> None:
+        for counter in counters:
+            await ledger.record(counter, 1)
+
+    async def put(counters: Sequence[str]) -> None:
+        left = iter(counters)
+        await asyncio.gather(*(some(left) for _ in range(IN_FLIGHT)))
+
+    def work(counters: Sequence[str]) -> float:
+        before = ledger.write_units
+        runner.run(put(counters))
+        return ledger.write_units - before
+
+    def close() -> None:
+        runner.run(ledger.aclose())
+        runner.close()
+
+    runner.run(ledger.__aenter__())
+    runner.run(put(["bench:one"]))
+    finalize(work, close)
+    return work
+
+
 def _record(ledger: CountLedger, counters: Sequence[str]) -> None:
     for counter in counters:
         ledger.record(counter, 1)
@@ -178,6 +208,7 @@ WAYS: Final = (
     Way("boto3, tuned: batch_write_item of 25", partial(_boto3_batch, TUNED), 10_000),
     *(way for one in _OURS for way in with_each_transport(one)),
     # On an event loop, and through Kinesis, aiobotocore and boto3 are the transports.
+    Way("AsyncCountLedger: record, 16 in flight", _awaited, 4_000),
     Way("buffered_async", partial(ours, _buffered_async), 20_000),
     Way("kinesis", partial(ours, _kinesis), 50_000, zipf),
 )

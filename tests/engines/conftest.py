@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import cache
+from functools import cache, partial
 from uuid import uuid4
 
 import pytest
 
 from countledger.infra.memory.refusal import NotInMemory, refusal
-from tests.engines import in_memory
+from tests.engines import in_memory, looping
 from tests.engines.differences import Difference, Engine
 from tests.engines.running import STARTERS, moto
 from tests.engines.store import Store, fresh_store
@@ -26,7 +26,7 @@ def server() -> Iterator[Callable[[str], Engine]]:
         yield start
 
 
-@pytest.fixture(scope="module", params=[*STARTERS, in_memory.NAME])
+@pytest.fixture(scope="module", params=[*STARTERS, in_memory.NAME, looping.NAME])
 def store(request: pytest.FixtureRequest, server: Callable[[str], Engine]) -> Iterator[Store]:
     """Both tables on each engine in turn, new for each module.
 
@@ -36,6 +36,9 @@ def store(request: pytest.FixtureRequest, server: Callable[[str], Engine]) -> It
     match request.param:
         case in_memory.NAME:
             with in_memory.memory_store() as made:
+                yield made
+        case looping.NAME:
+            with fresh_store(server("ministack")) as plain, looping.looping_store(plain) as made:
                 yield made
         case "moto":
             with moto() as engine, fresh_store(engine) as made:
@@ -57,6 +60,7 @@ def tables(store: Store) -> Iterator[Store]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out what the tables in memory do not have, where no request shows it."""
+    items[:] = [one for one in items if not _takes_minutes_in_a_loop(one)]
     for item in items:
         call = getattr(item, "callspec", None)
         if call is None or call.params.get("store") != in_memory.NAME:
@@ -64,6 +68,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         missing = in_memory.LEFT_OUT.get(getattr(item, "originalname", item.name))
         if missing is not None:
             item.add_marker(pytest.mark.skip(reason=refusal(missing)))
+
+
+def _takes_minutes_in_a_loop(item: pytest.Item) -> bool:
+    call = getattr(item, "callspec", None)
+    in_a_loop = call is not None and call.params.get("store") == looping.NAME
+    return in_a_loop and item.path.name in looping.LEFT_OUT
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test of the store in an event loop as a call of that loop."""
+    store = pyfuncitem.funcargs.get("store")
+    if not isinstance(store, looping.LoopingStore):
+        return None
+    arguments = pyfuncitem._fixtureinfo.argnames
+    store.run(
+        partial(pyfuncitem.obj, **{name: pyfuncitem.funcargs[name] for name in arguments}),
+        in_thread=pyfuncitem.path.name in looping.IN_THREADS,
+    )
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

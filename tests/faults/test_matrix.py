@@ -53,6 +53,11 @@ def test_p1_an_operation_says_what_it_can_know_and_is_safe_again(
     world: World, operation: Operation, trouble: Trouble
 ) -> None:
     """The outcome and the number of effects are those of the table, before and after a retry."""
+    play_cell(world, operation, trouble)
+
+
+def play_cell(world: World, operation: Operation, trouble: Trouble) -> None:
+    """Let a trouble happen to an operation, and compare what comes of it with the table."""
     play = operation.begin(world, fresh(), "standard" if trouble.hidden else "none")
     wanted = expected(str(operation), operation.words, trouble)
 

@@ -22,7 +22,8 @@ from uuid import uuid4
 
 import boto3
 
-from countledger import Buffering, CountLedger, CountledgerError, Event
+from countledger import AsyncCountLedger, Buffering, CountLedger, CountledgerError, Event
+from countledger.ledger.errors import LedgerNotOpen
 from countledger.producers.buffer.buffering import ProducerClosed
 
 if TYPE_CHECKING:
@@ -129,6 +130,9 @@ FORKS: Final = {one.__name__: one for one in (by_os_fork, by_multiprocessing, wi
 
 def main(operation: str, fork: str, rounds: int) -> None:
     """Use the clients, fork, and use them again; many times."""
+    if operation == "looped":
+        asyncio.run(looped(AsyncCountLedger(session=boto3.Session()), FORKS[fork]))
+        return
     ledger = CountLedger(session=boto3.Session())
     if operation == "awaited":
         asyncio.run(awaited(ledger, FORKS[fork]))
@@ -175,6 +179,35 @@ async def awaited(ledger: CountLedger, fork: Callable[[Callable[[str], None]], N
         await add("parent")
         fork(work)
         await add("parent")
+
+
+async def looped(ledger: AsyncCountLedger, fork: Callable[[Callable[[str], None]], None]) -> None:
+    """Entries by a client that is open as its event loop's process forks."""
+
+    async def record(name: str) -> None:
+        receipts = await asyncio.gather(*(ledger.record(name, 1) for _ in range(ALL_AT_ONCE)))
+        say(name, [one.id for one in receipts])
+
+    async def child() -> None:
+        """On a loop of its own: what was opened before the fork is the parent's."""
+        for use in (ledger.record("child", 1), ledger.audit.verify("child")):
+            try:
+                await use
+            except LedgerNotOpen:
+                continue
+            os._exit(3)
+        async with ledger:
+            await record("child")
+
+    def work(name: str) -> None:
+        if name == "child":
+            asyncio._set_running_loop(None)
+            asyncio.run(child())
+
+    async with ledger:
+        await record("parent")
+        fork(work)
+        await record("parent")
 
 
 if __name__ == "__main__":

@@ -79,6 +79,8 @@ def forked(request: pytest.FixtureRequest, store: Store, server: HostileServer) 
         ("buffered", "without_hooks", 4),
         ("awaited", "by_os_fork", 1),
         ("awaited", "without_hooks", 1),
+        ("looped", "by_os_fork", 1),
+        ("looped", "without_hooks", 1),
     ],
 )
 def test_every_entry_that_is_acknowledged_is_stored(

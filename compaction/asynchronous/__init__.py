@@ -1,0 +1,1 @@
+"""What keeps ledgers small, for event loops."""

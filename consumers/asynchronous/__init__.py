@@ -1,0 +1,1 @@
+"""What reads and proves counters, for event loops."""
