@@ -66,7 +66,7 @@ def written(
 def test_each_example_fits_a_page() -> None:
     found = examples()
 
-    assert len(found) == 5
+    assert len(found) == 6
     assert {
         name: code.count("\n") for name, code in found.items() if code.count("\n") > _MOST_LINES
     } == {}
@@ -82,6 +82,23 @@ def test_calls_of_a_function_are_counted(written: Examples, client: CountLedger)
     assert confirmed == ["o-1 confirmed"] * 2
     assert client.exact("calls:checkout").value == before + 1
     assert client.exact("orders:north").value == 1
+
+
+def test_fastapi_counts_a_repeated_request_once(
+    written: Examples, client: CountLedger, name: str
+) -> None:
+    testclient = import_module("fastapi.testclient")
+
+    with testclient.TestClient(written.load("api").app) as http:
+        likes = [
+            http.post(f"/posts/{name}/likes", headers={"Idempotency-Key": "click-1"}).json()
+            for _ in range(2)
+        ]
+        assert http.get(f"/posts/{name}").status_code == 200
+
+    assert likes == [{"status": "recorded"}, {"status": "duplicate"}]
+    assert client.exact(f"likes:{name}").value == 1
+    assert client.exact(f"views:{name}").value == 1
 
 
 def test_django_counts_what_is_committed(
