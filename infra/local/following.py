@@ -1,4 +1,4 @@
-"""Which local stack a command works on: what `up` wrote down, for shells that were not told.
+"""Which local stack a command works on: what `up` wrote down, for shells that do not name one.
 
 The environment wins. It is only completed where it names no AWS at all, and corrected where it
 names a local stack that has ended since: another `up` may have taken another port.
@@ -88,7 +88,7 @@ def _written_down(stack_name: str) -> dict[str, str]:
     try:
         directory = directory_of(stack_name)
         found = directory.lstat()
-        # Whoever else could write there could name an endpoint of theirs.
+        # Another user who can write there could name an endpoint of their own.
         if not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o077 or found.st_uid != os.getuid():
             return {}
         state: Any = json.loads((directory / STATE_FILE).read_text(encoding="utf-8"))
