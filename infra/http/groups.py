@@ -87,7 +87,7 @@ class TopAnswer(AnswerBody):
     top: list[RankedAnswer]
 
 
-TopLimit = Annotated[int, PLAIN_INTEGER, Query(ge=1, le=TOP_MAX)]
+TopLimit = Annotated[int, Query(ge=1, le=TOP_MAX), PLAIN_INTEGER]
 
 
 @routes.get("/v1/groups", response_model=GroupsAnswer)

@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from countledger.infra.http.access import NotAuthenticated, ScopeMissing
+from countledger.infra.http.idempotency import HEADER, HOW, KeyMissing
 from countledger.infra.http.shapes import show_time
 from countledger.ledger import errors
 from countledger.ledger.amount import to_text
@@ -39,6 +40,7 @@ _OF_STATUS: Final[Mapping[int, str]] = {
     414: "UriTooLong",
     500: "InternalError",
 }
+_KEY: Final = ("header", HEADER)
 # Of the errors in one request.
 _ERRORS_MAX: Final = 20
 _SAYS_MAX: Final = 300
@@ -65,6 +67,7 @@ _STATUS: Final[Mapping[type[Exception], HTTPStatus]] = {
     errors.CountledgerError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.BadInput: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.NamespaceConflict: HTTPStatus.CONFLICT,
+    errors.WrongKind: HTTPStatus.CONFLICT,
     errors.CounterExists: HTTPStatus.CONFLICT,
     errors.RuleExists: HTTPStatus.CONFLICT,
     errors.ScheduleExists: HTTPStatus.CONFLICT,
@@ -188,6 +191,8 @@ def problem_of_request(found: Sequence[Mapping[str, Any]]) -> ProblemDetails:
         {"at": "/".join(map(str, one["loc"])), "says": _says(one)[:_SAYS_MAX]}
         for one in found[:_ERRORS_MAX]
     ]
+    if any(one["type"] == "missing" and one["loc"] == _KEY for one in found):
+        return problem_of(KeyMissing(f"this request requires {HOW}"))
     detail = "; ".join(f"{one['at']}: {one['says']}" for one in places)
     causes = {type(one.get("ctx", {}).get("error")) for one in found}
     kind = next(iter(causes)) if len(causes) == 1 else BadRequest

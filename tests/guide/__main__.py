@@ -5,8 +5,10 @@ from tests.guide.marked import with_tables
 from tests.guide.message import SCHEMA, schema_text
 from tests.guide.scaling import SCALING, scaling_tables
 from tests.guide.tables import GUIDE, HOLDS, QUOTAS, hold_tables, quota_tables, tables
+from tests.http import test_openapi
 
 SCHEMA.write_text(schema_text())
+test_openapi.PATH.write_text(test_openapi.written())
 GUIDE.write_text(with_tables(GUIDE.read_text(), tables()))
 HOLDS.write_text(with_tables(HOLDS.read_text(), hold_tables()))
 QUOTAS.write_text(with_tables(QUOTAS.read_text(), quota_tables()))
