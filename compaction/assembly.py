@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from countledger.compaction.compactor import Compactor
@@ -59,12 +60,14 @@ def schedules_of(connection: Connection, namespaces: Namespaces) -> Schedules:
         limits_by(connection.settings),
         connection.region,
         connection.setting("home_region"),
+        connection.clock,
     )
 
 
 def index_of(connection: Connection) -> DueIndex:
     """The due index of a stack."""
-    return DueIndex(connection.dynamo("standard"), connection.setting("counters_table"))
+    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
+    return DueIndex(dynamo, table, connection.clock)
 
 
 def reading_archive_of(connection: Connection, place: str) -> S3Archive:
@@ -74,14 +77,16 @@ def reading_archive_of(connection: Connection, place: str) -> S3Archive:
 
 def sweeper_of(connection: Connection) -> Sweeper:
     """The sweeper, which puts missing counters into that index."""
-    return Sweeper(connection.dynamo("standard"), connection.setting("counters_table"))
+    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
+    return Sweeper(dynamo, table, connection.clock)
 
 
 def dispatcher_of(connection: Connection) -> Dispatcher:
     """The dispatcher, which sends due counters to the workers."""
-    queue = WorkQueue(connection.queues(), connection.setting("compaction_queue_url"))
+    url, clock = connection.setting("compaction_queue_url"), connection.clock
+    queue = WorkQueue(connection.queues(), url, clock)
     home = connection.setting("home_region")
-    return Dispatcher(index_of(connection), queue, connection.region, home)
+    return Dispatcher(index_of(connection), queue, connection.region, home, clock)
 
 
 def worker_of(
@@ -107,7 +112,8 @@ def worker_of(
 
     def compactor_for(schedule: Schedule | None) -> Compactor:
         if schedule is None:
-            return Compactor(regions, namespaces, limits_by(connection.settings))
+            limits = limits_by(connection.settings)
+            return Compactor(regions, namespaces, limits, clock=connection.clock)
         return Compactor(
             regions,
             namespaces,
@@ -115,6 +121,7 @@ def worker_of(
             schedule.retire,
             archive_at(connection, schedule.archive),
             archive_as_found=archive_as_found,
+            clock=connection.clock,
         )
 
     return Worker(index, namespaces, schedule_of, compactor_for)
@@ -141,12 +148,14 @@ def deletions_of(
 
     def compact(counter: str) -> CompactionReport:
         item = dynamo.get(table, keys.schedule_key(keys.namespace_of(counter)), consistent=True)
-        compactor = Compactor(regions, namespaces, limits)
+        compactor = Compactor(regions, namespaces, limits, clock=connection.clock)
         if item is not None:
             schedule = decode_schedule(item)
             archive = archive_at(connection, schedule.archive)
-            compactor = Compactor(regions, namespaces, limits, schedule.retire, archive)
+            compactor = replace(compactor, retire=schedule.retire, archive=archive)
         return compactor.compact(counter)
 
-    ledger = LedgerDeleter(dynamo, table, regions, namespaces, limits, compact, totals)
+    ledger = LedgerDeleter(
+        dynamo, table, regions, namespaces, limits, compact, totals, connection.clock
+    )
     return Deletions(ledger, at_once, tidy_markers, names, seen)

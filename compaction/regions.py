@@ -121,7 +121,7 @@ class Regions:
             connection.region,
             connection.setting("home_region"),
             lambda region: connection.dynamo("standard", region=region),
-            clock or SystemClock(),
+            clock or connection.clock,
             LeaseTerms(clock_skew_ms=connection.settings.clock_skew_ms),
         )
 

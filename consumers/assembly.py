@@ -90,14 +90,14 @@ def catching_up_of(totals: TotalsReader, exact: ExactReader, namespaces: Namespa
     """What waits until a stack's totals include what was recorded."""
     from countledger.consumers.catching_up import CatchingUp
 
-    return CatchingUp(totals, exact, namespaces)
+    return CatchingUp(totals, exact, namespaces, totals.dynamo.clock)
 
 
 def over_regions_of(connection: Connection) -> RegionsReader:
     """The reader of totals in every region of a stack."""
     from countledger.consumers.over_regions import RegionsReader
 
-    return RegionsReader(connection)
+    return RegionsReader(connection, clock=connection.clock)
 
 
 def names_of(connection: Connection, prefix: str) -> Iterator[str]:
@@ -134,7 +134,7 @@ def snapshots_of(connection: Connection) -> SnapshotReader:
     from countledger.ledger.assembly import strict_regions_of
 
     region, strict = RegionStateStore.of(connection), strict_regions_of(connection)
-    return SnapshotReader(*_counters_of(connection), region=region, strict=strict)
+    return SnapshotReader(*_counters_of(connection), connection.clock, region=region, strict=strict)
 
 
 def stream_of(connection: Connection) -> LedgerStream:
@@ -148,7 +148,7 @@ def groups_of(connection: Connection, namespaces: Namespaces) -> Groups:
     """The groups of a stack."""
     from countledger.consumers.groups import Groups
 
-    return Groups(totals_of(connection, namespaces), namespaces)
+    return Groups(totals_of(connection, namespaces), namespaces, connection.clock)
 
 
 def leftovers_of(groups: Groups) -> Leftovers:
@@ -184,7 +184,8 @@ def rankings_of(connection: Connection, namespaces: Namespaces) -> Rankings:
     from countledger.consumers.region_state import RegionStateStore
 
     dynamo, table = _counters_of(connection)
-    return Rankings(dynamo, table, namespaces, region=RegionStateStore.of(connection))
+    region = RegionStateStore.of(connection)
+    return Rankings(dynamo, table, namespaces, connection.clock, region)
 
 
 def window_settings_of(connection: Connection, namespaces: Namespaces) -> WindowSettings:
@@ -196,7 +197,12 @@ def window_settings_of(connection: Connection, namespaces: Namespaces) -> Window
         connection.settings.replication_bound_ms,
     )
     return WindowSettings(
-        *_counters_of(connection), namespaces, skew_ms, replication_ms, window_delay_ms(skew_ms)
+        *_counters_of(connection),
+        namespaces,
+        skew_ms,
+        replication_ms,
+        window_delay_ms(skew_ms),
+        connection.clock,
     )
 
 
@@ -207,6 +213,7 @@ def windows_of(connection: Connection) -> WindowsReader:
     return WindowsReader(
         totals_of(connection),
         stream_of(connection),
+        connection.clock,
         clock_skew_ms=connection.settings.clock_skew_ms,
     )
 
@@ -222,6 +229,7 @@ def auditor_of(connection: Connection, exact: ExactReader, namespaces: Namespace
         TotalsReader(*_counters_of(connection)),
         exact,
         stream_of(connection),
+        connection.clock,
         clock_skew_ms=connection.settings.clock_skew_ms,
         late_ms=late_write_ms(connection.settings.clock_skew_ms),
     )
@@ -266,5 +274,6 @@ def quarantine_of(
         QuarantineSource.COUNTERS: review_alert_log,
         QuarantineSource.KINESIS: redrive_ingested,
     }
-    store = QuarantineStore(*_counters_of(connection))
-    return QuarantineService(store, redrives, lambda: notices_of(connection))
+    store = QuarantineStore(*_counters_of(connection), connection.clock)
+    notices = partial(notices_of, connection)
+    return QuarantineService(store, redrives, notices, connection.clock)

@@ -87,7 +87,9 @@ class RegionStateStore:
         home = settings.home_region
         if home is None and settings.counters_table is None:
             home = connection.setting("home_region")
-        return None if home == connection.region else cls(connection.dynamo("standard"), table)
+        if home == connection.region:
+            return None
+        return cls(connection.dynamo("standard"), table, connection.clock)
 
     def read(self) -> RegionState:
         """The stored state. One read unit.

@@ -77,7 +77,8 @@ def exact_of(connection: Connection) -> ExactReader:
     """The reader of exact sums of a stack."""
     from countledger.ledger.exact import ExactReader
 
-    return ExactReader(connection.dynamo("standard"), connection.setting("ledger_table"))
+    dynamo, table = connection.dynamo("standard"), connection.setting("ledger_table")
+    return ExactReader(dynamo, table, connection.clock)
 
 
 def head_of(connection: Connection, counter: str) -> Head:

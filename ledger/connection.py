@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
-from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
@@ -14,6 +13,7 @@ from botocore.config import Config
 from countledger.ledger.attempts import CallLimits
 from countledger.ledger.batch_body import spell
 from countledger.ledger.before_send import watch
+from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.credentials import renew_in_fork
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import (
@@ -25,7 +25,9 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.forks import ClientPerProcess, lock_open_in_forks, made_once
 from countledger.ledger.limits import SECOND_MS
+from countledger.ledger.loopback import is_loopback
 from countledger.ledger.meter import Meter
+from countledger.ledger.replacement import replacement
 from countledger.ledger.service_errors import translated
 from countledger.ledger.settings import OF_THE_HOME, ON_REQUEST, OUTPUTS, Settings
 from countledger.ledger.transport.choice import is_fast
@@ -52,8 +54,6 @@ _ATTEMPTS: Final[dict[Retries, int]] = {"none": 1, "standard": 4}
 # The client has checked what it sends; a second check would take a tenth of the time.
 _UNCHECKED: Final[dict[str, Any]] = {"parameter_validation": False}
 _ONE_CLIENT_AT_A_TIME: Final = lock_open_in_forks()
-_SERVICE_IDS: Final = {"dynamodbstreams": "DYNAMODB_STREAMS"}
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _START_HERE: Final = '`eval "$(countledger up)"`'
 
 
@@ -67,6 +67,7 @@ class Connection:
         endpoint_url: an endpoint instead of AWS's own; None leaves it to AWS_ENDPOINT_URL.
         meter: where every client of this connection sums its units.
         elsewhere: a region instead of the session's.
+        clock: the time, and the waits, of everything that is put together from this connection.
     """
 
     settings: Settings
@@ -74,6 +75,7 @@ class Connection:
     endpoint_url: str | None = None
     meter: Meter = field(default_factory=Meter)
     elsewhere: str | None = None
+    clock: Clock = field(default_factory=SystemClock)
 
     @classmethod
     def open(
@@ -87,9 +89,13 @@ class Connection:
     ) -> Connection:
         """A connection by the usual AWS environment; what is given wins over it. No call is made.
 
+        While a stack in memory is installed (`countledger.testing`), a connection to that stack.
+
         Raises:
             BadSetting: a setting is wrong, or the profile does not exist.
         """
+        if (installed := replacement()) is not None:
+            return replace(installed, meter=Meter())
         with translated("AWS session"):
             session = session or boto3.Session(
                 profile_name=profile,
@@ -178,7 +184,8 @@ class Connection:
     def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
         """A DynamoDB client, here or in another region, whose SDK retries as given."""
         limits = CallLimits(self.settings.call_timeout_ms, self.settings.max_attempts)
-        return DynamoClient(self._client("dynamodb", retries, region), self.meter, limits=limits)
+        client = self._client("dynamodb", retries, region)
+        return DynamoClient(client, self.meter, self.clock, limits=limits)
 
     def streams(self) -> DynamoDBStreamsClient:
         """A client of DynamoDB Streams."""
@@ -291,10 +298,3 @@ class Connection:
 
     def _attempts(self, retries: Retries) -> int:
         return min(_ATTEMPTS[retries], self.settings.max_attempts)
-
-
-def is_loopback(endpoint_url: str | None, service: str) -> bool:
-    """Whether a service's calls stay on this machine, by what is given or by AWS_ENDPOINT_URL*."""
-    own = f"AWS_ENDPOINT_URL_{_SERVICE_IDS.get(service, service.upper())}"
-    url = endpoint_url or os.environ.get(own) or os.environ.get("AWS_ENDPOINT_URL", "")
-    return urlsplit(url).hostname in _LOOPBACK

@@ -43,7 +43,7 @@ def recorder_of(connection: Connection, namespaces: Namespaces) -> Recorder:
     from countledger.producers.recorder import Recorder
     from countledger.producers.sender import sender_of
 
-    return Recorder(sender_of(connection, namespaces), connection.region)
+    return Recorder(sender_of(connection, namespaces), connection.region, connection.clock)
 
 
 def strict_of(connection: Connection, namespaces: Namespaces) -> StrictCounters:
@@ -95,6 +95,7 @@ def _context_of(connection: Connection) -> MethodContext:
         dynamo=connection.dynamo("none"),
         reads=connection.dynamo("standard"),
         table=connection.setting("counters_table"),
+        clock=connection.clock,
         clock_skew_ms=connection.settings.clock_skew_ms,
     )
 
@@ -126,7 +127,7 @@ def buffered_producer(
     return BufferedProducer(
         buffering,
         make_delivery,
-        EntryMaker(connection.region, new_id=seeded_id),
+        EntryMaker(connection.region, connection.clock, seeded_id),
         ledger=ledger_name(connection),
         on_failure=on_failure,
     )

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.ledger.suspension import Workers
     from countledger.producers.sender import Outcome, Sender
+
+_T = TypeVar("_T", bound="Event | Entry")
 
 # In flight at once: enough to hide a round trip of some milliseconds, few enough for one process.
 _SENDERS: Final = 8
@@ -80,6 +82,19 @@ class Recorder:
             As `record`.
         """
         return self.sender.send(entry)
+
+    def resend_many(self, entries: Sequence[Entry]) -> list[Outcome]:
+        """Send entries as they are, several at a time: each counts once, however often it is sent.
+
+        One write unit for each KB of each. An entry without a key must always be sent with the same
+        content, because nothing is compared.
+
+        Returns:
+            One outcome for each entry, in their order: a receipt, or the error of this entry as a
+            value. What concerns every entry is the outcome of each that it stopped.
+        """
+        with workers(_SENDERS, "countledger-recorder") as pool:
+            return self._send_chunk(entries, lambda entry: entry, pool)
 
     def record_many(self, events: Iterable[Event]) -> list[Outcome]:
         """Record many events, several at a time: one write unit for each KB of each.
@@ -132,23 +147,30 @@ class Recorder:
                     raise fatal
 
     def _record_chunk(self, events: Sequence[Event], pool: Workers) -> list[Outcome]:
+        now_ms = self.clock.now_ms()
+        seed_here()
+        entry_of = partial(make_entry, now_ms=now_ms, origin=self.region, new_id=self.new_id)
+        return self._send_chunk(events, entry_of, pool)
+
+    def _send_chunk(
+        self, things: Sequence[_T], entry_of: Callable[[_T], Entry], pool: Workers
+    ) -> list[Outcome]:
+        """Send what there is an entry for; an entry is created once its namespace is known."""
         refused: dict[int, Outcome] = {}
         keyed: dict[int, Entry] = {}
         plain: dict[int, Entry] = {}
         known: set[str] = set()
-        now_ms = self.clock.now_ms()
-        seed_here()
-        for number, event in enumerate(events):
-            namespace = namespace_of(event.counter)
+        for number, thing in enumerate(things):
+            namespace = namespace_of(thing.counter)
             if namespace not in known:
                 try:
-                    self.sender.namespaces.for_use(event.counter, Kind.LEDGER)
+                    self.sender.namespaces.for_use(thing.counter, Kind.LEDGER)
                 except _OF_ONE_EVENT as error:
                     refused[number] = error
                     continue
                 known.add(namespace)
-            entry = make_entry(event, now_ms=now_ms, origin=self.region, new_id=self.new_id)
-            (plain if event.key is None else keyed)[number] = entry
+            entry = entry_of(thing)
+            (plain if entry.key is None else keyed)[number] = entry
         numbers, entries = list(plain), list(plain.values())
         note_entries([*entries, *keyed.values()])
         groups = [
@@ -160,7 +182,7 @@ class Recorder:
             Job([*group], partial(self._send_in_turn, group.values()))
             for group in _by_identity(keyed)
         ]
-        return _carried_out(jobs, pool, refused, len(events))
+        return _carried_out(jobs, pool, refused, len(things))
 
     def _send_in_turn(self, entries: Iterable[Entry]) -> list[Outcome]:
         return [self.sender.outcome_of(entry) for entry in entries]

@@ -278,6 +278,7 @@ def sender_of(connection: Connection, namespaces: Namespaces) -> Sender:
         connection.dynamo("none"),
         connection.setting("ledger_table"),
         namespaces,
+        connection.clock,
         clock_skew_ms=connection.settings.clock_skew_ms,
     )
 

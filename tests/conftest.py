@@ -8,13 +8,15 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
+from tests.browser.binary import chromium
 from tests.engines.binaries import dynoxide_binary
 
 
 def pytest_report_header() -> str:
-    """Which engines the contract suite runs on."""
+    """Which engines the contract suite runs on, and which browser."""
     extra = "dynoxide" if dynoxide_binary().is_file() else "(no dynoxide: `make dynoxide`)"
-    return f"engines: moto, ministack, {extra}"
+    browser = chromium() or "(no chromium: the tests of the dashboard are skipped)"
+    return f"engines: moto, ministack, {extra}; browser: {browser}"
 
 
 # How long an example takes says what else the machine is doing: performance is a benchmark.
@@ -33,6 +35,7 @@ _TESTS: Final = Path(__file__).parent
 # What `make test` leaves to `make test-all`, so that it takes minutes only. The promises of these
 # tests are also covered by tests that stay: on another engine, in the simulation, in a shorter way.
 _THOROUGH: Final = (
+    "browser",
     "e2e",
     "engines/test_exact_beside_compaction.py",
     "faults/strict/test_bins.py",

@@ -54,7 +54,7 @@ class ConnectedServices:
     def publisher(self) -> ServicePublisher:
         """Publishes alerts to their targets."""
         to = self.connection
-        return ServicePublisher(to.events(), to.topics(), to.setting("alert_bus"))
+        return ServicePublisher(to.events(), to.topics(), to.setting("alert_bus"), to.clock)
 
     @made_once
     def dead_letters(self) -> QueueDeadLetters:
@@ -70,15 +70,16 @@ class ConnectedServices:
     @made_once
     def initial_scan(self) -> InitialScan:
         """Alerts for totals that are beyond a threshold already."""
-        dynamo, to = self.connection.dynamo("standard"), self.connection.setting
-        return InitialScan(dynamo, to("counters_table"), self.publisher, self.dead_letters)
+        to = self.connection
+        dynamo, table = to.dynamo("standard"), to.setting("counters_table")
+        return InitialScan(dynamo, table, self.publisher, self.dead_letters, to.clock)
 
 
 def alerts_of(connection: Connection) -> Alerts:
     """The alerts of a stack."""
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     return Alerts(
-        Rules(connection.dynamo("none"), table, connection.region),
+        Rules(connection.dynamo("none"), table, connection.region, connection.clock),
         ConnectedServices(connection),
         TotalsReader(dynamo, table, RegionStateStore.of(connection), strict_regions_of(connection)),
         AlertLog(dynamo, table),

@@ -109,7 +109,7 @@ def _with_advice(error: CountledgerError) -> str:
     """The error's text, and where it leads to a local stack that has ended, how to go on."""
     if not isinstance(error, Unreachable):
         return str(error)
-    from countledger.ledger.connection import is_loopback  # noqa: PLC0415 - it imports boto3
+    from countledger.ledger.loopback import is_loopback  # noqa: PLC0415 - at its first use
 
     return f"{error}; {ENDED}" if is_loopback(None, "cloudformation") else str(error)
 

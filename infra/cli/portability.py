@@ -2,29 +2,71 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
 import typer
 
-from countledger.infra.cli.emit import Lines, numbered_lines, opened
+from countledger.infra.cli.emit_file import LINE_MAX_BYTES, opened
 from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
-from countledger.infra.cli.output import notice, report_unread, show_facts, show_text
+from countledger.infra.cli.output import FINDINGS, notice, report_unread, show_facts, show_text
 from countledger.infra.cli.progress import open_progress
+from countledger.infra.portability.emitting import EventLines
 from countledger.infra.portability.exporting import Exporter, continued_file, new_file, place_beside
 from countledger.infra.portability.importing import Importer, ImportResult, held_in, missing
 from countledger.infra.portability.lines import CounterLine, UnreadLine, encode_line, parse_line
 from countledger.ledger import keys
-from countledger.ledger.errors import CountledgerError
+from countledger.ledger.errors import BadInput, CountledgerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from countledger.infra.cli.progress import Bar
     from countledger.infra.portability.lines import ExportLine, Line
+
+
+T = TypeVar("T")
+
+
+class Lines(Generic[T]):
+    """The good lines of a file, and what was wrong with the others.
+
+    Attributes:
+        parse: a line as a value.
+        bad: how many lines were reported.
+        worst: the exit code that they come to.
+    """
+
+    def __init__(self, parse: Callable[[bytes], T]) -> None:
+        self.parse = parse
+        self.bad = 0
+        self.worst = 0
+        self._numbers: deque[int] = deque()
+
+    def good(self, lines: EventLines) -> Iterator[T]:
+        """The values; a bad line is reported and left out."""
+        for line in lines:
+            try:
+                value = self.parse(line)
+            except BadInput as error:
+                self.report(lines.number, error)
+            else:
+                self._numbers.append(lines.number)
+                yield value
+
+    def next_number(self) -> int:
+        """The line of the next outcome; outcomes come in the order of the values."""
+        return self._numbers.popleft()
+
+    def report(self, number: int, error: CountledgerError) -> None:
+        """Report a line that was not recorded, and the reason."""
+        self.bad += 1
+        # An error of AWS is worse news than a bad line: that line is to be sent again.
+        self.worst = max(self.worst, FINDINGS if isinstance(error, BadInput) else error.exit_code)
+        notice(f"line {number}: {error}")
 
 
 @shared
@@ -154,7 +196,7 @@ def import_(
         raise BadUsage("standard input has no name: give the import one with --name")
     reading = Lines(partial(_parsed, drop_holds=drop_holds))
     with opened(file) as stream:
-        lines = reading.good(numbered_lines(stream))
+        lines = reading.good(EventLines(stream, LINE_MAX_BYTES))
         if dry_run:
             counts = Counter({"good": sum(1 for _ in lines)})
         else:

@@ -30,10 +30,15 @@ class Bar:
 
 
 class Bars:
-    """Lines of progress, one below the other."""
+    """Lines of progress, one below the other.
+
+    Attributes:
+        shown: whether anybody sees them: stderr is a terminal.
+    """
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
+        self.shown = not progress.disable
 
     def add(self, label: str, total: int | None = None) -> Bar:
         """One more line; without a total it only counts."""
@@ -51,15 +56,26 @@ def open_progress() -> Iterator[Bars]:
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        ProgressColumn,
+        Task,
         TextColumn,
         TimeElapsedColumn,
     )
+    from rich.text import Text  # noqa: PLC0415 - the same
+
+    class SpeedColumn(ProgressColumn):
+        """How many a second."""
+
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text("" if speed is None else f"{speed:,.0f}/s")
 
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description:<14}"),
         BarColumn(),
         MofNCompleteColumn(),
+        SpeedColumn(),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:

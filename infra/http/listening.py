@@ -7,6 +7,7 @@ connections are open, and how long a client may leave an answer unread.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from typing import TYPE_CHECKING, Any, Final
@@ -112,6 +113,12 @@ class _OnListener(Config):
         return Sockets([], [self._listener], [])
 
 
+def _say(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what no code handles, except a connection that the end of the server has closed."""
+    if not isinstance(context.get("exception"), asyncio.CancelledError):
+        loop.default_exception_handler(context)
+
+
 async def serve(
     app: ASGIFramework,
     listener: Listener,
@@ -132,6 +139,7 @@ async def serve(
     async def stopped() -> None:
         await stop()
 
+    asyncio.get_running_loop().set_exception_handler(_say)
     await hypercorn_serve(
         app, _OnListener(listener, headers_timeout_s), shutdown_trigger=stopped, mode="asgi"
     )

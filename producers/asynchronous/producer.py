@@ -243,7 +243,7 @@ def async_producer(
     return AsyncBufferedProducer(
         buffering,
         open_sender,
-        EntryMaker(connection.region),
+        EntryMaker(connection.region, connection.clock),
         open_spool=open_spool,
         on_failure=on_failure,
     )

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -125,3 +126,17 @@ def test_no_other_extra_brings_an_older_boto3() -> None:
 
     assert versions(*sorted(extras))["boto3"] == versions()["boto3"]
     assert all(package in versions(extra) for extra, package in _PINNING.items())
+
+
+def test_the_wheel_has_every_file_of_the_dashboard(wheel: Path) -> None:
+    """And so has the source distribution, from which it is built: hatchling takes both alike."""
+    page = _ROOT / "infra/http/page"
+    with ZipFile(wheel) as archive:
+        packed = {
+            name.rpartition("/")[2]: archive.getinfo(name).file_size
+            for name in archive.namelist()
+            if name.startswith("countledger/infra/http/page/")
+        }
+
+    assert packed == {one.name: one.stat().st_size for one in page.iterdir()}
+    assert sum(packed.values()) < 100_000

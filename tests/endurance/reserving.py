@@ -50,8 +50,8 @@ from tests.simulation.sums import Wrong
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from countledger.infra.memory.table import Change
     from countledger.ledger.attributes import Item
-    from tests.simulation.table import Change
 
 NAME: Final = "reservations"
 OPERATIONS: Final = 1_000_000

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
+from countledger.infra.memory.conditions import holds, key_of
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import CountledgerError, Throttled, TransactionCancelled, Unclear
 from countledger.ledger.errors import Reason as Cancelled
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS, TOKEN_LIFE_MS
 from countledger.ledger.operations import Page, Query
-from tests.simulation.judgement import holds, key_of
 from tests.simulation.schedule import Killed, Schedule
-from tests.simulation.table import Change, Table, written_key
-from tests.simulation.transactions import Transactions
+from tests.simulation.table import SimulatedTable, written_key
+from tests.simulation.transactions import SimulatedTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
     from mypy_boto3_dynamodb import DynamoDBClient
 
+    from countledger.infra.memory.table import Change
+    from countledger.infra.memory.table import Key as ItemKey
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Delete, Put, Scan, Update, Write
-    from tests.simulation.table import Key as ItemKey
 
 _T = TypeVar("_T")
 BEGIN_MS: Final = 1_800_000_000_000.0
@@ -86,15 +87,15 @@ class Tables:
     def __post_init__(self) -> None:
         """Empty."""
         self.schedule = Schedule(self.random, now_ms=BEGIN_MS, steps_max=1 << 60)
-        self.by_name = {name: Table(name, "home") for name in ("ledger", "counters")}
-        self.transactions = Transactions(self.by_name, self.schedule)
+        self.by_name = {name: SimulatedTable.of(name, "home") for name in ("ledger", "counters")}
+        self.transactions = SimulatedTransactions.of(self.by_name, self.schedule)
         self._index: dict[str, list[tuple[int, ItemKey]]] = defaultdict(list)
         self._listed: dict[ItemKey, tuple[str, int]] = {}
         self.items.watchers.append(self._note)
         self.schedule.at(MINUTE_MS, self._tidy)
 
     @property
-    def items(self) -> Table:
+    def items(self) -> SimulatedTable:
         """The table `counters`."""
         return self.by_name["counters"]
 
@@ -151,7 +152,7 @@ class Tables:
         for key in over:
             self.items.store(key, None)
         self.items.earlier.clear()
-        known = self.transactions._known  # its tokens are kept for ever
+        known = self.transactions.known  # its tokens are kept for ever
         oldest_ms = self.schedule.now_ms - TOKEN_LIFE_MS
         for token in [token for token, (_, ended_ms) in known.items() if ended_ms < oldest_ms]:
             del known[token]
@@ -265,7 +266,7 @@ class TableClient(DynamoClient):
             life.sleep_ms(takes_ms)
         return fresh
 
-    def _table(self, write: Write) -> Table:
+    def _table(self, write: Write) -> SimulatedTable:
         table = self.life.tables.by_name[write.table]
         table.check(written_key(write), None)
         return table

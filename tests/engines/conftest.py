@@ -7,7 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from tests.engines import simulated
+from countledger.infra.memory.refusal import NotInMemory, refusal
+from tests.engines import in_memory
 from tests.engines.differences import Difference, Engine
 from tests.engines.running import STARTERS, moto
 from tests.engines.store import Store, fresh_store
@@ -25,7 +26,7 @@ def server() -> Iterator[Callable[[str], Engine]]:
         yield start
 
 
-@pytest.fixture(scope="module", params=[*STARTERS, simulated.NAME])
+@pytest.fixture(scope="module", params=[*STARTERS, in_memory.NAME])
 def store(request: pytest.FixtureRequest, server: Callable[[str], Engine]) -> Iterator[Store]:
     """Both tables on each engine in turn, new for each module.
 
@@ -33,8 +34,8 @@ def store(request: pytest.FixtureRequest, server: Callable[[str], Engine]) -> It
     had for every transaction.
     """
     match request.param:
-        case simulated.NAME:
-            with simulated.simulated_store() as made:
+        case in_memory.NAME:
+            with in_memory.memory_store() as made:
                 yield made
         case "moto":
             with moto() as engine, fresh_store(engine) as made:
@@ -55,31 +56,31 @@ def tables(store: Store) -> Iterator[Store]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what the simulation does not have, where a test's name tells."""
+    """Leave out what the tables in memory do not have, where no request shows it."""
     for item in items:
         call = getattr(item, "callspec", None)
-        if call is None or call.params.get("store") != simulated.NAME:
+        if call is None or call.params.get("store") != in_memory.NAME:
             continue
-        missing = simulated.missing_of(getattr(item, "originalname", item.name))
+        missing = in_memory.LEFT_OUT.get(getattr(item, "originalname", item.name))
         if missing is not None:
-            item.add_marker(pytest.mark.skip(reason=str(simulated.NotSimulated(missing))))
+            item.add_marker(pytest.mark.skip(reason=refusal(missing)))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup() -> Iterator[None]:
-    """A test that meets what is not simulated is left out."""
+    """A test that meets what the tables in memory do not have is left out."""
     try:
         yield
-    except simulated.NotSimulated as missing:
+    except NotInMemory as missing:
         pytest.skip(str(missing))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Iterator[None]:
-    """A test that meets what is not simulated is left out."""
+    """A test that meets what the tables in memory do not have is left out."""
     try:
         yield
-    except simulated.NotSimulated as missing:
+    except NotInMemory as missing:
         pytest.skip(str(missing))
 
 

@@ -3,6 +3,7 @@
 from tests.guide import promises
 from tests.guide.marked import with_tables
 from tests.guide.message import SCHEMA, schema_text
+from tests.guide.missing import TESTING_YOUR_APP, missing_tables
 from tests.guide.scaling import SCALING, scaling_tables
 from tests.guide.tables import GUIDE, HOLDS, QUOTAS, hold_tables, quota_tables, tables
 from tests.http import test_openapi
@@ -14,3 +15,4 @@ HOLDS.write_text(with_tables(HOLDS.read_text(), hold_tables()))
 QUOTAS.write_text(with_tables(QUOTAS.read_text(), quota_tables()))
 promises.TESTING.write_text(with_tables(promises.TESTING.read_text(), promises.tables()))
 SCALING.write_text(with_tables(SCALING.read_text(), scaling_tables()))
+TESTING_YOUR_APP.write_text(with_tables(TESTING_YOUR_APP.read_text(), missing_tables()))

@@ -10,6 +10,7 @@ from countledger.producers.strict.definition import Method
 from tests.faults.matrix import ROWS, TROUBLES
 from tests.guide import promises
 from tests.guide.marked import with_tables
+from tests.guide.missing import TESTING_YOUR_APP, missing_tables
 from tests.guide.promises import promises_of
 from tests.guide.tables import GUIDE, HOLDS, QUOTAS, hold_tables, quota_tables, tables
 
@@ -34,6 +35,13 @@ def test_the_guide_to_holds_has_its_table_as_it_should_be() -> None:
 
     assert text == with_tables(text, hold_tables())
     assert "twice" not in hold_tables()["failures"]
+
+
+def test_the_guide_to_tests_of_apps_has_its_table_as_it_should_be() -> None:
+    text = TESTING_YOUR_APP.read_text()
+
+    assert text == with_tables(text, missing_tables())
+    assert "`KINESIS`" in missing_tables()["missing"]
 
 
 def test_a_stale_table_is_replaced_and_nothing_else() -> None:

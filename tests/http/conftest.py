@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.infra.http.access import EVERYTHING
-from tests.http.world import simulated_api
+from tests.http.world import memory_api
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def _api() -> Iterator[Api]:
-    with simulated_api() as api:
+    with memory_api() as api:
         yield api
 
 

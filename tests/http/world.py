@@ -1,4 +1,4 @@
-"""The application over the simulated tables, and a client of it in this process."""
+"""The application over the tables of a store, and a client of it in this process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, Scopes
 from countledger.infra.http.api import http_app
+from tests.engines.in_memory import memory_store
 from tests.engines.running import moto
-from tests.engines.simulated import simulated_store
 from tests.engines.store import KeptRecords, fresh_store
 
 if TYPE_CHECKING:
@@ -78,9 +78,9 @@ def api_over(store: Store) -> Api:
 
 
 @contextmanager
-def simulated_api() -> Iterator[Api]:
-    """An API over simulated tables of its own: fast, but without most indexes."""
-    with simulated_store() as store:
+def memory_api() -> Iterator[Api]:
+    """An API over tables in memory of its own."""
+    with memory_store() as store:
         yield api_over(store)
 
 

@@ -25,8 +25,8 @@ from tests.simulation.sums import Wrong
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from countledger.infra.memory.table import Change
     from tests.simulation.schedule import Schedule
-    from tests.simulation.table import Change
 
 _RULES: Final = "alerts#rules"
 # For so long an evaluator may not know of a change; the items of a transaction land one by one.

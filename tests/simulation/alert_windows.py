@@ -18,8 +18,8 @@ from tests.simulation.sums import Wrong
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from countledger.infra.memory.table import Change
     from tests.simulation.alert_account import Revision, TotalChange
-    from tests.simulation.table import Change
 
 _IN_ITEM = {"month": "day", "day": "hour", "hour": "minute"}
 

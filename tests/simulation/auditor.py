@@ -24,10 +24,10 @@ from tests.simulation.window_account import WindowAccounts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from countledger.infra.memory.table import Change
     from tests.simulation.alert_account import AlertAccount
     from tests.simulation.schedule import Schedule
     from tests.simulation.shape import Shape
-    from tests.simulation.table import Change
 
 
 @dataclass

@@ -14,8 +14,8 @@ from tests.simulation.sums import Wrong
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from countledger.infra.memory.table import Change
     from tests.simulation.client import Client, Memory
-    from tests.simulation.table import Change
     from tests.simulation.world import World
 
 SCOPE: Final = "seat"

@@ -11,7 +11,7 @@ from tests.simulation.shape import COUNTERS, LEDGER
 from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
-    from tests.simulation.table import Change
+    from countledger.infra.memory.table import Change
 
 
 @dataclass

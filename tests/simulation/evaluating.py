@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping as Map
 
     from tests.simulation.process import Process
-    from tests.simulation.stream import Stream
+    from tests.simulation.stream import SimulatedStream
     from tests.simulation.world import World
 
 _LOGICAL_ID: Final = "EvaluatorMapping"
@@ -61,7 +61,7 @@ def quarantine_of(world: World, process: Process, source: QuarantineSource) -> S
     return StoredQuarantine(copies, MessageQueue(client, URL, "the quarantine"), source)
 
 
-def evaluator_mapping(world: World, region: str, stream: Stream) -> Mapping:
+def evaluator_mapping(world: World, region: str, stream: SimulatedStream) -> Mapping:
     """The mapping as it is deployed."""
     settings = mapping_settings(_LOGICAL_ID)
     return Mapping(

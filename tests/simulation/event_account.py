@@ -17,8 +17,8 @@ from tests.simulation.shape import LEDGER
 from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
+    from countledger.infra.memory.table import Change
     from tests.simulation.ledger_account import Identity
-    from tests.simulation.table import Change
 
 
 class Fate(IntEnum):

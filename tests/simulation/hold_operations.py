@@ -28,10 +28,10 @@ from tests.simulation.shape import COUNTERS
 from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
+    from countledger.infra.memory.table import Change
     from countledger.producers.strict.outcome import EndOutcome
     from tests.simulation.client import Client, Memory
     from tests.simulation.schedule import Schedule
-    from tests.simulation.table import Change
     from tests.simulation.world import World
 
 HALL: Final = {f"{strict.NAMESPACE}:held": 1, f"{strict.NAMESPACE}:held in bins": strict.BINS}

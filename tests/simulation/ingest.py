@@ -76,7 +76,9 @@ class IngestWay:
         shape = world.shape
         now_ms = lambda: world.schedule.now_ms  # noqa: E731 - a clock
         self.queues = {url: Mailbox() for url in (QUEUE, EXPIRED)}
-        self.stream = KinesisStream(_ARN, world.random, now_ms, shape.stream_lag_ms, by_item=False)
+        self.stream = KinesisStream.of(
+            _ARN, world.random, now_ms, shape.stream_lag_ms, by_item=False
+        )
         self.stream.open(shape.shards)
         settings = replace(mapping_settings("IngestMapping"), batch_size=shape.batch_size)
         self.mapping = IngestMapping(

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from tests.simulation.faults import Fault
-from tests.simulation.stream import Stream
+from tests.simulation.stream import SimulatedStream
 
 if TYPE_CHECKING:
+    from countledger.infra.memory.stream import ShardLog
     from tests.simulation.process import Process
-    from tests.simulation.stream import ShardLog
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class KinesisRecord:
 
 
 @dataclass
-class KinesisStream(Stream):
+class KinesisStream(SimulatedStream):
     """The stream; it keeps its records for longer than anything here takes."""
 
     def put(self, partition_key: str, data: bytes) -> str:

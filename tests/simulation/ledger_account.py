@@ -19,9 +19,9 @@ from tests.simulation.sums import Wrong, check_sum, digits
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from countledger.infra.memory.table import Change
     from countledger.ledger.attributes import Item
     from tests.simulation.shape import Shape
-    from tests.simulation.table import Change
 
 Identity: TypeAlias = "tuple[str, int]"
 """Sort key and time of an entry: under a bare key there may be another one later."""

@@ -17,17 +17,18 @@ from countledger.infra.local.shards import StreamSource, readable
 from countledger.ledger.errors import CountledgerError
 from tests.simulation.faults import Fault
 from tests.simulation.schedule import Killed
-from tests.simulation.stream import StreamsClient
+from tests.simulation.stream import SimulatedStreamsClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Mapping as Map
 
     from countledger.infra.local.shards import ShardSource
+    from countledger.infra.memory.stream import ShardLog
     from countledger.infra.template import MappingSettings
     from tests.simulation.process import Process
     from tests.simulation.schedule import Actor
-    from tests.simulation.stream import ShardLog, Stream
+    from tests.simulation.stream import SimulatedStream
     from tests.simulation.world import World
 
     Function = Callable[[dict[str, Any], Process], Map[str, Any]]
@@ -70,7 +71,7 @@ class Mapping:
     world: World
     region: str
     name: str
-    stream: Stream
+    stream: SimulatedStream
     settings: MappingSettings
     passes: Callable[[Map[str, Any]], bool]
     function: Function
@@ -125,7 +126,7 @@ class Mapping:
                 self._take_up(shard.shard_id, source)
 
     def _source(self) -> ShardSource:
-        client: Any = StreamsClient(self.stream, self.world.service)
+        client: Any = SimulatedStreamsClient(self.stream, process=self.world.service)
         return StreamSource(client, self.stream.arn, self.passes)
 
     def _take_up(self, shard_id: str, source: ShardSource) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
+from countledger.infra.memory.conditions import key_of
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import CounterLine, NamespaceLine, UnreadLine
@@ -24,7 +25,6 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.ledger.namespace import Kind
-from tests.simulation.judgement import key_of
 from tests.simulation.ledger_account import MOVED
 from tests.simulation.ledger_operations import ALLOWED
 from tests.simulation.number_operations import SEQUENCE

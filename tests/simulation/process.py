@@ -6,11 +6,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
+from countledger.infra.memory.table import Conflict
 from countledger.ledger.before_send import leave
 from countledger.ledger.errors import CountledgerError, Throttled, Unclear
 from tests.simulation.faults import Fault
 from tests.simulation.schedule import Killed
-from tests.simulation.table import Conflict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -48,7 +48,7 @@ from tests.simulation.objects import ObjectsClient
 from tests.simulation.queue import QueueClient, SchedulerClient
 from tests.simulation.regions_operations import are_used
 from tests.simulation.shape import COUNTERS, LEDGER, STRICT
-from tests.simulation.stream import StreamsClient
+from tests.simulation.stream import SimulatedStreamsClient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,7 +160,7 @@ class Product:
     def stream(self) -> LedgerStream:
         """The ledger's stream."""
         stream = self.world.streams[self.at or self.process.region]
-        client: Any = StreamsClient(stream, self.process)
+        client: Any = SimulatedStreamsClient(stream, process=self.process)
         return LedgerStream(client, stream.arn)
 
     @cached_property

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
+    from countledger.infra.memory.table import Change
     from countledger.ledger.ids import IdempotencyKey
-    from tests.simulation.table import Change
 
 _PREFIX: Final = "quota#"
 _ENDS: Final = ("committed", "released")

@@ -12,9 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from countledger.infra.memory.table import Change, Key
     from countledger.ledger.attributes import Item
     from tests.simulation.schedule import Schedule
-    from tests.simulation.table import Change, Key, Table
+    from tests.simulation.table import SimulatedTable
 
 _BUSY_MS: Final = 5.0
 _STRAGGLES: Final = 50
@@ -38,7 +39,7 @@ class Replicator:
         sent: the same for each region that they come from.
     """
 
-    copies: dict[str, Table]
+    copies: dict[str, SimulatedTable]
     schedule: Schedule
     lag_ms: float
     cut: set[tuple[str, str]] = field(default_factory=set)
@@ -58,7 +59,7 @@ class Replicator:
         for copy in self.copies.values():
             copy.watchers.append(self._send)
 
-    def join(self, region: str, copy: Table) -> None:
+    def join(self, region: str, copy: SimulatedTable) -> None:
         """One more copy, which gets every write from now on; what was there comes by `fill`."""
         self.copies[region] = copy
         copy.watchers.append(self._send)

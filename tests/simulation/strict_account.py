@@ -13,7 +13,7 @@ from tests.simulation.sums import Wrong
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tests.simulation.table import Change
+    from countledger.infra.memory.table import Change
 
 
 @dataclass

@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import Throttled, Unclear
-from tests.simulation.table import Table, written_key
+from tests.simulation.table import SimulatedTable, written_key
 
 if TYPE_CHECKING:
     from random import Random
 
+    from countledger.infra.memory.table import Key
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Write
-    from tests.simulation.table import Key
 
 # How often what a lost region was sent is written all the same.
 _WRITTEN: Final = 0.3
@@ -35,7 +35,7 @@ class RegionConflict(Throttled):
 
 
 @dataclass(eq=False)
-class StrongTable(Table):
+class StrongTable(SimulatedTable):
     """The one copy of all regions.
 
     Attributes:

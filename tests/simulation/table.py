@@ -1,79 +1,42 @@
-"""One region's copy of a table: items in key order, conditions, what a write makes of an item.
-
-Nothing here takes time. Who calls when, and what is seen of a page while others write, is a matter
-of the client.
-"""
+"""One region's copy of a table, in which transactions take time and reads may be stale."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from countledger.ledger.errors import ConditionFailed, Throttled
-from countledger.ledger.operations import Check, Delete, Put, Update
-from tests.simulation.judgement import changed, holds, key_of
+from countledger.infra.memory.conditions import key_of
+from countledger.infra.memory.table import Conflict, Table
+from countledger.ledger.operations import Put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
+    from countledger.infra.memory.table import Change, Key
     from countledger.ledger.attributes import Item
     from countledger.ledger.expressions import Condition
     from countledger.ledger.operations import Write
 
-Key: TypeAlias = "tuple[str, str]"
-
-
-class Conflict(Throttled):
-    """A transaction is at work on the item; the SDK does not try that again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """An item that a write has changed.
-
-    Attributes:
-        table: where.
-        key: which.
-        before: as it was, or None.
-        after: as it is, or None.
-        local: whether it was written here, and not in another region.
-    """
-
-    table: Table
-    key: Key
-    before: Item | None
-    after: Item | None
-    local: bool
-
 
 @dataclass(eq=False)
-class Table:
+class SimulatedTable(Table):
     """The items.
 
     Attributes:
-        name: of the table.
-        region: whose copy it is.
-        items: by key.
-        partitions: the sort keys of each partition, in order.
         locked: what a transaction is at work on.
         earlier: of items changed: when, and what a read that is not consistent may still show.
-        watchers: told of every change.
+        now_ms: the true time.
     """
 
-    name: str
-    region: str
-    items: dict[Key, Item] = field(default_factory=dict)
-    partitions: dict[str, list[str]] = field(default_factory=dict)
     locked: set[Key] = field(default_factory=set)
     earlier: dict[Key, tuple[float, Item | None]] = field(default_factory=dict)
-    watchers: list[Callable[[Change], None]] = field(default_factory=list)
     now_ms: Callable[[], float] = lambda: 0.0
 
-    @property
-    def sort(self) -> str:
-        """The name of its sort key."""
-        return "entry" if self.name.endswith("ledger") else "part"
+    @classmethod
+    def of(cls, name: str, region: str) -> Self:
+        """An empty copy; the table's name says which sort key it has."""
+        return cls(name, "entry" if name.endswith("ledger") else "part", region=region)
 
     def check(self, key: Key, condition: Condition | None) -> None:
         """Judge a condition.
@@ -84,53 +47,11 @@ class Table:
         """
         if key in self.locked:
             raise Conflict(f"TransactionConflict on {key}")
-        there = self.items.get(key)
-        if condition is not None and not holds(condition, there or {}):
-            raise ConditionFailed(dict(there) if there is not None else None)
+        super().check(key, condition)
 
-    def write(self, write: Write) -> Item | None:
-        """Carry a write out; the item as it is now.
-
-        Raises:
-            As `check`, and RequestRejected where the service calls it invalid.
-        """
-        key = written_key(write)
-        self.check(key, write.condition)
-        after = self.after(write)
-        self.store(key, after)
-        return after
-
-    def after(self, write: Write) -> Item | None:
-        """What a write makes of its item."""
-        match write:
-            case Put():
-                return {name: value for name, value in write.item.items() if value is not None}
-            case Update():
-                there = self.items.get(key_of(write.key))
-                return changed(there if there is not None else dict(write.key), write.clauses)
-            case Delete():
-                return None
-            case Check():
-                return self.items.get(key_of(write.key))
-
-    def store(self, key: Key, after: Item | None, *, local: bool = True) -> bool:
-        """Let an item be so; whether that changed anything."""
-        before = self.items.get(key)
-        if before == after:
-            return False
-        order = self.partitions.setdefault(key[0], [])
-        if after is None:
-            del self.items[key]
-            del order[bisect_left(order, key[1])]
-        else:
-            self.items[key] = after
-            if before is None:
-                insort(order, key[1])
-        self.earlier[key] = self.now_ms(), before
-        change = Change(self, key, before, after, local)
-        for watcher in self.watchers:
-            watcher(change)
-        return True
+    def _changed(self, change: Change) -> None:
+        self.earlier[change.key] = self.now_ms(), change.before
+        super()._changed(change)
 
 
 def written_key(write: Write) -> Key:

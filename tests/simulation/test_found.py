@@ -114,7 +114,7 @@ class Shop:
     def hide_first_reason(self, patch: pytest.MonkeyPatch) -> None:
         """A cancelled transaction names one of the conditions that failed, and not the first."""
         service = self.world.transactions["home"]
-        judge = service._judge
+        judge = service._check
 
         def hiding(writes: Sequence[Write]) -> None:
             try:
@@ -124,7 +124,7 @@ class Shop:
                 hidden = Reason("None") if any(one.condition_failed for one in others) else first
                 raise TransactionCancelled((hidden, *others)) from None
 
-        patch.setattr(service, "_judge", hiding)
+        patch.setattr(service, "_check", hiding)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.alerts.rule_index import RuleIndex
     from countledger.consumers.alerts.service import Alerts
-    from tests.simulation.table import Table
+    from tests.simulation.table import SimulatedTable
     from tests.simulation.world import World
 
 LANDS_MS = 150
@@ -35,7 +35,7 @@ def _change(alerts: Alerts, change: str) -> None:
         alerts.delete("first")
 
 
-def _lay(table: Table, key: Any, item: Any) -> None:  # noqa: ANN401 - of a simulated table
+def _lay(table: SimulatedTable, key: Any, item: Any) -> None:  # noqa: ANN401 - of a simulated table
     """Put an item back without a write, which the auditor would judge by the time."""
     if item is None:
         table.items.pop(key, None)
@@ -43,7 +43,9 @@ def _lay(table: Table, key: Any, item: Any) -> None:  # noqa: ANN401 - of a simu
         table.items[key] = item
 
 
-def _half(table: Table, before: dict[Any, Any], after: dict[Any, Any]) -> Iterator[list[Any]]:
+def _half(
+    table: SimulatedTable, before: dict[Any, Any], after: dict[Any, Any]
+) -> Iterator[list[Any]]:
     """Every choice of items of a transaction that have landed while others have not."""
     changed = sorted(key for key in before.keys() | after if before.get(key) != after.get(key))
     sizes = range(1, len(changed))

@@ -14,11 +14,11 @@ from countledger.producers.event import Event
 from tests.simulation.calm import calm_world
 from tests.simulation.product import Product
 from tests.simulation.shape import COUNTERS
-from tests.simulation.stream import Stream
+from tests.simulation.stream import SimulatedStream
 from tests.unit.consumers.world import Kept
 
 if TYPE_CHECKING:
-    from tests.simulation.stream import Record
+    from countledger.infra.memory.stream import Record
     from tests.simulation.world import World
 
 COUNTER = "n:clicks"
@@ -42,7 +42,7 @@ def _event(record: Record) -> dict[str, Any]:
     return {**made, "dynamodb": {**stream, "ApproximateCreationDateTime": at_s}}
 
 
-def _deliver(world: World, product: Product, stream: Stream) -> None:
+def _deliver(world: World, product: Product, stream: SimulatedStream) -> None:
     """All that a stream shows, from its start."""
     made = Materializer(product.reads, COUNTERS, Kept(), product.process)
     world.schedule.pause(stream.lag_ms)
@@ -51,11 +51,13 @@ def _deliver(world: World, product: Product, stream: Stream) -> None:
         made.apply(events, ShardName(label_of(stream.arn), log.id))
 
 
-def _made_anew(world: World) -> Stream:
+def _made_anew(world: World) -> SimulatedStream:
     """The ledger's stream is switched off, and on again: it is another one."""
     old = world.streams["home"]
     old.on = False
-    new = Stream(f"{old.arn}-2", old.random, old.now_ms, old.lag_ms, old.by_item)
+    new = SimulatedStream.of(
+        f"{old.arn}-2", old.random, old.now_ms, old.lag_ms, by_item=old.by_item
+    )
     new.open(1)
     world.copies["home"]["ledger"].watchers.append(new.note)
     return new

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from random import Random
 
+    from countledger.infra.memory.table import Change
     from countledger.ledger.attributes import Item
     from tests.simulation.client import Client, Memory
     from tests.simulation.ledger_account import Identity
-    from tests.simulation.table import Change
     from tests.simulation.world import World
 
 Cells: TypeAlias = "Counter[tuple[str, str]]"

@@ -17,6 +17,7 @@ from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import DueRules, TtlCache, WindowRules, new_memory
 from countledger.consumers.watermark import PassedShards
 from countledger.infra.local.mappings import record_filter
+from countledger.infra.memory.conditions import key_of
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys, quarantine_record
 from countledger.ledger.deadline import Deadline
@@ -26,7 +27,6 @@ from countledger.ledger.quarantine_record import QuarantineSource
 from tests.simulation.alert_account import AlertAccount
 from tests.simulation.dynamo import SimulatedClient
 from tests.simulation.evaluating import Alarms, evaluator_mapping, quarantine_of
-from tests.simulation.judgement import key_of
 from tests.simulation.mailbox import Mailbox
 from tests.simulation.mapping import Mapping
 from tests.simulation.number_account import POSTS
@@ -34,18 +34,19 @@ from tests.simulation.objects import Bucket
 from tests.simulation.process import SDK_ATTEMPTS, Process
 from tests.simulation.replication import Replicator
 from tests.simulation.shape import COUNTERS, LEDGER, REGIONS, STRICT
-from tests.simulation.stream import Stream
+from tests.simulation.stream import SimulatedStream
 from tests.simulation.strong import StrongTable
 from tests.simulation.sums import Wrong
-from tests.simulation.table import Table
+from tests.simulation.table import SimulatedTable
 from tests.simulation.targets import Targets
-from tests.simulation.transactions import Transactions
+from tests.simulation.transactions import SimulatedTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Mapping as Map
     from random import Random
 
+    from countledger.infra.memory.table import Change, Key
     from countledger.ledger.due import DueRule
     from countledger.ledger.windows import WindowSetting
     from tests.simulation.auditor import Auditor
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from tests.simulation.queue import Queue, Scheduler
     from tests.simulation.schedule import Schedule
     from tests.simulation.shape import Shape
-    from tests.simulation.table import Change, Key
 
 _T = TypeVar("_T")
 
@@ -115,11 +115,11 @@ class World:
     auditor: Auditor
     queue: Queue
     scheduler: Scheduler
-    copies: dict[str, dict[str, Table]] = field(default_factory=dict)
-    transactions: dict[str, Transactions] = field(default_factory=dict)
-    streams: dict[str, Stream] = field(default_factory=dict)
+    copies: dict[str, dict[str, SimulatedTable]] = field(default_factory=dict)
+    transactions: dict[str, SimulatedTransactions] = field(default_factory=dict)
+    streams: dict[str, SimulatedStream] = field(default_factory=dict)
     mappings: list[Mapping] = field(default_factory=list)
-    moves: dict[str, Stream] = field(default_factory=dict)
+    moves: dict[str, SimulatedStream] = field(default_factory=dict)
     alarms: dict[str, Alarms] = field(default_factory=dict)
     notices: dict[str, Mailbox] = field(default_factory=dict)
     late: int = 0
@@ -148,7 +148,8 @@ class World:
         self.home = self.regions[0]
         self.believers = {self.home}
         self.service = Service(self, self.home, "service")
-        self.strong = StrongTable(STRICT, "all", busy_ms=3 * self.shape.latency_ms)
+        self.strong = StrongTable.of(STRICT, "all")
+        self.strong.busy_ms = 3 * self.shape.latency_ms
         self.strong.now_ms = lambda: self.schedule.now_ms
         self.strong.watchers.append(self.auditor.note)
         for region in self.regions:
@@ -175,9 +176,11 @@ class World:
             self.mappings.remove(mapping)
 
     def _open(self, region: str) -> None:
-        tables = {name: Table(name, region) for name in (LEDGER, COUNTERS, POSTS)}
+        tables = {name: SimulatedTable.of(name, region) for name in (LEDGER, COUNTERS, POSTS)}
         self.copies[region] = {**tables, STRICT: self.strong}
-        self.transactions[region] = Transactions(tables, self.schedule, self.shape.names_all)
+        self.transactions[region] = SimulatedTransactions.of(
+            tables, self.schedule, names_all=self.shape.names_all
+        )
         stream = self.streams[region] = self._stream(region, LEDGER)
         moves = self.moves[region] = self._stream(region, COUNTERS)
         for table in tables.values():
@@ -190,14 +193,16 @@ class World:
         self.mappings.append(self._materializer(region, stream))
         self.mappings.append(evaluator_mapping(self, region, moves))
 
-    def _stream(self, region: str, table: str) -> Stream:
+    def _stream(self, region: str, table: str) -> SimulatedStream:
         arn = f"arn:aws:dynamodb:{region}:1:table/{table}/stream/{region}"
         lag_ms, by_item = self.shape.stream_lag_ms, self.shape.by_item
-        stream = Stream(arn, self.random, lambda: self.schedule.now_ms, lag_ms, by_item)
+        stream = SimulatedStream.of(
+            arn, self.random, lambda: self.schedule.now_ms, lag_ms, by_item=by_item
+        )
         stream.open(self.shape.shards)
         return stream
 
-    def _open_alarms(self, region: str, counters: Table) -> None:
+    def _open_alarms(self, region: str, counters: SimulatedTable) -> None:
         account = self.auditor.alerts[region] = AlertAccount(
             region, self.schedule, life_ms=self.shape.life_ms
         )
@@ -291,7 +296,7 @@ class World:
 
     # ---- functions ----
 
-    def _materializer(self, region: str, stream: Stream) -> Mapping:
+    def _materializer(self, region: str, stream: SimulatedStream) -> Mapping:
         settings = mapping_settings()
         return Mapping(
             self,
@@ -351,13 +356,13 @@ class World:
         self.schedule.at(at_s * 1_000 - self.schedule.now_ms + late_ms, expire)
 
 
-def _note_total(stream: Stream, change: Change) -> None:
+def _note_total(stream: SimulatedStream, change: Change) -> None:
     """Of the stream of `counters` only what its one mapping reads: the rest is left out by it."""
     if change.key[1].startswith((keys.TOTAL, keys.WINDOW_PREFIX)):
         stream.note(change)
 
 
-def _check_copy(counters: Table, body: str) -> None:
+def _check_copy(counters: SimulatedTable, body: str) -> None:
     """Nothing is in the quarantine's queue alone: each message names a copy that is there."""
     key = quarantine_record.key_of(json.loads(body)["quarantine_id"])
     if key_of(key) not in counters.items:

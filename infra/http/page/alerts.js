@@ -1,12 +1,12 @@
 // Alerts: the rules, and what they raised.
 
 import { get } from "./api.js";
-import { command, empty, h, part, show, table } from "./dom.js";
+import { command, empty, h, part, reading, show, table } from "./dom.js";
 import { amount, moment } from "./format.js";
 
 export function alerts() {
-  const rules = h("div");
-  const log = h("div");
+  const rules = h("div", {}, reading());
+  const log = h("div", {}, reading());
 
   return {
     title: "Alerts",
@@ -14,18 +14,18 @@ export function alerts() {
     element: h("div", {}, h("h1", {}, "Alerts"), part("Raised, newest first", log), part("Rules", rules)),
     async refresh(signal) {
       const [found, raised] = await Promise.all([
-        get("/alerts", {}, signal), get("/alerts/log", { limit: 50 }, signal)]);
-      show(rules, found.items.length
+        get("/alerts/rules", {}, signal), get("/alerts/log", { limit: 50 }, signal)]);
+      show(rules, found.rules.length
         ? table("Rules", ["Rule", "Watches", ["Threshold", "number"], "Direction", "Effective"],
-          found.items.map((one) => [one.name, one.counter ?? `${one.prefix}*`,
+          found.rules.map((one) => [one.name, one.counter ?? `${one.prefix}*`,
             one.threshold ? amount(one.threshold) : `every ${amount(one.step)}`, one.direction,
             moment(one.effective_from)]))
         : empty("There is no rule yet.",
           h("p", {}, "A rule raises an alert each time a total crosses a threshold, once:"),
           command("countledger alert create popular --prefix likes: --threshold 100 --direction rising")));
-      show(log, raised.items.length
+      show(log, raised.alerts.length
         ? table("Raised alerts", ["When", "Counter", "Rule", ["From", "number"], ["To", "number"]],
-          raised.items.map((one) => [moment(one.at),
+          raised.alerts.map(({ alert: one }) => [moment(one.at),
             h("a", { href: `#/counter/${encodeURIComponent(one.counter)}` }, one.counter),
             one.rule, amount(one.old), amount(one.new)]))
         : h("p", { class: "quiet" }, "No alert has been raised yet."));

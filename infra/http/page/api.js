@@ -2,7 +2,7 @@
 
 const known = new Map();
 const KNOWN_MAX = 200;
-export const units = { read: 0 };
+export const last = { answerAt: null };
 
 /** A request that was refused or failed, as the API says it. */
 export class Problem extends Error {
@@ -25,7 +25,8 @@ export function segment(name) {
 
 /** What is below /v1 at this path; `query` leaves out what is undefined. */
 export async function get(path, query = {}, signal = undefined) {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== "");
+  const given = Object.entries(query).flatMap(([key, value]) => [value].flat().map((one) => [key, one]))
+    .filter(([, value]) => value !== undefined && value !== null && value !== "");
   const address = `/v1${path}${given.length ? `?${new URLSearchParams(given)}` : ""}`;
   const before = known.get(address);
   const headers = before?.tag ? { "If-None-Match": before.tag } : {};
@@ -36,10 +37,11 @@ export async function get(path, query = {}, signal = undefined) {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, { type: ":server-gone", detail: "The server of this page has ended." });
   }
-  units.read += Number(answer.headers.get("Countledger-Read-Units") ?? 0);
-  if (answer.status === 304 && before) return before.document;
   const text = await answer.text();
-  if (!answer.ok) throw new Problem(answer.status, parsed(text));
+  const unchanged = answer.status === 304 && before;
+  if (!answer.ok && !unchanged) throw new Problem(answer.status, parsed(text));
+  last.answerAt = Date.now();
+  if (unchanged) return before.document;
   const document = JSON.parse(text);
   document.readUnits = Number(answer.headers.get("Countledger-Read-Units") ?? 0);
   known.delete(address);

@@ -2,7 +2,7 @@
 // answers any more. A view has `title`, `element`, `every` (ms) and `refresh(signal)`.
 
 import { alerts } from "./alerts.js";
-import { get } from "./api.js";
+import { get, last } from "./api.js";
 import { counter } from "./counter.js";
 import { counters } from "./counters.js";
 import { command, h, show } from "./dom.js";
@@ -67,12 +67,11 @@ function answered() {
   gone.hidden = true;
   gone.replaceChildren();
   main.classList.remove("old");
-  answered.at = Date.now();
 }
 
 function failed(problem, view) {
   link.className = "link lost";
-  main.classList.toggle("old", answered.at !== undefined);
+  main.classList.toggle("old", last.answerAt !== null);
   if (problem.status === 401) {
     link.textContent = "signed out";
     say("This browser is not signed in to this server any more.",
@@ -97,8 +96,8 @@ function failed(problem, view) {
 
 function say(title, lines) {
   gone.hidden = false;
-  const since = answered.at
-    ? [`What is shown is from ${moment(new Date(answered.at).toISOString())}.`] : [];
+  const since = last.answerAt
+    ? [`What is shown is from ${moment(new Date(last.answerAt).toISOString())}.`] : [];
   show(gone, h("p", {}, h("strong", {}, title)),
     ...[...lines, ...since].map((one) => (typeof one === "string" ? h("p", {}, one) : one)));
 }

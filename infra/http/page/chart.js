@@ -32,26 +32,29 @@ export function bars(name, rows) {
     }, s("title", {}, `${row.long}: ${signed(row.value)}`));
   });
   const labels = rows.map((row, at) => (at % every ? null : s("text", {
-    x: (at * step + step / 2).toFixed(2), y: HEIGHT + 18, "text-anchor": "middle",
+    // The first label begins at the edge, so that it is not cut off.
+    x: (at ? at * step + step / 2 : 0).toFixed(2), y: HEIGHT + 18, "text-anchor": at ? "middle" : "start",
   }, row.label)));
   return h("figure", { class: "chart" },
+    h("figcaption", { class: "quiet" }, name),
     s("svg", { viewBox: `-4 -18 ${WIDTH + 8} ${HEIGHT + 42}`, role: "img", "aria-label": said },
       s("line", { class: "grid", x1: 0, x2: WIDTH, y1: y(top), y2: y(top) }),
       s("line", { class: "axis", x1: 0, x2: WIDTH, y1: y(0), y2: y(0) }),
       s("text", { x: 0, y: y(top) - 5 }, top > 0 && highest ? amount(highest.value) : ""),
       ...drawn, ...labels),
-    h("details", { "data-name": name }, h("summary", {}, "The same as a table"),
+    h("details", { "data-name": "table" }, h("summary", {}, "The same as a table"),
       table(name, ["From", ["Sum", "number"], ["Events", "number"]],
         [...rows].reverse().map((row) => [row.long, signed(row.value), String(row.events ?? "")]))));
 }
 
-/** The line of a number over the last minutes; `points` have `at` (ms) and `value` (a text). */
-export function line(points, span) {
+/** The line of a number over at least a minute; `points` have `at` (ms) and `value` (a text). */
+export function line(points) {
   if (points.length < 2) return null;
   const values = points.map((point) => Number(point.value));
   const low = Math.min(...values);
   const high = Math.max(...values);
   const now = points.at(-1).at;
+  const span = Math.max(60_000, now - points[0].at);
   const x = (at) => (WIDTH * (1 - (now - at) / span)).toFixed(1);
   const y = (value) => (high === low ? 30 : 56 - ((value - low) / (high - low)) * 52).toFixed(1);
   // A step at each change: between two readings the number stood still.

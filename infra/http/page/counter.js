@@ -2,7 +2,7 @@
 
 import { get, segment } from "./api.js";
 import { bars, line } from "./chart.js";
-import { command, empty, h, part, show, speak, table } from "./dom.js";
+import { command, empty, fill, h, part, reading, show, speak, table } from "./dom.js";
 import { ago, amount, difference, many, moment, signed, sum } from "./format.js";
 
 const SPAN_MS = 180_000;
@@ -11,15 +11,15 @@ const LISTS_MS = 4000;
 const CHART_MS = 15_000;
 const ENTRIES = 100;
 const CHARTS = {
-  hour: { name: "Sum per hour", back: 48 * HOUR_MS, label: { hour: "2-digit", minute: "2-digit" } },
-  day: { name: "Sum per day", back: 30 * 24 * HOUR_MS, label: { day: "numeric", month: "short" } },
+  hour: { name: "Sum per hour, last 48 hours", back: 48 * HOUR_MS, label: { hour: "2-digit", minute: "2-digit" } },
+  day: { name: "Sum per day, last 30 days", back: 30 * 24 * HOUR_MS, label: { day: "numeric", month: "short" } },
 };
 
 export function counter(name) {
   const path = `/counters/${segment(name)}`;
   const points = [];
   const places = Object.fromEntries(
-    ["total", "chart", "entries", "holds", "alerts"].map((one) => [one, h("div", { id: one })]));
+    ["total", "chart", "entries", "holds", "alerts"].map((one) => [one, h("div", { id: one }, reading())]));
   let per = "hour";
   let strict = false;
   let entries = null;
@@ -35,15 +35,14 @@ export function counter(name) {
     }
     points.push({ at: Date.now(), value: found.value });
     while (points.length > 2 && points[1].at < Date.now() - SPAN_MS) points.shift();
-    const facts = found.method
-      ? [["kind", `strict, method ${found.method}`]]
-      : [["events", amount(String(found.events))], ["entries", amount(String(found.entries))]];
+    const facts = found.method ? `strict, method ${found.method}`
+      : `${many(found.events, "event")} in ${many(found.entries, "entry", "entries")}`;
     show(places.total,
       h("p", { class: "total" }, h("strong", { id: "value" }, amount(found.value)),
         places.moved ?? null,
-        h("span", { class: "quiet" }, facts.map(([key, value]) => `${value} ${key}`).join(", ")),
+        h("span", { class: "quiet" }, facts),
         h("span", { class: "quiet" }, `changed ${ago(found.updated_at)}`)),
-      line(points, SPAN_MS),
+      line(points),
       found.updated_at ? null : empty("This counter has no entry yet.",
         h("p", {}, "Record one, and the number above moves within a second or two:"),
         command(`countledger emit ${quoted(name)} 1`)));
@@ -54,8 +53,8 @@ export function counter(name) {
     const since = new Date(Date.now() - shape.back).toISOString().slice(0, 13);
     const short = new Intl.DateTimeFormat(undefined, shape.label);
     try {
-      const { items } = await get(`${path}/windows`, { per, since: `${since}:00:00Z` }, signal);
-      show(places.chart, bars(shape.name, items.map((one) => ({
+      const { windows } = await get(`${path}/windows`, { per, since: `${since}:00:00Z` }, signal);
+      show(places.chart, bars(shape.name, windows.map((one) => ({
         label: short.format(new Date(one.start)), long: one.name, value: one.value,
         events: one.events, open: !one.complete }))),
       h("p", { class: "quiet" }, "Light bars may still grow."));
@@ -70,7 +69,7 @@ export function counter(name) {
     const namespace = name.includes(":") ? name.split(":")[0] : "default";
     const how = [h("p", { class: "quiet" }, problem.message),
       h("p", {}, "To keep sums for each hour and day, from now on:"),
-      command(`countledger windows enable ${quoted(namespace)} --by ${per === "hour" ? "hour,day" : per}`)];
+      command(`countledger windows enable ${quoted(namespace)} --by hour`)];
     if (!entries?.length) return how;
     const size = per === "hour" ? HOUR_MS : 24 * HOUR_MS;
     const begin = (at) => {
@@ -90,17 +89,16 @@ export function counter(name) {
       rows.push({ label: short.format(start), long: moment(new Date(start).toISOString()),
         value: sum(inside.map((one) => one.delta)), events: inside.length, open: start === last });
     }
-    return [bars(`${shape.name}, of the newest ${many(entries.length, "entry", "entries")}`, rows), ...how];
+    return [bars(`${shape.name.split(",")[0]}, of the newest ${many(entries.length, "entry", "entries")}`, rows), ...how];
   }
 
   async function drawLists(signal) {
-    if (strict) await drawHolds(signal);
-    else await drawEntries(signal);
-    await drawAlerts(signal);
+    if (strict) await fill(places.holds, () => drawHolds(signal));
+    else await fill(places.entries, () => drawEntries(signal));
   }
 
   async function drawEntries(signal) {
-    ({ items: entries } = await get(`${path}/entries`, { limit: ENTRIES }, signal));
+    ({ entries } = await get(`${path}/entries`, { limit: ENTRIES }, signal));
     const shown = entries.slice(0, 20);
     show(places.entries, shown.length
       ? table("Newest entries", ["Recorded", ["Change", "number"], "Key", "Note"],
@@ -113,13 +111,13 @@ export function counter(name) {
 
   async function drawHolds(signal) {
     const found = await get(`/strict/${segment(name)}`, {}, signal);
-    const { items } = await get(`/strict/${segment(name)}/holds`, {}, signal);
-    const bound = (value) => (value === null || value === undefined ? "none" : amount(value));
-    const open = items.filter((one) => one.state === "open");
-    const held = sum(open.map((one) => one.amount));
+    // Counters of the other methods have no holds.
+    const { holds: open } = found.method === "marker"
+      ? await get(`/strict/${segment(name)}/holds`, {}, signal) : { holds: [] };
+    const bound = (value) => (value === null ? "none" : amount(value));
     show(places.holds,
       h("dl", {}, ...[["Lower bound", bound(found.lower)], ["Upper bound", bound(found.upper)],
-        ["Held", amount(held)]].flatMap(([key, value]) => [h("dt", {}, key), h("dd", {}, value)])),
+        ["Held", amount(found.held)], ["Available", amount(found.available)]].flatMap(([key, value]) => [h("dt", {}, key), h("dd", {}, value)])),
       found.lower !== null && found.upper !== null
         ? h("meter", { min: found.lower, max: found.upper, value: found.value,
           "aria-label": `between its bounds: ${found.value}` }) : null,
@@ -130,7 +128,7 @@ export function counter(name) {
   }
 
   async function drawAlerts(signal) {
-    const { items: rules } = await get("/alerts", {}, signal);
+    const { rules } = await get("/alerts/rules", {}, signal);
     const mine = rules.filter((one) => one.counter === name
       || (one.prefix !== null && one.prefix !== undefined && name.startsWith(one.prefix)));
     if (mine.length === 0) {
@@ -138,13 +136,13 @@ export function counter(name) {
         command(`countledger alert create my-alert --counter ${quoted(name)} --threshold 100 --direction rising`)));
       return;
     }
-    const { items: log } = await get("/alerts/log", { counter: name, limit: 10 }, signal);
+    const { alerts } = await get("/alerts/log", { counter: name, limit: 10 }, signal);
     show(places.alerts,
       h("ul", {}, mine.map((one) => h("li", {}, h("strong", {}, one.name), ` at ${
         one.threshold ? amount(one.threshold) : `every ${amount(one.step)}`}, ${one.direction}`))),
-      log.length
+      alerts.length
         ? table("Alerts of this counter", ["When", "Rule", ["From", "number"], ["To", "number"]],
-          log.map((one) => [moment(one.at), one.rule, amount(one.old), amount(one.new)]))
+          alerts.map(({ alert }) => [moment(alert.at), alert.rule, amount(alert.old), amount(alert.new)]))
         : h("p", { class: "quiet" }, "None has been raised yet."));
   }
 
@@ -178,12 +176,12 @@ export function counter(name) {
       drawTotal(found);
       const now = Date.now();
       if (now - listsAt > LISTS_MS) {
-        await drawLists(signal);
         listsAt = now;
+        await Promise.all([drawLists(signal), fill(places.alerts, () => drawAlerts(signal))]);
       }
       if (!strict && now - chartAt > CHART_MS) {
-        await drawChart(signal);
         chartAt = now;
+        await drawChart(signal);
       }
     },
   };

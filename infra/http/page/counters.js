@@ -1,7 +1,7 @@
 // All counters: find one by the beginning of its name, page by page.
 
 import { get } from "./api.js";
-import { command, empty, h, show, table } from "./dom.js";
+import { command, empty, h, reading, show, table } from "./dom.js";
 import { ago, amount, many } from "./format.js";
 
 const PAGE = 50;
@@ -13,8 +13,8 @@ export function counters() {
   let found = null;
   let cursor;
   let cost = 0;
-  let reading = null;
-  const list = h("div");
+  let pending = null;
+  const list = h("div", {}, reading());
   const field = h("input", { id: "search", type: "search", value: prefix, autocomplete: "off",
     spellcheck: "false", placeholder: "likes: or likes:post-1", maxlength: 1024 });
   const form = h("form", { role: "search", onsubmit: (event) => {
@@ -38,12 +38,12 @@ export function counters() {
   async function read(signal) {
     const first = found === null;
     const asked = prefix;
-    reading = get("/counters", { prefix, limit: PAGE, cursor: first ? undefined : cursor }, signal);
-    const page = await reading.finally(() => { reading = null; });
+    pending = get("/counters", { prefix, limit: PAGE, cursor: first ? undefined : cursor }, signal);
+    const page = await pending.finally(() => { pending = null; });
     if (asked !== prefix) return;
-    found = [...(first ? [] : found), ...page.items];
+    found = [...(first ? [] : found), ...page.totals];
     cost = (first ? 0 : cost) + page.readUnits;
-    cursor = page.cursor;
+    cursor = page.next;
     draw();
   }
 
@@ -51,8 +51,8 @@ export function counters() {
   async function refreshValues(signal) {
     const names = found.slice(0, LIVE_MAX).map((one) => one.counter);
     if (names.length === 0) return;
-    const { items } = await get("/totals", { counters: JSON.stringify(names) }, signal);
-    const by = new Map(items.map((one) => [one.counter, one]));
+    const { totals } = await get("/totals", { counter: names }, signal);
+    const by = new Map(totals.map((one) => [one.counter, one]));
     found = found.map((one) => by.get(one.counter) ?? one);
     draw();
   }
@@ -72,7 +72,7 @@ export function counters() {
   }
 
   function further(text) {
-    const spent = `Read so far: ${many(cost, "read unit")}.`;
+    const spent = `Read so far: ${amount(String(cost))} read units.`;
     const more = h("button", { type: "button", id: "more", onclick: () => read().catch(() => {}) },
       "Show more");
     return h("p", { class: "cost" }, `${text}${cursor ? " and perhaps more" : ", all of them"}. ${spent} `,
@@ -95,7 +95,7 @@ export function counters() {
     every: 2000,
     element: h("div", {}, h("h1", {}, "Counters"), form, list),
     async refresh(signal) {
-      if (reading) await reading;
+      if (pending) await pending;
       else if (found === null || (found.length === 0 && !cursor)) {
         found = null;
         await read(signal);

@@ -73,9 +73,24 @@ export function command(text) {
   return h("div", { class: "command" }, h("code", {}, text), copy);
 }
 
+/** What is shown until the first answer. */
+export function reading() {
+  return h("p", { class: "quiet" }, "Reading\u2026");
+}
+
 /** What is shown where there is nothing: why, and what to do. */
 export function empty(title, ...children) {
   return h("div", { class: "empty" }, h("p", { class: "title" }, title), ...children);
+}
+
+/** Fills a place; a refusal is shown in it, and only a stack that is gone concerns the whole page. */
+export async function fill(place, read) {
+  try {
+    await read();
+  } catch (problem) {
+    if (problem.gone || problem.status === 401 || problem.name === "AbortError") throw problem;
+    show(place, h("p", { class: "error" }, problem.message));
+  }
 }
 
 /** Says something to a screen reader, at most every few seconds. */

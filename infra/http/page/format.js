@@ -3,13 +3,13 @@
 
 /** An amount with its thousands in groups. */
 export function amount(text) {
-  const [, sign, whole, rest] = /^(-?)(\d+)(.*)$/.exec(text ?? "") ?? [null, "", text ?? "", ""];
+  const [, sign, whole, rest] = /^(-?)(\d+)(.*)$/.exec(String(text ?? "")) ?? [null, "", String(text ?? ""), ""];
   return `${sign === "-" ? "\u2212" : ""}${whole.replace(/\B(?=(\d{3})+$)/g, "\u202f")}${rest}`;
 }
 
 /** A change with its sign. */
 export function signed(text) {
-  return text.startsWith("-") ? amount(text) : `+${amount(text)}`;
+  return String(text).startsWith("-") ? amount(text) : `+${amount(text)}`;
 }
 
 const SCALE = 10n ** 20n;

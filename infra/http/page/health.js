@@ -1,19 +1,20 @@
 // The state of the stack: what needs action and which, then the facts behind it.
 
 import { get } from "./api.js";
-import { empty, h, part, show, table } from "./dom.js";
+import { empty, h, part, reading, show, table } from "./dom.js";
 import { ago, amount, duration, many, moment } from "./format.js";
 
 export function health() {
-  const body = h("div");
+  const body = h("div", {}, reading());
 
   return {
     title: "Health",
     every: 10_000,
     element: h("div", {}, h("h1", {}, "Health"), body),
     async refresh(signal) {
-      const found = await get("/status", {}, signal);
-      show(body, needed(found), ...facts(found).filter(Boolean));
+      const [found, fresh] = await Promise.all([
+        get("/status", {}, signal), get("/freshness", {}, signal)]);
+      show(body, needed(found), ...facts(found, fresh).filter(Boolean));
     },
   };
 }
@@ -27,16 +28,17 @@ function needed({ findings }) {
       h("p", {}, h("strong", {}, "What to do: "), one.do))));
 }
 
-function facts(found) {
+function facts(found, fresh) {
   const at = Date.parse(found.at);
   const part_ = (title, caption, columns, rows) => (rows.length
     ? part(title, table(caption, columns, rows)) : null);
   const ages = new Map((found.iterators ?? []).map((one) => [one.name.replace(/Function$/, ""), one.age_ms]));
   return [
     part("Freshness", freshness(found.freshness, at)),
-    part_("Stream shards", "Stream shards", ["Shard", "Handled through", "Lag"],
-      (found.shards ?? []).map((one) => [one.id, moment(one.handled_through),
-        one.lag_ms === null || one.lag_ms === undefined ? "none" : duration(one.lag_ms)])),
+    part_("Stream shards", "Stream shards", ["Shard", "Last change handled", "Since then"], [
+      ...fresh.shards.map((one) => [one.shard, moment(one.handled_through),
+        duration(at - Date.parse(one.handled_through))]),
+      ...fresh.idle.map((one) => [one, "never had a change", ""])]),
     part_("Functions that read streams", "Event source mappings",
       ["Mapping", "State", "Age of the last record", "Last result"],
       (found.mappings ?? []).map((one) => {

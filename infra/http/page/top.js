@@ -1,14 +1,33 @@
 // Top lists: the highest counters of ranked namespaces and groups.
 
-import { get } from "./api.js";
-import { command, empty, h, part, show, table } from "./dom.js";
+import { get, segment } from "./api.js";
+import { command, empty, h, part, reading, show, table } from "./dom.js";
 import { amount } from "./format.js";
 
 const LIMIT = 20;
+const NAMESPACES = 50;
 const PLACES_MS = 30_000;
 
+/** The rankings: of groups by their list, of namespaces by the answer to the question. */
+async function ranked(signal) {
+  const [{ namespaces }, { groups }] = await Promise.all([
+    get("/namespaces", {}, signal), get("/groups", {}, signal)]);
+  const found = groups.filter((one) => one.ranked)
+    .map((one) => ({ ...one, kind: "group", path: `/groups/${segment(one.name)}/top` }));
+  for (const one of namespaces.slice(0, NAMESPACES)) {
+    const path = `/namespaces/${segment(one.name)}/top`;
+    try {
+      await get(path, { limit: LIMIT }, signal);
+      found.unshift({ ...one, kind: "namespace", path });
+    } catch (problem) {
+      if (problem.slug !== "not-ranked") throw problem;
+    }
+  }
+  return found;
+}
+
 export function top() {
-  const body = h("div");
+  const body = h("div", {}, reading());
   let placesAt = 0;
   let places = [];
 
@@ -18,7 +37,7 @@ export function top() {
     element: h("div", {}, h("h1", {}, "Top lists"), body),
     async refresh(signal) {
       if (Date.now() - placesAt > PLACES_MS) {
-        ({ items: places } = await get("/rankings", {}, signal));
+        places = await ranked(signal);
         placesAt = Date.now();
       }
       if (places.length === 0) {
@@ -31,11 +50,11 @@ export function top() {
         return;
       }
       const tops = await Promise.all(places.map((one) =>
-        get(`/rankings/${one.kind}/${encodeURIComponent(one.name)}`, { limit: LIMIT }, signal)));
+        get(one.path, { limit: LIMIT }, signal)));
       show(body, ...places.map((one, at) => part(`${one.name} (${one.kind})`,
-        tops[at].items.length
+        tops[at].top.length
           ? table(`Top of ${one.name}`, [["Rank", "number"], "Counter", ["Value", "number"]],
-            tops[at].items.map((row) => [String(row.rank),
+            tops[at].top.map((row) => [String(row.rank),
               h("a", { href: `#/counter/${encodeURIComponent(row.counter)}` }, row.counter),
               amount(row.value)]))
           : h("p", { class: "quiet" }, "No counter is in it yet."))));

@@ -13,12 +13,12 @@ from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome, Verb
 from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import checksum, items_in, lines_of
+from countledger.infra.memory.conditions import holds
 from countledger.ledger import keys
 from countledger.ledger.errors import CorruptArchive
 from countledger.ledger.head import Head
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Put
-from tests.simulation.judgement import holds
 from tests.unit.compaction import world as worlds
 from tests.unit.compaction.parts import LEDGER
 from tests.unit.compaction.world import COUNTER, DELTAS, Stopped

@@ -13,6 +13,7 @@ from countledger.compaction.deletion import empty_head
 from countledger.compaction.deletion_marks import DeletionMark
 from countledger.compaction.plan import AgeLimit, limits_by
 from countledger.compaction.report import RunOutcome
+from countledger.infra.memory.conditions import holds
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import BadSetting, SumOverflow
@@ -22,7 +23,6 @@ from countledger.ledger.ids import id_of_key, new_id
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.namespace import Namespace
 from countledger.ledger.settings import Settings
-from tests.simulation.judgement import holds
 
 NOW_MS = 1_900_000_000_000
 

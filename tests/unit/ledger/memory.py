@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from random import Random
 from threading import Lock
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from countledger.infra.memory.conditions import holds, key_of
+from countledger.infra.memory.table import Table
+from countledger.infra.memory.transactions import Transactions
 from countledger.ledger.attributes import Item, Key, decode, encode
 from countledger.ledger.before_send import leave
 from countledger.ledger.dynamo import DynamoClient
@@ -23,19 +24,16 @@ from countledger.ledger.limits import (
     EXPRESSION_OPERATORS_MAX,
 )
 from countledger.ledger.operations import Page, Query, Update
-from tests.simulation.judgement import holds, key_of
-from tests.simulation.table import Table
-from tests.simulation.transactions import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from threading import Event
 
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
+    from countledger.infra.memory.table import Key as ItemKey
     from countledger.ledger.operations import Delete, Put, Scan, Write
-    from tests.simulation.table import Key as ItemKey
 
 # An expression with fewer clauses cannot be too long.
 _FEW: Final = 50
@@ -253,8 +251,8 @@ class MemoryClient(DynamoClient):
             tables = {write.table: self._table(write.table) for write in writes}
             if token not in self.tokens:
                 self.meter.written([{"CapacityUnits": 2.0 * len(writes)}])
-            at_once: Any = SimpleNamespace(now_ms=0.0, random=_AtOnce())
-            return Transactions(tables, at_once, _known=self.tokens).begin(list(writes), token)[0]
+            transactions = Transactions(tables, lambda: 0.0, known=self.tokens)
+            return transactions.begin(list(writes), token)[0]
 
         return bool(self._call("transact", writes, request))
 
@@ -268,7 +266,7 @@ class MemoryClient(DynamoClient):
         return description
 
     def _table(self, name: str) -> Table:
-        return _Stored(name, "home", self.tables.setdefault(name, {}))
+        return _Stored(name, "", items=self.tables.setdefault(name, {}))
 
     def _call(self, kind: str, what: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
         def sent() -> Any:  # noqa: ANN401
@@ -288,15 +286,12 @@ class MemoryClient(DynamoClient):
         return sent()
 
 
-class _AtOnce(Random):
-    """Of what may happen at once or later, all happens at once."""
-
-    def random(self) -> float:
-        return 0.0
-
-
 class _Stored(Table):
     """A table over a dict, which a test may change by hand."""
+
+    def key_of(self, item: Mapping[str, Any]) -> ItemKey:
+        """Of either table, whatever its name."""
+        return key_of(item)
 
     def after(self, write: Write) -> Item | None:
         """As the service, refuse an expression of more than 4 KB or 300 operators."""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from countledger.infra.memory.conditions import key_of
 from countledger.ledger import amount, keys
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import BadCounterName, CorruptItem, ServiceFailed
@@ -17,7 +18,6 @@ from countledger.ledger.exact import ExactAccumulator, ExactReader, moved_too_fa
 from countledger.ledger.head import NO_HEAD, Covered, Head, decode_head
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.operations import Put
-from tests.simulation.judgement import key_of
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Get, MemoryClient, at
 

@@ -76,6 +76,8 @@ async def _api(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - A
             await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
         return
+    if scope["path"] == "/v1/stuck":
+        await asyncio.sleep(60)
     if scope["path"] == "/v1/slow":
         await asyncio.sleep(1)
     document = {"path": scope["path"], "bytes": len(message["body"])}

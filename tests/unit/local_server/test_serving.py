@@ -245,6 +245,22 @@ def test_a_client_that_reads_no_answer_is_closed() -> None:
         assert server.ask("/v1/x").status == 200
 
 
+def test_the_end_of_the_server_is_quiet_also_with_connections_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with ExitStack() as opened:
+        with running() as ending:
+            idle = [opened.enter_context(ending.open()) for _ in range(3)]
+            idle[0].sendall(b"GET / HTTP/1.1\r\n")
+            slow = opened.enter_context(ending.open())
+            request = f"GET /v1/stuck HTTP/1.1\r\n{_HEAD}\r\n"
+            slow.sendall(request.replace("PORT", str(ending.port)).encode())
+            time.sleep(0.2)
+        assert [one.recv(1) for one in idle] == [b""] * 3
+
+    assert caplog.records == []
+
+
 def test_a_port_that_is_taken_is_said(server: Server) -> None:
     with pytest.raises(BadSetting, match=f"port {server.port} .* --port"):
         listen(server.port)

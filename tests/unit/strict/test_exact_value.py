@@ -5,6 +5,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countledger.infra.memory.conditions import holds
 from countledger.ledger import amount
 from countledger.ledger.amount import Amount
 from countledger.ledger.attributes import Item
@@ -14,7 +15,6 @@ from countledger.producers.strict.bins import deal_state, whole_of
 from countledger.producers.strict.definition import define
 from countledger.producers.strict.multi_update import plan_value
 from countledger.producers.strict.state import StrictState, decode_state, encode_state
-from tests.simulation.judgement import holds
 from tests.unit.ledger.memory import MemoryClient
 
 AMOUNTS = st.integers(-(10**9), 10**9) | st.decimals(-1000, 1000, places=2).map(amount.canonical)

@@ -7,6 +7,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countledger.infra.memory.conditions import holds
 from countledger.ledger import amount
 from countledger.ledger.attributes import Item, decode, encode
 from countledger.ledger.operations import Put, Update
@@ -20,7 +21,6 @@ from countledger.producers.strict.state import (
     moved,
     of,
 )
-from tests.simulation.judgement import holds
 from tests.unit.ledger.memory import MemoryClient
 
 KEY = {"counter": "n:c", "part": "total"}

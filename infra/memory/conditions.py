@@ -1,7 +1,4 @@
-"""What the service makes of our conditions and updates, judged over plain items.
-
-The engines' contract suite holds the real dynamo to the same behaviour.
-"""
+"""Conditions and updates, evaluated over plain items as DynamoDB evaluates them. Pure."""
 
 from __future__ import annotations
 
@@ -45,15 +42,15 @@ def key_of(item: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def holds(condition: Condition, item: Item) -> bool:
-    """Whether a condition holds of an item."""
+    """Whether a condition is true of an item; an item that does not exist has no attributes."""
     if isinstance(condition, AllOf):
         return all(holds(one, item) for one in condition.conditions)
     if isinstance(condition, AnyOf):
         return any(holds(one, item) for one in condition.conditions)
-    return _holds_alone(condition, item)
+    return _is_true_of(condition, item)
 
 
-def _holds_alone(condition: Condition, item: Item) -> bool:  # noqa: PLR0911 - one for each kind
+def _is_true_of(condition: Condition, item: Item) -> bool:  # noqa: PLR0911 - one for each kind
     if isinstance(condition, Absent):
         return condition.name not in item
     if isinstance(condition, Compare):
@@ -72,20 +69,20 @@ def _holds_alone(condition: Condition, item: Item) -> bool:  # noqa: PLR0911 - o
         low: Any = condition.low
         high: Any = condition.high
         return value is not None and low <= value <= high
-    raise TypeError(f"no judgement of {condition!r}")
+    raise TypeError(f"no rule evaluates {condition!r}")
 
 
 def changed(item: Item, clauses: Iterable[Clause]) -> Item:
-    """The item behind an update.
+    """The item after an update.
 
     Raises:
-        RequestRejected: what it adds to is no number.
-        SumOverflow: a number that it writes has too many digits.
+        RequestRejected: it adds to an attribute that is not a number.
+        SumOverflow: a number that it writes has more than 38 digits.
     """
     after = dict(item)
     for clause in clauses:
         if isinstance(clause, Assign):
-            if isinstance(clause.value, int | Decimal) and not _holds(clause.value):
+            if isinstance(clause.value, int | Decimal) and not _is_storable(clause.value):
                 raise SumOverflow("the number needs more than 38 digits")
             after[clause.name] = clause.value
         elif isinstance(clause, AssignOnce):
@@ -97,21 +94,21 @@ def changed(item: Item, clauses: Iterable[Clause]) -> Item:
     return after
 
 
-def _holds(total: int | Decimal) -> bool:
-    """Whether the service holds a number: 38 significant digits, wherever the point is."""
+def _is_storable(total: int | Decimal) -> bool:
+    """Whether DynamoDB can store a number: it has at most 38 significant digits."""
     if isinstance(total, int) and -_LIMIT < total < _LIMIT:
         return True
     digits = "".join(map(str, Decimal(total).as_tuple().digits)).strip("0")
     return len(digits) <= NUMBER_MAX_DIGITS
 
 
-def _added(there: Any, added: Any) -> Any:  # noqa: ANN401 - a number or a set
+def _added(stored: Any, added: Any) -> Any:  # noqa: ANN401 - a number or a set
     if isinstance(added, set):
-        return (there or set()) | added
-    there = 0 if there is None else there
-    if not isinstance(there, int | Decimal):
-        raise RequestRejected(f"{there!r} is no number")
-    total = amount.add(there, added)
-    if not _holds(total):
+        return (stored or set()) | added
+    stored = 0 if stored is None else stored
+    if not isinstance(stored, int | Decimal):
+        raise RequestRejected(f"{stored!r} is not a number")
+    total = amount.add(stored, added)
+    if not _is_storable(total):
         raise SumOverflow("the number needs more than 38 digits")
     return total

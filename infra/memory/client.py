@@ -1,0 +1,224 @@
+"""The product's DynamoDB client over tables in memory: the same operations, and no request leaves.
+
+`TableClient` says what an operation does. What happens around a request (a lock, a fault, a wait)
+is decided by the classes that derive from it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from countledger.infra.memory.conditions import holds
+from countledger.infra.memory.indexes import index_page
+from countledger.ledger.dynamo import DynamoClient
+from countledger.ledger.errors import RequestRejected
+from countledger.ledger.expressions import AllOf, Compare
+from countledger.ledger.limits import BATCH_GET_KEYS, BATCH_WRITE_ITEMS, TRANSACTION_ACTIONS
+from countledger.ledger.operations import Page, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
+
+    from countledger.infra.memory.table import Key as TableKey
+    from countledger.infra.memory.table import Table
+    from countledger.infra.memory.transactions import Transactions
+    from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.operations import Delete, Put, PutBatch, Scan, Update, Write
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableClient(DynamoClient):
+    """A client whose operations are carried out on tables in memory.
+
+    Values are kept as they are: see `StoredTable` for the form in which DynamoDB stores them.
+    """
+
+    client: DynamoDBClient = field(default_factory=lambda: cast("DynamoDBClient", None))
+
+    # ---- what derived classes decide ----
+
+    @abstractmethod
+    def table(self, name: str) -> Table:
+        """A table."""
+
+    @abstractmethod
+    def transactions(self) -> Transactions:
+        """The transactions of its tables."""
+
+    @abstractmethod
+    def read(self, what: str, request: Callable[[], _T]) -> _T:
+        """Carry out a request that changes nothing."""
+
+    @abstractmethod
+    def written(self, what: str, request: Callable[[], _T]) -> _T:
+        """Carry out a request that writes."""
+
+    @property
+    @abstractmethod
+    def page_items(self) -> int:
+        """The most items of one page."""
+
+    def seen(self, table: Table, key: TableKey, *, consistent: bool) -> Item | None:  # noqa: ARG002 - of others
+        """What a read shows of an item."""
+        item = table.items.get(key)
+        return None if item is None else dict(item)
+
+    def between_items(self) -> None:
+        """Called between two items of a page: a page is not a snapshot."""
+
+    # ---- operations ----
+
+    def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
+        """One item."""
+        copy = self.table(table)
+        return self.read(
+            "GetItem", lambda: self.seen(copy, copy.key_of(key), consistent=consistent)
+        )
+
+    def get_many(self, table: str, keys: Sequence[Key], *, consistent: bool = False) -> list[Item]:
+        """Those that exist, each as of its own moment."""
+        copy = self.table(table)
+        wanted = [copy.key_of(key) for key in keys]
+        for start in range(0, len(keys), BATCH_GET_KEYS):
+            check_batch(wanted[start : start + BATCH_GET_KEYS], BATCH_GET_KEYS)
+
+        def request() -> list[Item]:
+            found = (self.seen(copy, key, consistent=consistent) for key in wanted)
+            return [item for item in found if item is not None]
+
+        return self.read("BatchGetItem", request) if keys else []
+
+    def page(self, read: Query | Scan) -> Page:
+        """One page; each item is as of its own moment."""
+        return self.read(type(read).__name__, lambda: self.page_of(self.table(read.table), read))
+
+    def page_of(self, table: Table, read: Query | Scan) -> Page:
+        """What a page of a table contains."""
+        if not isinstance(read, Query):
+            return self._scan(table, read)
+        if read.index is not None:
+            return index_page(table, read, self.page_items)
+        return self._query(table, read)
+
+    def put(self, write: Put) -> None:
+        """Write one item."""
+        self.write_one("PutItem", write)
+
+    def update(self, write: Update) -> Item | None:
+        """Change one item."""
+        after = self.write_one("UpdateItem", write)
+        return dict(after) if after is not None and write.returning == "ALL_NEW" else None
+
+    def delete(self, write: Delete) -> None:
+        """Remove one item."""
+        self.write_one("DeleteItem", write)
+
+    def write_one(self, what: str, write: Put | Update | Delete) -> Item | None:
+        """Carry out a write of one item; the item after it."""
+        copy = self.table(write.table)
+        return self.written(what, lambda: copy.write(write))
+
+    def transact(self, writes: Sequence[Write], token: str) -> bool:
+        """All or nothing."""
+        self.check_transaction(writes)
+        request = self.transactions().begin
+        return self.written("TransactWriteItems", lambda: request(writes, token)[0])
+
+    def check_transaction(self, writes: Sequence[Write]) -> None:
+        """Refuse a transaction of no items, of too many, or of one item twice."""
+        places = [(write.table, self.table(write.table).written_key(write)) for write in writes]
+        check_batch(places, TRANSACTION_ACTIONS)
+
+    def transact_get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
+        """Items as of one moment."""
+        copy = self.table(table)
+        wanted = [copy.key_of(key) for key in keys]
+        check_batch(wanted, TRANSACTION_ACTIONS)
+        request = self.transactions().get
+        return self.read("TransactGetItems", lambda: request(table, wanted))
+
+    def put_entries(self, batch: PutBatch) -> list[Item]:
+        """Write several entries."""
+        return self.put_batch(batch.table, batch.items)
+
+    def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
+        """Write several items without condition; the items that were not taken."""
+        copy = self.table(table)
+        check_batch([copy.key_of(item) for item in items], BATCH_WRITE_ITEMS)
+        return self.written("BatchWriteItem", lambda: self.store_batch(copy, items))
+
+    def store_batch(self, table: Table, items: Sequence[Item]) -> list[Item]:
+        """Store items; those that were not taken."""
+        for item in items:
+            values = {name: value for name, value in item.items() if value is not None}
+            table.store(table.key_of(item), values)
+        return []
+
+    def describe(self, table: str) -> TableDescriptionTypeDef:
+        """What the service says of a table: it is active, in this region only."""
+        self.table(table)
+        found: Any = {"TableName": table, "TableStatus": "ACTIVE"}
+        return self.read("DescribeTable", lambda: cast("TableDescriptionTypeDef", found))
+
+    def _query(self, table: Table, read: Query) -> Page:
+        partition, range_ = _partition_of(table, read)
+        size = read.page_size or self.page_items
+        after = read.after[table.sort] if read.after else None
+        items: list[Item] = []
+        while (key := table.next_sort_key(partition, after, forward=read.forward)) is not None:
+            after = key
+            if range_ is not None and not holds(range_, {table.sort: key}):
+                continue
+            self.between_items()
+            # It may have been deleted meanwhile.
+            if item := table.items.get((partition, key)):
+                items.append(dict(item))
+            if len(items) == size:
+                return Page(items, table.key_in((partition, key)))
+        return Page(items, None)
+
+    def _scan(self, table: Table, read: Scan) -> Page:
+        found, last = self.scanned(table, read)
+        if read.where is not None:
+            found = [item for item in found if holds(read.where, item)]
+        shown = [{n: item[n] for n in read.only or item if n in item} for item in found]
+        return Page(shown, None if last is None else table.key_in(last))
+
+    def scanned(self, table: Table, read: Scan) -> tuple[list[Item], TableKey | None]:
+        """The items that a page of a scan reads, before its filter; the last key if more follow."""
+        size = read.page_size or self.page_items
+        mine = sorted(k for k in table.items if sum(k[0].encode()) % read.segments == read.segment)
+        after = table.key_of(read.after) if read.after else ("", "")
+        left = [key for key in mine if key > after]
+        found = [table.items[key] for key in left[:size]]
+        return found, left[size - 1] if len(left) > size else None
+
+
+def check_batch(keys: Sequence[object], most: int) -> None:
+    """Check that a request of several items names some, not too many, and each once.
+
+    Raises:
+        RequestRejected: it does not.
+    """
+    if not 0 < len(keys) <= most:
+        raise RequestRejected(f"{len(keys)} items in one request: give 1 to {most}")
+    if len(set(keys)) < len(keys):
+        raise RequestRejected(f"one request names an item twice: {keys!r}")
+
+
+def _partition_of(table: Table, read: Query) -> tuple[Any, Any]:
+    """The partition of a query, and the condition on the sort keys in it."""
+    condition, range_ = read.condition, None
+    if isinstance(condition, AllOf):
+        condition, range_ = condition.conditions
+    match condition:
+        case Compare(name, "=", partition) if name == table.partition:
+            return partition, range_
+    raise RequestRejected(f"a query needs a partition key, and a range at most: {read!r}")

@@ -1,0 +1,180 @@
+"""The stream of a table in memory: shards, with the records of a day, in order for each item."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.ledger.attributes import encode
+from countledger.ledger.limits import DAY_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from countledger.infra.memory.table import Change, Key
+    from countledger.ledger.attributes import Item
+
+_HASHES: Final = 256
+_FIRST_NUMBER: Final = 10**20
+
+
+@dataclass(slots=True)
+class Record:
+    """One record; its form in the service's API is made when it is first read.
+
+    Attributes:
+        sequence: its sequence number.
+        made_ms: when it was written.
+        visible_ms: from when readers see it.
+        key: the key of the item.
+        before: the item before, or None.
+        after: the item after, or None.
+        sort: the name of the sort key.
+    """
+
+    sequence: int
+    made_ms: float
+    visible_ms: float
+    key: Key
+    before: Item | None
+    after: Item | None
+    sort: str
+    _made: dict[str, Any] | None = None
+
+    def made(self) -> dict[str, Any]:
+        """The record as the streams API returns it."""
+        if self._made is None:
+            name = "INSERT" if self.before is None else "MODIFY" if self.after else "REMOVE"
+            stream: dict[str, Any] = {
+                "SequenceNumber": str(self.sequence),
+                "ApproximateCreationDateTime": datetime.fromtimestamp(self.made_ms // 1000, UTC),
+                "Keys": encode({"counter": self.key[0], self.sort: self.key[1]}),
+            }
+            if self.after is not None:
+                stream["NewImage"] = encode(self.after)
+            if self.before is not None:
+                stream["OldImage"] = encode(self.before)
+            self._made = {"eventID": str(self.sequence), "eventName": name, "dynamodb": stream}
+        return self._made
+
+
+@dataclass(slots=True)
+class ShardLog:
+    """One shard: the records of the items whose hash is in its range.
+
+    Attributes:
+        id: of the shard.
+        parent: the shard that it follows, or None.
+        low: the lowest hash of its range.
+        high: the first hash after its range.
+        next: the last sequence number that was used.
+        records: in order.
+        closed: whether no more records can come.
+        seen_ms: from when the last record is visible.
+    """
+
+    id: str
+    parent: str | None
+    low: int
+    high: int
+    next: int
+    records: list[Any] = field(default_factory=list)
+    closed: bool = False
+    seen_ms: float = 0.0
+
+
+@dataclass
+class Stream:
+    """The stream of one table.
+
+    Attributes:
+        arn: its name.
+        now_ms: the time.
+        by_item: whether the entries of one counter are in several shards.
+        news: called after a record or a shard was added.
+        shards: by id.
+        on: whether changes are written to it.
+    """
+
+    arn: str
+    now_ms: Callable[[], float]
+    by_item: bool = True
+    news: Callable[[], None] = lambda: None
+    shards: dict[str, ShardLog] = field(default_factory=dict)
+    on: bool = True
+
+    def open(self, count: int) -> None:
+        """Open the first shards."""
+        step = _HASHES // count
+        for number in range(count):
+            high = _HASHES if number == count - 1 else (number + 1) * step
+            self.add_shard(None, number * step, high)
+
+    def add_shard(self, parent: str | None, low: int, high: int) -> None:
+        """Open one more shard."""
+        name, first = self._new_shard()
+        self.shards[name] = ShardLog(name, parent, low, high, first)
+
+    def note(self, change: Change) -> None:
+        """Append the record of a change."""
+        if not self.on:
+            return
+        name = "\n".join(change.key) if self.by_item else change.key[0]
+        self.append(
+            name,
+            partial(
+                Record,
+                key=change.key,
+                before=change.before,
+                after=change.after,
+                sort=change.table.sort,
+            ),
+        )
+
+    def append(self, name: str, made_of: Callable[[int, float, float], Any]) -> int:
+        """Append a record to the shard of a name; its sequence number."""
+        place = blake2b(name.encode(), digest_size=1).digest()[0]
+        log = next(one for one in self.leaves() if one.low <= place < one.high)
+        now_ms = self.now_ms()
+        log.seen_ms = max(log.seen_ms, now_ms + self._delay_ms())
+        log.next += self._step()
+        log.records.append(made_of(log.next, now_ms, log.seen_ms))
+        self.news()
+        return log.next
+
+    def page(self, name: str, after: int, limit: int) -> tuple[list[Any], int, bool]:
+        """The next records of a shard, the last sequence number, and whether the shard ends."""
+        log, now_ms = self.shards[name], self.now_ms()
+        kept = self.kept(log)
+        first = bisect_right(kept, after, key=lambda one: one.sequence)
+        found = [one for one in kept[first : first + limit] if one.visible_ms <= now_ms]
+        last = found[-1].sequence if found else after
+        ends = log.closed and (not log.records or last >= log.records[-1].sequence)
+        return found, last, ends
+
+    def leaves(self) -> list[ShardLog]:
+        """The open shards."""
+        return [one for one in self.shards.values() if not one.closed]
+
+    def kept(self, log: ShardLog) -> list[Any]:
+        """The records of a shard of the last day."""
+        oldest_ms = self.now_ms() - DAY_MS
+        first = bisect_right(log.records, oldest_ms, key=lambda one: one.made_ms)
+        return log.records[first:] if first else log.records
+
+    def _new_shard(self) -> tuple[str, int]:
+        """The id of a new shard, and the number before its first one."""
+        number = len(self.shards)
+        return f"shardId-{number:020d}-00000000", _FIRST_NUMBER * (number + 1)
+
+    def _delay_ms(self) -> float:
+        """How long after its write the next record is visible."""
+        return 0.0
+
+    def _step(self) -> int:
+        """The distance to the next sequence number."""
+        return 1

@@ -1,0 +1,148 @@
+"""A table in memory: items in key order, conditions, and what a write makes of an item.
+
+Nothing in this module waits or takes a lock: when a write happens, and what a reader sees of the
+writes of others, is decided by the client.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from countledger.infra.memory.conditions import changed, holds
+from countledger.ledger.errors import ConditionFailed, Throttled
+from countledger.ledger.operations import Check, Delete, Put, Update
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Write
+
+# The values of partition key and sort key; texts in the tables of the product.
+Key: TypeAlias = tuple[Any, Any]
+
+
+class Conflict(Throttled):
+    """Another transaction is writing the item; the SDK does not retry this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of one item by one write.
+
+    Attributes:
+        table: the table of the item.
+        key: the key of the item.
+        before: the item before, or None.
+        after: the item after, or None.
+        local: whether it was written here, and not replicated from another region.
+    """
+
+    table: Table
+    key: Key
+    before: Item | None
+    after: Item | None
+    local: bool
+
+
+@dataclass(eq=False)
+class Table:
+    """The items of one table.
+
+    Attributes:
+        name: of the table.
+        sort: the name of its sort key; empty: it has none.
+        partition: the name of its partition key.
+        region: the region of this copy.
+        items: by key.
+        partitions: the sort keys of each partition, in order.
+        watchers: called with every change, after it.
+    """
+
+    name: str
+    sort: str
+    partition: str = "counter"
+    region: str = ""
+    items: dict[Key, Item] = field(default_factory=dict)
+    partitions: dict[Any, list[Any]] = field(default_factory=dict)
+    watchers: list[Callable[[Change], None]] = field(default_factory=list)
+
+    def key_of(self, item: Mapping[str, Any]) -> Key:
+        """The key of an item, or of what names its key."""
+        return item[self.partition], item[self.sort] if self.sort else ""
+
+    def key_in(self, key: Key) -> dict[str, Any]:
+        """The attributes of a key."""
+        return {self.partition: key[0], **({self.sort: key[1]} if self.sort else {})}
+
+    def written_key(self, write: Write) -> Key:
+        """The key of the item of a write."""
+        return self.key_of(write.item if isinstance(write, Put) else write.key)
+
+    def check(self, key: Key, condition: Condition | None) -> None:
+        """Evaluate the condition of a write.
+
+        Raises:
+            ConditionFailed: with the existing item.
+        """
+        there = self.items.get(key)
+        if condition is not None and not holds(condition, there or {}):
+            raise ConditionFailed(dict(there) if there is not None else None)
+
+    def write(self, write: Write) -> Item | None:
+        """Carry out a write; the item after it.
+
+        Raises:
+            ConditionFailed: as `check`.
+            RequestRejected, SumOverflow: DynamoDB refuses the write as invalid.
+        """
+        key = self.written_key(write)
+        self.check(key, write.condition)
+        after = self.after(write)
+        self.store(key, after)
+        return after
+
+    def after(self, write: Write) -> Item | None:
+        """What a write makes of its item; nothing is stored."""
+        match write:
+            case Put():
+                return {name: value for name, value in write.item.items() if value is not None}
+            case Update():
+                there = self.items.get(self.key_of(write.key))
+                return changed(there if there is not None else dict(write.key), write.clauses)
+            case Delete():
+                return None
+            case Check():
+                return self.items.get(self.key_of(write.key))
+
+    def store(self, key: Key, after: Item | None, *, local: bool = True) -> bool:
+        """Store an item, or remove it; whether that changed anything."""
+        before = self.items.get(key)
+        if before == after:
+            return False
+        order = self.partitions.setdefault(key[0], [])
+        if after is None:
+            del self.items[key]
+            del order[bisect_left(order, key[1])]
+        else:
+            self.items[key] = after
+            if before is None:
+                insort(order, key[1])
+        self._changed(Change(self, key, before, after, local))
+        return True
+
+    def next_sort_key(self, partition: object, after: object, *, forward: bool) -> Any:  # noqa: ANN401 - of any key
+        """The sort key that follows another one in a partition (None: the first); None: no more."""
+        order: list[Any] = self.partitions.get(partition, [])
+        if forward:
+            at = 0 if after is None else bisect_right(order, after)
+            return order[at] if at < len(order) else None
+        at = (len(order) if after is None else bisect_left(order, after)) - 1
+        return order[at] if at >= 0 else None
+
+    def _changed(self, change: Change) -> None:
+        for watcher in self.watchers:
+            watcher(change)
