@@ -208,6 +208,12 @@ def _says(found: Mapping[str, Any]) -> str:
     return str(cause if isinstance(cause, Exception) else found["msg"])
 
 
+def status_of(kind: type[errors.CountledgerError]) -> HTTPStatus:
+    """The status of the problem that errors of a class are."""
+    status: HTTPStatus = row_of(_STATUS, kind)
+    return status
+
+
 def title_of(kind: type) -> str:
     """The first sentence of a class's docstring."""
     return (kind.__doc__ or kind.__name__).partition("\n")[0].rstrip(".")
