@@ -16,6 +16,7 @@ from countledger.infra.http.shapes import (
     InputBody,
     ShownTime,
 )
+from countledger.ledger.errors import NoSuchCounter
 from countledger.ledger.limits import BLOCK_MAX
 
 # Up to here a number of JSON is exact for every parser.
@@ -66,6 +67,8 @@ def create_sequence(body: NewSequence, call: Called) -> Response:
 def show_sequence(sequence: CounterPath, call: Called) -> Response:
     """The state of a sequence. One read unit."""
     found = call.reads(sequence).sequences.show(sequence)
+    if not found.version:
+        raise NoSuchCounter(f"nothing was ever drawn from sequence {sequence!r}")
     return answered(SequenceAnswer.model_validate(found))
 
 

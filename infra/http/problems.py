@@ -84,6 +84,7 @@ _STATUS: Final[Mapping[type[Exception], HTTPStatus]] = {
     errors.NotRanked: HTTPStatus.NOT_FOUND,
     errors.NoWindows: HTTPStatus.NOT_FOUND,
     errors.Refused: HTTPStatus.CONFLICT,
+    errors.StackNotFound: HTTPStatus.NOT_FOUND,
     errors.QuotaDenied: HTTPStatus.TOO_MANY_REQUESTS,
     errors.RegionRebuilding: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.Unreachable: HTTPStatus.SERVICE_UNAVAILABLE,

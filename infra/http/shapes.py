@@ -143,8 +143,8 @@ class Text:
         return no_info_plain_validator_function(self)
 
     def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
-        """What the document says of it."""
-        return self.schema
+        """What the document says of it; a copy, since a field adds its default."""
+        return dict(self.schema)
 
 
 AmountText = Annotated[
