@@ -28,7 +28,7 @@ from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadSetting, ConditionFailed, CorruptItem, NotRanked, shown
 from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare
-from countledger.ledger.limits import RANK_SETTLES_MS
+from countledger.ledger.limits import RANK_SETTLES_MS, SECOND_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put
 from countledger.ledger.ranking import (
@@ -74,7 +74,14 @@ class Rankings:
     clock: Clock = field(default_factory=SystemClock)
     region: RegionStateStore | None = None
 
-    def switch_on(self, namespace: str, *, wait: bool = True, partitions: int | None = None) -> int:
+    def switch_on(
+        self,
+        namespace: str,
+        *,
+        wait: bool = True,
+        partitions: int | None = None,
+        on_wait: Callable[[int, int], object] | None = None,
+    ) -> int:
         """Rank the totals of a namespace, later ones included.
 
         Each later change of a total costs two write units more, and the first update of a counter
@@ -91,6 +98,8 @@ class Rankings:
                 write units each, or one if a counter is in its partition already.
             wait: wait three minutes, until all materializers have read the rule. Otherwise a total
                 that is created in that time gets its position with its next update.
+            on_wait: called about once a second while it waits, with the milliseconds that are over
+                and those that it waits in total.
 
         Returns:
             The number of totals that got their position.
@@ -114,7 +123,7 @@ class Rankings:
         number, repaired = self._write_rule(namespace, partitions, on=True)
         board = namespace_board(namespace, number)
         if wait and kind is Kind.LEDGER:
-            self.clock.sleep_ms(RANK_SETTLES_MS)
+            self._wait(on_wait)
 
         def place(counter: str) -> Update:
             return place_of(self.table, board, counter, may_be_made=False)
@@ -129,6 +138,13 @@ class Rankings:
             there = BeginsWith(board.attribute, board.name + "#")
             self._sweep(namespace, there, lambda counter: move_of(self.table, board, counter))
         return placed
+
+    def _wait(self, on_wait: Callable[[int, int], object] | None) -> None:
+        step_ms = RANK_SETTLES_MS if on_wait is None else SECOND_MS
+        for over_ms in range(0, RANK_SETTLES_MS, step_ms):
+            if on_wait is not None:
+                on_wait(over_ms, RANK_SETTLES_MS)
+            self.clock.sleep_ms(min(step_ms, RANK_SETTLES_MS - over_ms))
 
     def switch_off(self, namespace: str) -> int:
         """Stop ranking a namespace's totals; their updates cost the same as before.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from countledger.client import CountLedger
 from countledger.ledger.errors import SetupError
+from countledger.ledger.replacement import replacement
 
 try:
     from countledger.ledger.asynchronous.connection import LoopConnection, OpenClients
@@ -63,9 +64,10 @@ class AsyncCountLedger(AsyncForm[CountLedger]):
         """
         ledger = CountLedger(settings, session=session, endpoint_url=endpoint_url)
         plain, opened = ledger.connection, OpenClients()
-        ledger.connection = LoopConnection(
-            plain.settings, plain.session, plain.endpoint_url, opened=opened
-        )
+        if replacement() is None:  # a stack in memory makes no requests
+            ledger.connection = LoopConnection(
+                plain.settings, plain.session, plain.endpoint_url, opened=opened
+            )
         super().__init__(opened, lambda: ledger)
         self._ledger = ledger
 

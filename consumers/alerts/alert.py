@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from countledger.consumers.alerts.rule import Target
+    from countledger.consumers.alerts.rule import Rule, Target
     from countledger.ledger.amount import Amount
 
 
@@ -198,3 +198,20 @@ def _decode_crossing(stored: str | list[str]) -> Crossing:
         return Crossing(from_number(stored))
     first, last, count = stored
     return Crossing(from_number(first), from_number(last), int(count))
+
+
+def trial_alert(rule: Rule, counter: str, at_ms: int) -> Alert:
+    """An alert, marked as a test, at the threshold of a rule; its version, the time, is unique."""
+    return Alert(
+        rule=rule.name,
+        revision=rule.revision,
+        counter=counter,
+        direction=Direction.FALLING if rule.direction is Direction.FALLING else Direction.RISING,
+        threshold=rule.threshold,
+        old=rule.threshold,
+        new=rule.threshold,
+        version=at_ms,
+        region=rule.evaluate_in,
+        at_ms=at_ms,
+        test=True,
+    )

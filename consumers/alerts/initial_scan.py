@@ -67,7 +67,7 @@ class InitialScan:
         Raises:
             ServiceFailed: some counters failed; `alert set NAME --now` goes on.
         """
-        self._await(rule)
+        wait_until_effective(rule, self.clock)
         notifier = Notifier(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
         evaluator = ChainEvaluator(
             self.dynamo, self.table, notifier, _refuse, decide=decide_scan, write_of=scan_write_of
@@ -91,17 +91,6 @@ class InitialScan:
             )
         return published
 
-    def _await(self, rule: Rule) -> None:
-        # A second more, for the clock by which the stream stamps its records.
-        wait_ms = rule.effective_from_ms + SECOND_MS - self.clock.now_ms()
-        if wait_ms > _WAIT_MAX_MS:
-            raise ServiceFailed(
-                f"rule {rule.name!r} is effective in {show_duration(wait_ms)} only, by this "
-                f"machine's clock: run `countledger alert set {rule.name} --now` then"
-            )
-        if wait_ms > 0:
-            self.clock.sleep_ms(wait_ms)
-
     def _totals(self, rule: Rule) -> Iterator[Item]:
         """The totals that a rule watches, strongly consistent."""
         names: Iterable[str] = [rule.counter] if rule.counter is not None else []
@@ -112,6 +101,23 @@ class InitialScan:
             yield from self.dynamo.get_many(
                 self.table, [keys.total_key(name) for name in wanted], consistent=True
             )
+
+
+def wait_until_effective(rule: Rule, clock: Clock) -> None:
+    """Wait until a rule evaluates what is written from now on.
+
+    Raises:
+        ServiceFailed: by this machine's clock that is too long to wait for.
+    """
+    # A second more, for the clock by which the stream stamps its records.
+    wait_ms = rule.effective_from_ms + SECOND_MS - clock.now_ms()
+    if wait_ms > _WAIT_MAX_MS:
+        raise ServiceFailed(
+            f"rule {rule.name!r} is effective in {show_duration(wait_ms)} only, by this "
+            f"machine's clock: run `countledger alert set {rule.name} --now` then"
+        )
+    if wait_ms > 0:
+        clock.sleep_ms(wait_ms)
 
 
 def _as_unchanged(item: Item, now_ms: int) -> TotalChange | None:

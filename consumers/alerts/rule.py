@@ -163,6 +163,13 @@ class Rule:
             return counter.startswith(self.prefix)
         return counter == self.counter
 
+    def is_beyond(self, value: Amount) -> bool:
+        """Whether a total of this value has passed the threshold; False with a step or a window."""
+        if self.step is not None or self.window is not None or self.direction is Direction.BOTH:
+            return False
+        rising = self.direction is Direction.RISING
+        return value >= self.threshold if rising else value <= self.threshold
+
     def is_effective_at(self, at_ms: int) -> bool:
         """Whether this revision evaluates a record made at that time.
 

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Unpack
 
-from countledger.consumers.alerts.alert import Alert
+from countledger.consumers.alerts.alert import trial_alert
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters, Resender
 from countledger.consumers.alerts.delivery import ServicePublisher, Targets
-from countledger.consumers.alerts.initial_scan import InitialScan
-from countledger.consumers.alerts.rule import Direction
+from countledger.consumers.alerts.initial_scan import InitialScan, wait_until_effective
 from countledger.consumers.alerts.rule_check import check_watched, refuse_now
 from countledger.consumers.alerts.rule_spec import changed_rule, rule_of
 from countledger.consumers.alerts.rules import Rules
@@ -25,6 +24,7 @@ from countledger.ledger.forks import made_once
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from countledger.consumers.alerts.alert import Alert
     from countledger.consumers.alerts.alert_log import LoggedAlert
     from countledger.consumers.alerts.dead_letters import Resent
     from countledger.consumers.alerts.rule import Rule
@@ -120,6 +120,7 @@ class Alerts:
         self,
         name: str,
         *,
+        wait: bool = False,
         now: bool = False,
         evaluate_in: str | None = None,
         **spec: Unpack[RuleSpec],
@@ -131,7 +132,8 @@ class Alerts:
 
         Args:
             name: 1 to 64 letters, digits, `.`, `_` and `-`.
-            now: wait until the rule is effective, and alert for counters that are beyond the
+            wait: return once the rule is effective, some six seconds later.
+            now: the same, and alert for counters that are beyond the
                 threshold then: one read unit for each, for a prefix also a scan of `counters`.
             evaluate_in: the region whose totals it watches, that of this client; None: the home.
             **spec: as `RuleSpec`.
@@ -149,16 +151,16 @@ class Alerts:
             refuse_now(wanted)
         check_watched(wanted, self.totals)
         self.services.targets.check(wanted.target)
-        created = self.rules.create(wanted)
-        if now:
-            self.initial_scan(created)
-        return created
+        return self._written(self.rules.create(wanted), wait=wait, now=now)
 
-    def set(self, name: str, *, now: bool = False, **spec: Unpack[RuleSpec]) -> Rule:
+    def set(
+        self, name: str, *, wait: bool = False, now: bool = False, **spec: Unpack[RuleSpec]
+    ) -> Rule:
         """Change a rule; values that are not given stay. Six write units, and reads as `create`.
 
         Args:
             name: the name of the rule.
+            wait: as for `create`.
             now: as for `create`.
             **spec: the new values.
 
@@ -171,9 +173,7 @@ class Alerts:
         check_watched(wanted, self.totals)
         self.services.targets.check(wanted.target)
         changed = self.rules.set(name, lambda rule: changed_rule(rule, spec))
-        if now:
-            self.initial_scan(changed)
-        return changed
+        return self._written(changed, wait=wait, now=now)
 
     def apply(self, specs: Mapping[str, RuleSpec]) -> Iterator[tuple[Rule, RuleChange]]:
         """Create or change rules to match their specs; other rules stay as they are.
@@ -273,6 +273,13 @@ class Alerts:
         refuse_now(rule)
         return self.services.initial_scan.run(rule)
 
+    def _written(self, rule: Rule, *, wait: bool, now: bool) -> Rule:
+        if wait:
+            wait_until_effective(rule, self.rules.clock)
+        if now:
+            self.initial_scan(rule)
+        return rule
+
     def _evaluate_in(self, region: str | None) -> str:
         wanted, here = region or self.home_region, self.rules.region
         if wanted != here:
@@ -281,20 +288,3 @@ class Alerts:
                 f"client of {wanted}, or give evaluate_in={here!r}"
             )
         return wanted
-
-
-def trial_alert(rule: Rule, counter: str, at_ms: int) -> Alert:
-    """An alert, marked as a test, at the threshold of a rule; its version, the time, is unique."""
-    return Alert(
-        rule=rule.name,
-        revision=rule.revision,
-        counter=counter,
-        direction=Direction.FALLING if rule.direction is Direction.FALLING else Direction.RISING,
-        threshold=rule.threshold,
-        old=rule.threshold,
-        new=rule.threshold,
-        version=at_ms,
-        region=rule.evaluate_in,
-        at_ms=at_ms,
-        test=True,
-    )

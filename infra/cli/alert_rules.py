@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from countledger.consumers.alerts.rule import Watch
 from countledger.infra.cli.alert_rows import rule_document, rule_row
 from countledger.infra.cli.options import BadUsage, Options, SettingsFile, shared
-from countledger.infra.cli.output import report_unread, show, show_or_say
+from countledger.infra.cli.output import notice, report_unread, show, show_or_say
 from countledger.infra.cli.settings_file import check_spec, read_rules
 from countledger.infra.cli.spec_text import RuleText
+from countledger.ledger.amount import to_text
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import CountledgerError
 
 if TYPE_CHECKING:
-    from countledger import Rule
-    from countledger.consumers.alerts.service import Alerts
+    from countledger import CountLedger, Rule
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The rule: letters, digits, '.', '_' and '-'.")
 ]
 _NOTHING = RuleText()
+# The alerts of a counter that are looked through.
+_LOGGED_MAX: Final = 100
 EvaluateIn = Annotated[
     str | None,
     typer.Option(
@@ -35,6 +40,7 @@ EvaluatedIn = Annotated[
         help="The region where it is evaluated, and kept. [dim]By default this one[/dim]",
     ),
 ]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until the rule is effective.")]
 Now = Annotated[
     bool,
     typer.Option(
@@ -51,13 +57,14 @@ def create(
     *,
     rule: RuleText = _NOTHING,
     evaluate_in: EvaluateIn = None,
+    wait: Wait = False,
     now: Now = False,
 ) -> None:
     r"""Make a rule.
 
-    The rule is effective five seconds later, for updates from then on. A total that is beyond the
-    threshold by then alerts when it crosses the threshold again; with --now it alerts at once, and
-    the command waits for that. (With a prefix, --now reads the whole table of totals once.)
+    The rule is effective five seconds later, for updates from then on; --wait returns then. A total
+    that is beyond the threshold by then alerts when it crosses the threshold again; with --now it
+    alerts at once, and the command waits. (With a prefix, --now reads all totals once.)
 
     An SNS topic must be listed in the stack's parameter AlertTopicArns, which allows the evaluator
     to publish to it.
@@ -80,8 +87,9 @@ def create(
     check_spec(name, spec)
     if now and rule.window is not None:
         raise BadUsage("--now reads totals, and --window watches windows: leave out one of them")
-    alerts = _at(options, evaluate_in).client().alerts
-    _show_changed(options, alerts, alerts.create(name, evaluate_in=evaluate_in, **spec), now=now)
+    client = _at(options, evaluate_in).client()
+    created = client.alerts.create(name, evaluate_in=evaluate_in, wait=wait, **spec)
+    _show_changed(options, client, created, now=now)
 
 
 @shared
@@ -91,6 +99,7 @@ def set_rule(
     *,
     rule: RuleText = _NOTHING,
     evaluate_in: EvaluatedIn = None,
+    wait: Wait = False,
     now: Now = False,
 ) -> None:
     """Change a rule; what is not named stays.
@@ -104,8 +113,8 @@ def set_rule(
     """
     if rule == _NOTHING and not now:
         raise BadUsage(f"nothing to change of rule {name!r}: give an option")
-    alerts = _at(options, evaluate_in).client().alerts
-    _show_changed(options, alerts, alerts.set(name, **rule.spec()), now=now)
+    client = _at(options, evaluate_in).client()
+    _show_changed(options, client, client.alerts.set(name, wait=wait, **rule.spec()), now=now)
 
 
 @shared
@@ -114,21 +123,26 @@ def list_all(options: Options) -> int:
 
     One that cannot be read evaluates nothing. It is named, and the exit code is 1.
     """
-    alerts = options.client().alerts
+    client = options.client()
+    alerts = client.alerts
     found, unread = alerts.list(), alerts.unreadable()
     documents = [
         *(rule_document(each) for each in found),
         *({"unreadable": name, "reason": reason} for name, reason in unread.items()),
     ]
     show(options, [rule_row(each) for each in found], documents)
+    for each in found:
+        _explain_silence(client, each)
     return report_unread([*unread.values()])
 
 
 @shared
 def show_one(options: Options, name: Name) -> None:
     """Show a rule in its newest revision."""
-    found = options.client().alerts.get(name)
+    client = options.client()
+    found = client.alerts.get(name)
     show(options, [rule_row(found)], rule_document(found))
+    _explain_silence(client, found)
 
 
 @shared
@@ -180,8 +194,32 @@ def _at(options: Options, evaluate_in: str | None) -> Options:
     return options if evaluate_in is None else replace(options, region=evaluate_in)
 
 
-def _show_changed(options: Options, alerts: Alerts, rule: Rule, *, now: bool) -> None:
+def _show_changed(options: Options, client: CountLedger, rule: Rule, *, now: bool) -> None:
     """Show a rule that was written, and the alerts that were published at once."""
-    extra = {"published now": alerts.initial_scan(rule)} if now else {}
+    extra = {"published now": client.alerts.initial_scan(rule)} if now else {}
     document = {name.replace(" ", "_"): count for name, count in extra.items()}
     show(options, [{**rule_row(rule), **extra}], {**rule_document(rule), **document})
+    _explain_silence(client, rule)
+
+
+def _explain_silence(client: CountLedger, rule: Rule) -> None:
+    """Say of a rule on one counter why it does not alert, if the counter had crossed before.
+
+    Half a read unit, and half of one for each 4 KB of the counter's alerts, up to 100.
+    """
+    if rule.counter is None or rule.of is not Watch.VALUE:
+        return
+    try:
+        value = client.total(rule.counter).value
+        logged = list(client.alerts.log(rule.counter, limit=_LOGGED_MAX))
+    except CountledgerError:
+        return  # the rule was shown; other commands report what is wrong with the counter
+    known = {(one.alert.rule, one.alert.revision) for one in logged}
+    if not rule.is_beyond(value) or (rule.name, rule.revision) in known:
+        return
+    notice(
+        f"{rule.counter} is at {to_text(value)}, and rule {rule.name} has not alerted: it was past "
+        f"{to_text(rule.threshold)} before {to_datetime(rule.effective_from_ms):%H:%M:%S}Z, when "
+        f"the rule becomes effective. It alerts when the total crosses {to_text(rule.threshold)} "
+        f"again; `countledger alert set {rule.name} --now` alerts at once"
+    )

@@ -11,10 +11,11 @@ from countledger import Kind, Namespace
 from countledger.infra.cli.arguments import parse_duration_ms
 from countledger.infra.cli.options import AtMost, Options, shared
 from countledger.infra.cli.output import Unread, facts, notice, show, show_all, show_facts
+from countledger.infra.cli.progress import open_progress
 from countledger.infra.cli.totals import total_document, total_row
 from countledger.ledger.clock import show_duration
 from countledger.ledger.errors import BadSetting, NamespaceConflict
-from countledger.ledger.limits import HORIZON_DEFAULT_MS, RANK_SETTLES_MS
+from countledger.ledger.limits import HORIZON_DEFAULT_MS, SECOND_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -225,9 +226,20 @@ def rank(
       countledger namespace rank score --no-wait
       countledger namespace rank score --partitions 16
     """
-    if wait:
-        notice(f"waiting up to {show_duration(RANK_SETTLES_MS)} until all materializers know of it")
-    placed = options.client().rankings.switch_on(name, wait=wait, partitions=partitions)
+    rankings = options.client().rankings
+    with open_progress() as progress:
+        bar = progress.add("seconds waited")
+
+        def on_wait(over_ms: int, wait_ms: int) -> None:
+            if not over_ms:
+                notice(
+                    f"waiting {show_duration(wait_ms)} until every materializer knows that "
+                    f"{name} is ranked; --no-wait does not wait: then a counter that is new in "
+                    "that time is ranked with its next entry"
+                )
+            bar.set(over_ms // SECOND_MS, wait_ms // SECOND_MS)
+
+        placed = rankings.switch_on(name, wait=wait, partitions=partitions, on_wait=on_wait)
     show_facts(options, {"namespace": name, "ranked": True, "totals": placed})
 
 

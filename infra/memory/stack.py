@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import countledger
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
+    from countledger.aio import AsyncCountLedger
     from countledger.compaction.report import CompactionReport
     from countledger.infra.memory.services import Notification
     from countledger.ledger.errors import CountledgerError
@@ -57,6 +59,20 @@ class MemoryStack:
         connection = replace(self._of_functions, meter=Meter(), after_write=self._after_write)
         self.ledger = CountLedger(connection.settings, session=connection.session)
         self.ledger.connection = connection
+
+    @cached_property
+    def async_ledger(self) -> AsyncCountLedger:
+        """The client of the stack for event loops; use it by `async with`. Needs the extra `async`.
+
+        Raises:
+            SetupError: the extra is not installed.
+        """
+        from countledger.aio import AsyncCountLedger  # noqa: PLC0415 - of an extra
+
+        to = self.ledger.connection
+        made = AsyncCountLedger(to.settings, session=to.session)
+        made._ledger.connection = to  # noqa: SLF001 - of this package
+        return made
 
     # ---- what goes wrong ----
 

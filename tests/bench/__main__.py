@@ -222,6 +222,11 @@ def main() -> None:
     console = Console()
     console.width = max(console.width, _WIDTH)
     console.print(show_starts(starting.rows(chosen.rounds)))
+    started_ms, read_ms = starting.stack_ms(chosen.rounds)
+    console.print(
+        f"A stack in memory starts in {started_ms:.2f} ms (goal: {starting.STACK_GOAL_MS:.0f} ms); "
+        f"its first total is read after {read_ms:.1f} ms"
+    )
     if chosen.only_start:
         return
     # What is not measured now is as the page has it.

@@ -7,8 +7,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from statistics import median
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from countledger.testing import MemoryStack
 from tests.bench.rounds import environment, servers
 
 if TYPE_CHECKING:
@@ -65,6 +67,23 @@ STARTS: Final = (
     Start("boto3, a client and Powertools", ("-c", _CLIENT), "boto3, a client and Powertools"),
     Start("the materializer's module", ("-c", _HANDLER), "boto3, a client and Powertools"),
 )
+
+
+# What a test of an app waits for, once `countledger.testing` is imported.
+STACK_GOAL_MS: Final = 50.0
+
+
+def stack_ms(rounds: int) -> tuple[float, float]:
+    """Median time in ms in which a stack in memory starts; and until its first total is read."""
+    started, read = [], []
+    for _ in range(rounds):
+        began_s = perf_counter()
+        stack = MemoryStack()
+        started.append((perf_counter() - began_s) * 1_000)
+        stack.ledger.record("likes:post-1", 1)
+        stack.ledger.total("likes:post-1")
+        read.append((perf_counter() - began_s) * 1_000)
+    return median(started), median(read)
 
 
 def rows(rounds: int) -> list[tuple[str, float, float]]:

@@ -327,6 +327,19 @@ _STORIES: Final[dict[str, Story]] = {
         step("alert delete NS", {"rule": "NS", "deleted": True}),
         step("alert delete NS", {"rule": "NS", "deleted": False}),
     ),
+    "of a counter that had crossed before its rule, it is said why it does not alert": (
+        step("emit NS:one 150"),
+        totals(one=150),
+        step(
+            "alert create NS --counter NS:one --threshold 100 --direction rising --wait",
+            err="NS:one is at 150, and rule NS has not alerted: it was past 100 before",
+        ),
+        step("alert list", out="NS\tNS:one", err="alert set NS --now"),
+        step("alert set NS --threshold 151", out="NS\tNS:one", err=""),
+        step("alert set NS --threshold 150", err="has not alerted"),
+        step("alert set NS --now", {"published_now": 1}),
+        step("alert delete NS", {"deleted": True}),
+    ),
     "totals beyond the threshold alert with --now": (
         step("emit NS:old 150"),
         totals(old=150),

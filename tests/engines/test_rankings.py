@@ -167,6 +167,20 @@ def test_only_totals_that_a_materializer_writes_are_waited_for(
     assert clock.slept_ms == [RANK_SETTLES_MS]
 
 
+def test_a_caller_learns_while_it_waits_for_how_long(store: Store, namespace: str) -> None:
+    store.namespaces().create(namespace, kind=Kind.LEDGER)
+    clock = HandClock()
+    rankings = Rankings(store.dynamo(), store.counters, store.namespaces(), clock)
+    heard: list[tuple[int, int]] = []
+
+    rankings.switch_on(namespace, on_wait=lambda *times: heard.append(times))
+
+    assert heard == [(at_ms, RANK_SETTLES_MS) for at_ms in range(0, RANK_SETTLES_MS, 1_000)]
+    assert sum(clock.slept_ms) == RANK_SETTLES_MS
+    rankings.switch_on(namespace, wait=False, on_wait=lambda *times: heard.append(times))
+    assert len(heard) == len(clock.slept_ms)
+
+
 def test_p8_what_cannot_be_ranked_is_refused(store: Store, namespace: str) -> None:
     clock = HandClock()
     rankings = Rankings(store.dynamo(), store.counters, store.namespaces(), clock)

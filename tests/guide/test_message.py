@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.alert import Alert
+from countledger.consumers.alerts.alert import Alert, trial_alert
 from countledger.consumers.alerts.delivery import DETAIL_TYPE, SOURCE
 from countledger.consumers.alerts.message import alert_in, body_of
 from countledger.consumers.alerts.rule import Direction, Rule
-from countledger.consumers.alerts.service import trial_alert
 from tests.guide.message import GUIDE, SCHEMA, schema_text
 
 RULE = Rule(name="r", counter="a", threshold=5, direction=Direction.RISING, evaluate_in="eu")

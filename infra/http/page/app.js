@@ -48,7 +48,7 @@ async function follow(view, signal) {
         answered();
         wait = 0;
       } catch (problem) {
-        if (signal.aborted || problem.name === "AbortError") return;
+        if (signal.aborted) return;
         wait = Math.min(RETRY_MAX_MS, Math.max(1000, wait * 2));
         failed(problem, view);
       }

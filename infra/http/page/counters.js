@@ -7,6 +7,8 @@ import { ago, amount, many } from "./format.js";
 const PAGE = 50;
 const LIVE_MAX = 25;
 const PAUSE_MS = 300;
+// A table that is read again by itself until a counter appears: an empty one, or nearly so.
+const SMALL = 2;
 
 export function counters() {
   let prefix = sessionStorage.getItem("prefix") ?? "";
@@ -14,6 +16,7 @@ export function counters() {
   let cursor;
   let cost = 0;
   let pending = null;
+  let search = null;
   const list = h("div", {}, reading());
   const field = h("input", { id: "search", type: "search", value: prefix, autocomplete: "off",
     spellcheck: "false", placeholder: "likes: or likes:post-1", maxlength: 1024 });
@@ -30,6 +33,7 @@ export function counters() {
       prefix = field.value.trim();
       sessionStorage.setItem("prefix", prefix);
       found = null;
+      search?.abort();
       read().catch(() => {});
     }, PAUSE_MS);
   });
@@ -38,8 +42,16 @@ export function counters() {
   async function read(signal) {
     const first = found === null;
     const asked = prefix;
-    pending = get("/counters", { prefix, limit: PAGE, cursor: first ? undefined : cursor }, signal);
-    const page = await pending.finally(() => { pending = null; });
+    search = new AbortController();
+    signal?.addEventListener("abort", () => search.abort(), { once: true });
+    const query = { prefix, limit: PAGE, cursor: first ? undefined : cursor };
+    const mine = get("/counters", query, search.signal);
+    pending = mine;
+    if (first) show(list, searching());
+    else draw();
+    const page = await mine.finally(() => {
+      if (pending === mine) pending = null;
+    });
     if (asked !== prefix) return;
     found = [...(first ? [] : found), ...page.totals];
     cost = (first ? 0 : cost) + page.readUnits;
@@ -47,11 +59,18 @@ export function counters() {
     draw();
   }
 
+  function searching() {
+    return h("p", { class: "quiet", role: "status" }, prefix
+      ? `Searching for names that begin with \u201c${prefix}\u201d, in a part of the table. Enter opens a counter at once, by its whole name.`
+      : "Reading\u2026");
+  }
+
   /** The values of the counters on the page, which move; the list itself is not read again. */
   async function refreshValues(signal) {
     const names = found.slice(0, LIVE_MAX).map((one) => one.counter);
     if (names.length === 0) return;
     const { totals } = await get("/totals", { counter: names }, signal);
+    if (found === null) return; // another search has begun
     const by = new Map(totals.map((one) => [one.counter, one]));
     found = found.map((one) => by.get(one.counter) ?? one);
     draw();
@@ -73,8 +92,9 @@ export function counters() {
 
   function further(text) {
     const spent = `Read so far: ${amount(String(cost))} read units.`;
-    const more = h("button", { type: "button", id: "more", onclick: () => read().catch(() => {}) },
-      "Show more");
+    const more = h("button", { type: "button", id: "more", "aria-disabled": String(Boolean(pending)),
+      onclick: () => { if (!pending) read().catch(() => {}); } },
+    pending ? "Reading\u2026" : "Show more");
     return h("p", { class: "cost" }, `${text}${cursor ? " and perhaps more" : ", all of them"}. ${spent} `,
       cursor ? more : null);
   }
@@ -95,8 +115,8 @@ export function counters() {
     every: 2000,
     element: h("div", {}, h("h1", {}, "Counters"), form, list),
     async refresh(signal) {
-      if (pending) await pending;
-      else if (found === null || (found.length === 0 && !cursor)) {
+      if (pending) await pending.catch(() => {});
+      else if (found === null || (found.length === 0 && !cursor && cost <= SMALL)) {
         found = null;
         await read(signal);
       } else await refreshValues(signal);

@@ -60,9 +60,7 @@ function facts(found, fresh) {
           one.last ? amount(String(one.last.work.merged)) : ""]))
       : empty("No schedule.", h("p", { class: "quiet" }, "Old entries are merged by a schedule, or by hand: ",
         h("code", {}, "countledger schedule create NAMESPACE --every 1h")))),
-    part_("Alarms", "Alarms", ["Alarm", "State", "Since"],
-      (found.alarms ?? []).filter((one) => one.state !== "OK").map((one) =>
-        [one.name, one.state, moment(one.since)])),
+    found.alarms?.length ? part("Alarms", alarms(found.alarms)) : null,
     part_("Regions", "Regions", ["Region", "Replica", "State", "Handled through"],
       (found.regions ?? []).map((one) => [one.home ? `${one.name} (home)` : one.name, one.replica, one.state,
         one.freshness ? moment(one.freshness.handled_through) : "unknown"])),
@@ -71,6 +69,16 @@ function facts(found, fresh) {
       h("dt", {}, "Totals"), h("dd", {}, found.region.phase))) : null,
     part_("Could not be read", "Could not be read", ["What", "Why"], Object.entries(found.unseen ?? {})),
   ];
+}
+
+function alarms(found) {
+  const of = (state) => found.filter((one) => one.state === state);
+  const raised = of("ALARM");
+  return h("div", {},
+    h("p", {}, `${many(raised.length, "alarm")} raised, ${of("OK").length} OK, ${
+      of("INSUFFICIENT_DATA").length} without data.`),
+    raised.length ? table("Alarms", ["Alarm", "Since", "Meaning"], raised.map((one) =>
+      [one.name, moment(one.since), one.description])) : null);
 }
 
 function freshness(fresh, at) {

@@ -127,6 +127,19 @@ def test_rules_are_kept_where_they_are_evaluated(dynamo: MemoryClient) -> None:
     assert _alerts(dynamo).create("s", **SPEC).evaluate_in == HOME
 
 
+def test_a_rule_can_be_waited_for(dynamo: MemoryClient) -> None:
+    """What is written after `create` has returned is evaluated by the rule."""
+    alerts = _alerts(dynamo)
+    clock = alerts.rules.clock
+
+    at_once = alerts.create("at-once", **SPEC)
+    assert not at_once.is_effective_at(clock.now_ms())
+    created = alerts.create("waited-for", wait=True, **SPEC)
+    assert created.is_effective_at(clock.now_ms() - 1_000)
+    changed = alerts.set("waited-for", wait=True, threshold=7)
+    assert changed.is_effective_at(clock.now_ms() - 1_000)
+
+
 def test_a_file_creates_and_changes_rules_and_leaves_the_others(dynamo: MemoryClient) -> None:
     """What it leaves out of a rule has its default, unlike `set`, where it stays."""
     alerts = _alerts(dynamo)

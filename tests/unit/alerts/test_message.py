@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.consumers.alerts.alert import Alert
+from countledger.consumers.alerts.alert import Alert, trial_alert
 from countledger.consumers.alerts.dead_letters import (
     DeadLetter,
     decode_dead_letter,
@@ -18,7 +18,6 @@ from countledger.consumers.alerts.dead_letters import (
 from countledger.consumers.alerts.delivery import subject_of
 from countledger.consumers.alerts.message import alert_in, body_of
 from countledger.consumers.alerts.rule import Bus, Direction, Topic
-from countledger.consumers.alerts.service import trial_alert
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES, SECOND_MS
 from tests.unit.alerts.evaluating import START_MS, rule

@@ -122,3 +122,21 @@ def test_any_other_topic_is_refused(
 ) -> None:
     with pytest.raises(BadRule, match=reason):
         check_place(Topic(ARN), region, partition, allowed)
+
+
+@pytest.mark.parametrize(
+    ("words", "value", "beyond"),
+    [
+        ({}, 99, False),
+        ({}, 100, True),
+        ({"direction": "falling"}, 100, True),
+        ({"direction": "falling"}, 101, False),
+        ({"direction": "both"}, 100, False),
+        ({"step": 100}, 250, False),
+        ({"window": "hour"}, 250, False),
+    ],
+)
+def test_a_total_is_beyond_a_threshold_that_it_has_passed(
+    words: dict[str, Any], value: int, *, beyond: bool
+) -> None:
+    assert rule(**words).is_beyond(value) is beyond

@@ -1,0 +1,45 @@
+"""The client for event loops, over a stack in memory."""
+
+from __future__ import annotations
+
+import asyncio
+
+import countledger
+from countledger import AsyncCountLedger
+from countledger.testing import MemoryStack
+
+_COUNTER = "likes:post-1"
+
+
+async def _count(ledger: AsyncCountLedger) -> object:
+    async with ledger:
+        await asyncio.gather(*(ledger.record(_COUNTER, 1) for _ in range(50)))
+        await ledger.record_many([countledger.Event(_COUNTER, 1)] * 50)
+        return (await ledger.total(_COUNTER)).value
+
+
+def test_calls_of_an_event_loop_use_the_stack() -> None:
+    stack = MemoryStack()
+
+    assert asyncio.run(_count(stack.async_ledger)) == 100
+    assert stack.ledger.total(_COUNTER).value == 100
+    assert stack.failures == []
+
+
+def test_a_client_of_an_event_loop_leads_to_the_installed_stack() -> None:
+    stack = MemoryStack()
+
+    with stack.installed():
+        assert asyncio.run(_count(AsyncCountLedger())) == 100
+
+    assert stack.ledger.total(_COUNTER).value == 100
+
+
+def test_an_event_loop_meets_the_faults_of_the_stack() -> None:
+    """A lost answer is resolved by another attempt, whose wait passes in the stack's time."""
+    stack = MemoryStack()
+    stack.ledger.record(_COUNTER, 1)
+    stack.lose_next_answer()
+
+    assert asyncio.run(_count(stack.async_ledger)) == 101
+    assert stack.planned_faults == 0
