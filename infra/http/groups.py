@@ -11,8 +11,8 @@ from pydantic import Field
 
 from countledger import Ranked
 from countledger.infra.http.access import ScopeVerb
+from countledger.infra.http.answers import TotalAnswer, TotalsAnswer
 from countledger.infra.http.calls import Called, CountedRoute, answered
-from countledger.infra.http.counters import TotalAnswer, TotalsAnswer
 from countledger.infra.http.cursors import (
     PAGE_DEFAULT,
     PLAIN_INTEGER,

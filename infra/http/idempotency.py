@@ -19,6 +19,7 @@ from urllib.parse import unquote_to_bytes
 from fastapi import Depends, Header
 
 from countledger import IdempotencyKey
+from countledger.infra.http.problems import HEADER, HOW
 from countledger.infra.http.shapes import Text, parse_time
 from countledger.ledger.errors import BadKey, BadTime
 from countledger.ledger.ids import check_key
@@ -37,12 +38,6 @@ _PATTERN: Final = (
     rf'(?: *; *at="(?P<at>{_TIME})")?$'
 )
 _match: Final = re.compile(_PATTERN).match
-HEADER: Final = "Idempotency-Key"
-HOW: Final = f'{HEADER}: "click-1", or "click-1"; at="2026-01-31T12:00:00Z" with its time'
-
-
-class KeyMissing(BadKey):
-    """This write requires an idempotency key: without one a retry would count twice."""
 
 
 def parse_key(text: str) -> str | IdempotencyKey:

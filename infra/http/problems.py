@@ -18,7 +18,6 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from countledger.infra.http.access import NotAuthenticated, ScopeMissing
-from countledger.infra.http.idempotency import HEADER, HOW, KeyMissing
 from countledger.infra.http.shapes import show_time
 from countledger.ledger import errors
 from countledger.ledger.amount import to_text
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TYPE_PREFIX: Final = "urn:countledger:problem:"
+HEADER: Final = "Idempotency-Key"
+HOW: Final = f'{HEADER}: "click-1", or "click-1"; at="2026-01-31T12:00:00Z" with its time'
 MEDIA_TYPE: Final = "application/problem+json"
 # After a refusal for now: the shortest time that the header can name.
 _SOON: Final = timedelta(seconds=1)
@@ -50,6 +51,10 @@ _WHOLE_NUMBERS: Final = frozenset({"count", "attempts", "max_tokens", "events"})
 
 class BadRequest(errors.BadInput):
     """The request is not one of this API: its path, a parameter, a header or its body."""
+
+
+class KeyMissing(errors.BadKey):
+    """This write requires an idempotency key: without one a retry would count twice."""
 
 
 class ProblemBody(BaseModel):
