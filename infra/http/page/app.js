@@ -50,7 +50,7 @@ async function follow(view, signal) {
       } catch (problem) {
         if (signal.aborted) return;
         wait = Math.min(RETRY_MAX_MS, Math.max(1000, wait * 2));
-        failed(problem, view);
+        failed(problem);
       }
     }
     await new Promise((done) => {
@@ -69,7 +69,7 @@ function answered() {
   main.classList.remove("old");
 }
 
-function failed(problem, view) {
+function failed(problem) {
   link.className = "link lost";
   main.classList.toggle("old", last.answerAt !== null);
   if (problem.status === 401) {
@@ -89,7 +89,6 @@ function failed(problem, view) {
   } else {
     link.textContent = "error";
     main.classList.remove("old");
-    if (view.failed?.(problem)) return;
     say("That did not work.", [problem.message]);
   }
 }

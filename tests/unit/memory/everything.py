@@ -56,7 +56,7 @@ def _use_ledger(stack: MemoryStack, ledger: CountLedger) -> None:
 
 def _use_strict(stack: MemoryStack, ledger: CountLedger) -> None:
     strict = ledger.strict
-    for method in ("atomic", "occ", "history", "crt", "marker", "set"):
+    for method in ("atomic", "occ", "history", "request_token", "marker", "set"):
         counter = f"stock-{method}:a"
         strict.create(counter, method=method, lower=0, opening=5)
         strict.change(counter, -1, key=None if method == "atomic" else "order")

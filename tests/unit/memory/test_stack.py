@@ -120,6 +120,21 @@ def test_a_strict_change_whose_answers_are_lost_can_be_resolved(stack: MemorySta
     assert stack.ledger.strict.show("stock:shoe").value == 3
 
 
+@pytest.mark.parametrize(("lost_after", "value"), [(True, 3), (False, 5)])
+def test_a_lost_answer_was_applied_and_a_lost_request_was_not(
+    stack: MemoryStack, value: int, *, lost_after: bool
+) -> None:
+    """Method `atomic` remembers no keys, so the app gets to know that the outcome is unknown."""
+    strict = stack.ledger.strict
+    strict.create("stock:shoe", lower=0, opening=5, method="atomic")
+    (stack.lose_next_answer if lost_after else stack.fail_next)()
+
+    done = strict.change("stock:shoe", -2)
+
+    assert isinstance(done, outcomes.Unknown)
+    assert strict.show("stock:shoe").value == value
+
+
 def test_a_held_stream_shows_a_total_that_lags(stack: MemoryStack) -> None:
     stack.hold_stream()
     stack.ledger.record(_COUNTER, 5)
