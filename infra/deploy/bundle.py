@@ -35,8 +35,23 @@ LOCK_PATH: Final = _INSTALLED if _INSTALLED.is_file() else _INFRA.parent / _LOCK
 MAX_UNZIPPED_BYTES: Final = 250 * 1024 * 1024
 DIRECT_UPLOAD_BYTES: Final = 50 * 1024 * 1024
 
-# `infra` deploys the functions, with a command line; it runs nowhere but at the user's.
+# `infra` deploys the functions, with a command line; it runs nowhere but at the user's. Of it only
+# the HTTP API is a function as well, with what it needs; its dashboard is not.
 _NOT_OURS_TO_RUN: Final = frozenset({"infra", "__main__.py"})
+_OF_THE_API: Final = (
+    "__init__.py",
+    "deploy/__init__.py",
+    "deploy/quotas.py",
+    "deploy/region_checks.py",
+    "deploy/stack_operation.py",
+    "http",
+    "local/__init__.py",
+    "local/mappings.py",
+    "status",
+    "template.py",
+    "template.yaml",
+)
+_PAGE: Final = "page"
 # What an installer leaves beside the packages.
 _NO_PACKAGE: Final = frozenset({"bin", ".lock"})
 _CACHE: Final = "__pycache__"
@@ -224,6 +239,10 @@ def _own_files() -> Iterator[tuple[str, Path]]:
         if path.name not in _NOT_OURS_TO_RUN:
             # In a checkout a package is a link.
             yield from _files_of(path.resolve(), Path("countledger") / path.name)
+    for name in _OF_THE_API:
+        for inner, path in _files_of(_INFRA / name, Path("countledger/infra") / name):
+            if _PAGE not in Path(inner).parts:
+                yield inner, path
 
 
 def _files_of(path: Path, name: Path, *, caches: bool = False) -> Iterator[tuple[str, Path]]:

@@ -12,6 +12,8 @@ is answered but by `404`: mount other resources, such as files, beside it.
 
 from __future__ import annotations
 
+import re
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI
@@ -36,7 +38,7 @@ from countledger.infra.http.openapi import OPENAPI_PATH, operation_name, with_pr
 from countledger.infra.http.problems import problem_of_request, problem_of_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from fastapi import Request
     from fastapi.responses import Response
@@ -105,11 +107,25 @@ async def _invalid(_request: Request, error: Exception) -> Response:
     return problem_of_request(error.errors()).response()
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - for types
     response = problem_of_status(error.status_code, str(error.detail)).response()
     response.headers.update(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        paths = request.app.openapi()["paths"]
+        response.headers["Allow"] = ", ".join(methods_of(paths, request.url.path))
     return response
+
+
+def methods_of(paths: Mapping[str, Mapping[str, Any]], path: str) -> list[str]:
+    """The methods of a path: the framework names those of its first route alone."""
+    found = {
+        method.upper()
+        for template, operations in paths.items()
+        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path)
+        for method in operations
+    }
+    return sorted(found)
 
 
 async def _unexpected(_request: Request, _error: Exception) -> Response:

@@ -7,13 +7,13 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import Field
 
 from countledger import Claim
 from countledger.infra.http.access import ScopeVerb
 from countledger.infra.http.calls import Called, CountedRoute, answered
 from countledger.infra.http.problems import ProblemDetails, title_of
-from countledger.infra.http.shapes import AnswerBody, InputBody, from_path
+from countledger.infra.http.shapes import AnswerBody, InputBody, Text, from_path
 from countledger.ledger.errors import NotClaimed
 from countledger.ledger.limits import CLAIM_ID_MAX_BYTES, OWNER_MAX_BYTES, SCOPE_MAX_BYTES
 
@@ -27,9 +27,12 @@ Owner = Annotated[str, Field(min_length=1, max_length=OWNER_MAX_BYTES)]
 ClaimId = Annotated[str, Field(min_length=1, max_length=CLAIM_ID_MAX_BYTES)]
 ScopePath = Annotated[
     str,
-    AfterValidator(from_path),
-    WithJsonSchema(
-        {"type": "string", "pattern": r"^[A-Za-z0-9_-]+$", "maxLength": SCOPE_MAX_BYTES}
+    Text(
+        from_path,
+        r"^(?!\.{1,2}$)[ !\"$-.0-~]+$",
+        maxLength=SCOPE_MAX_BYTES,
+        description="a scope of printable ASCII, in which `~1` is written for a slash",
+        examples=["user-email"],
     ),
 ]
 

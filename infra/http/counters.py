@@ -10,6 +10,7 @@ from pydantic import Field
 
 from countledger import Event, IdempotencyKey, Receipt
 from countledger.infra.http.access import ScopeVerb
+from countledger.infra.http.answers import TotalAnswer, TotalsAnswer
 from countledger.infra.http.calls import (
     UNCHANGED,
     Called,
@@ -106,26 +107,6 @@ class CorrectionAnswer(AnswerBody):
     value: AmountText
     delta: AmountText
     became: str
-
-
-class TotalAnswer(AnswerBody):
-    """A counter's current value."""
-
-    counter: str
-    value: AmountText
-    events: int
-    entries: int
-    version: int
-    updated_at: ShownTime | None
-    method: str | None
-    bins: int
-
-
-class TotalsAnswer(AnswerBody):
-    """Totals of several counters."""
-
-    totals: list[TotalAnswer]
-    next: str | None = None
 
 
 class SnapshotAnswer(AnswerBody):

@@ -9,11 +9,15 @@ from typing import Annotated, Any, Final
 from fastapi import Query
 from pydantic import BeforeValidator
 
-from countledger.infra.http.problems import BadRequest
+from countledger.ledger.errors import BadInput
 
 PAGE_MAX: Final = 1_000
 PAGE_DEFAULT: Final = 100
 _CURSOR_MAX: Final = 6_000
+
+
+class BadCursor(BadInput):
+    """A cursor is of no page of this list."""
 
 
 def _only_digits(value: object) -> object:
@@ -25,7 +29,7 @@ def _only_digits(value: object) -> object:
 # A number in a query; pydantic alone takes 1.0, too.
 PLAIN_INTEGER: Final = BeforeValidator(_only_digits)
 Limit = Annotated[
-    int, PLAIN_INTEGER, Query(ge=1, le=PAGE_MAX, description="the largest number of items")
+    int, Query(ge=1, le=PAGE_MAX, description="the largest number of items"), PLAIN_INTEGER
 ]
 Cursor = Annotated[
     str | None,
@@ -46,7 +50,7 @@ def from_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
     """The position in a cursor, of these types; None: the first page.
 
     Raises:
-        BadRequest: no page of this list has ended there.
+        BadCursor: no page of this list has ended there.
     """
     if cursor is None:
         return None
@@ -56,5 +60,5 @@ def from_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list) or [*map(type, found)] != [*kinds]:
-        raise BadRequest(f"cursor {cursor[:60]!r} is of no page of this list: begin without one")
+        raise BadCursor(f"cursor {cursor[:60]!r} is of no page of this list: begin without one")
     return tuple(found)

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from countledger import Ranked
 from countledger.infra.http.access import ScopeVerb
+from countledger.infra.http.answers import TotalAnswer, TotalsAnswer
 from countledger.infra.http.calls import Called, CountedRoute, answered
-from countledger.infra.http.counters import TotalAnswer, TotalsAnswer
 from countledger.infra.http.cursors import (
     PAGE_DEFAULT,
     PLAIN_INTEGER,
@@ -87,7 +87,7 @@ class TopAnswer(AnswerBody):
     top: list[RankedAnswer]
 
 
-TopLimit = Annotated[int, PLAIN_INTEGER, Query(ge=1, le=TOP_MAX)]
+TopLimit = Annotated[int, Query(ge=1, le=TOP_MAX), PLAIN_INTEGER]
 
 
 @routes.get("/v1/groups", response_model=GroupsAnswer)

@@ -145,7 +145,7 @@ def confirm_hold(hold: HoldPath, body: Confirmation, call: Called) -> Response:
 
 @routes.post("/v1/holds/{hold}/cancellation", response_model=CancelledAnswer | DuplicateHold)
 def cancel_hold(hold: HoldPath, call: Called) -> Response:
-    """Make what is held available again: as a confirmation, and costs the same."""
+    """Make what is held available again. As many units as a confirmation."""
     return answer_of(call.writes(_counter_of(hold)).strict.cancel(hold), HELD)
 
 

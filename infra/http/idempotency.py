@@ -19,25 +19,25 @@ from urllib.parse import unquote_to_bytes
 from fastapi import Depends, Header
 
 from countledger import IdempotencyKey
-from countledger.infra.http.shapes import parse_time
+from countledger.infra.http.problems import HEADER, HOW
+from countledger.infra.http.shapes import Text, parse_time
 from countledger.ledger.errors import BadKey, BadTime
 from countledger.ledger.ids import check_key
 
-PATTERN: Final = (
+_TIME: Final = (
+    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+    r"T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+    r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+)
+_PATTERN: Final = (
     r"^(?:"
     r'(?P<string>"(?:[ !#-\[\]-~]|\\["\\])+")'
     r'|(?P<display>%"(?:[ !#-$&-~]|%[0-9a-f]{2})+")'
     r"|(?P<plain>[!#-+\--:<-\[\]-~]+)"
     r")"
-    r'(?: *; *at="(?P<at>[^"]*)")?$'
+    rf'(?: *; *at="(?P<at>{_TIME})")?$'
 )
-_match: Final = re.compile(PATTERN).match
-HEADER: Final = "Idempotency-Key"
-_HOW: Final = f'{HEADER}: "click-1", or "click-1"; at="2026-01-31T12:00:00Z" with its time'
-
-
-class KeyMissing(BadKey):
-    """This write requires an idempotency key: without one a retry would count twice."""
+_match: Final = re.compile(_PATTERN).match
 
 
 def parse_key(text: str) -> str | IdempotencyKey:
@@ -48,7 +48,7 @@ def parse_key(text: str) -> str | IdempotencyKey:
     """
     found = _match(text)
     if found is None:
-        raise BadKey(f"{HEADER} {text[:60]!r} cannot be read: write {_HOW}")
+        raise BadKey(f"{HEADER} {text[:60]!r} cannot be read: write {HOW}")
     key = check_key(_unquoted(found))
     if found["at"] is None:
         return key
@@ -58,6 +58,19 @@ def parse_key(text: str) -> str | IdempotencyKey:
         raise
     except ValueError as error:
         raise BadTime(f"{error}: it is the time of the key in {HEADER}") from None
+
+
+# A pattern of JSON schema has no names in it.
+_KeyHeader = Annotated[
+    str | IdempotencyKey,
+    Text(
+        parse_key,
+        re.sub(r"\?P<\w+>", "?:", _PATTERN),
+        maxLength=4_096,
+        description="what a retry repeats; see docs/http.md",
+        examples=["click-1", '"click-1"; at="2026-01-31T12:00:00Z"'],
+    ),
+]
 
 
 def key_of_part(key: str | IdempotencyKey, position: int) -> str | IdempotencyKey:
@@ -82,26 +95,15 @@ def _unquoted(found: re.Match[str]) -> str:
     return found["plain"]
 
 
-def _optional(
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            description="what a retry repeats; see docs/http.md",
-            examples=["click-1", '"click-1"; at="2026-01-31T12:00:00Z"'],
-            max_length=4_096,
-        ),
-    ] = None,
-) -> str | IdempotencyKey | None:
-    return None if idempotency_key is None else parse_key(idempotency_key)
-
-
-def _required(
-    key: Annotated[str | IdempotencyKey | None, Depends(_optional)],
-) -> str | IdempotencyKey:
-    if key is None:
-        raise KeyMissing(f"this request requires {_HOW}")
+def _given(key: Annotated[_KeyHeader, Header(alias=HEADER)]) -> str | IdempotencyKey:
     return key
 
 
-OptionalKey = Annotated[str | IdempotencyKey | None, Depends(_optional)]
-RequiredKey = Annotated[str | IdempotencyKey, Depends(_required)]
+def _perhaps(
+    key: Annotated[_KeyHeader | None, Header(alias=HEADER)] = None,
+) -> str | IdempotencyKey | None:
+    return key
+
+
+RequiredKey = Annotated[str | IdempotencyKey, Depends(_given)]
+OptionalKey = Annotated[str | IdempotencyKey | None, Depends(_perhaps)]

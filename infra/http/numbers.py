@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -16,7 +16,11 @@ from countledger.infra.http.shapes import (
     InputBody,
     ShownTime,
 )
-from countledger.ledger.limits import BLOCK_MAX, SEQUENCE_LAST
+from countledger.ledger.errors import NoSuchCounter
+from countledger.ledger.limits import BLOCK_MAX
+
+# Up to here a number of JSON is exact for every parser.
+_FIRST_MAX: Final = 2**53 - 1
 
 routes = APIRouter(route_class=CountedRoute, tags=["sequences"])
 
@@ -25,7 +29,7 @@ class NewSequence(InputBody):
     """A sequence with its first number."""
 
     sequence: CounterText
-    first: Annotated[int, Field(ge=0, le=SEQUENCE_LAST)] = 1
+    first: Annotated[int, Field(ge=0, le=_FIRST_MAX)] = 1
 
 
 class DrawInput(InputBody):
@@ -63,6 +67,8 @@ def create_sequence(body: NewSequence, call: Called) -> Response:
 def show_sequence(sequence: CounterPath, call: Called) -> Response:
     """The state of a sequence. One read unit."""
     found = call.reads(sequence).sequences.show(sequence)
+    if not found.version:
+        raise NoSuchCounter(f"nothing was ever drawn from sequence {sequence!r}")
     return answered(SequenceAnswer.model_validate(found))
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TYPE_PREFIX: Final = "urn:countledger:problem:"
+HEADER: Final = "Idempotency-Key"
+HOW: Final = f'{HEADER}: "click-1", or "click-1"; at="2026-01-31T12:00:00Z" with its time'
 MEDIA_TYPE: Final = "application/problem+json"
 # After a refusal for now: the shortest time that the header can name.
 _SOON: Final = timedelta(seconds=1)
@@ -39,6 +41,7 @@ _OF_STATUS: Final[Mapping[int, str]] = {
     414: "UriTooLong",
     500: "InternalError",
 }
+_KEY: Final = ("header", HEADER)
 # Of the errors in one request.
 _ERRORS_MAX: Final = 20
 _SAYS_MAX: Final = 300
@@ -48,6 +51,10 @@ _WHOLE_NUMBERS: Final = frozenset({"count", "attempts", "max_tokens", "events"})
 
 class BadRequest(errors.BadInput):
     """The request is not one of this API: its path, a parameter, a header or its body."""
+
+
+class KeyMissing(errors.BadKey):
+    """This write requires an idempotency key: without one a retry would count twice."""
 
 
 class ProblemBody(BaseModel):
@@ -65,6 +72,7 @@ _STATUS: Final[Mapping[type[Exception], HTTPStatus]] = {
     errors.CountledgerError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.BadInput: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.NamespaceConflict: HTTPStatus.CONFLICT,
+    errors.WrongKind: HTTPStatus.CONFLICT,
     errors.CounterExists: HTTPStatus.CONFLICT,
     errors.RuleExists: HTTPStatus.CONFLICT,
     errors.ScheduleExists: HTTPStatus.CONFLICT,
@@ -81,6 +89,7 @@ _STATUS: Final[Mapping[type[Exception], HTTPStatus]] = {
     errors.NotRanked: HTTPStatus.NOT_FOUND,
     errors.NoWindows: HTTPStatus.NOT_FOUND,
     errors.Refused: HTTPStatus.CONFLICT,
+    errors.StackNotFound: HTTPStatus.NOT_FOUND,
     errors.QuotaDenied: HTTPStatus.TOO_MANY_REQUESTS,
     errors.RegionRebuilding: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.Unreachable: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -188,6 +197,8 @@ def problem_of_request(found: Sequence[Mapping[str, Any]]) -> ProblemDetails:
         {"at": "/".join(map(str, one["loc"])), "says": _says(one)[:_SAYS_MAX]}
         for one in found[:_ERRORS_MAX]
     ]
+    if any(one["type"] == "missing" and one["loc"] == _KEY for one in found):
+        return problem_of(KeyMissing(f"this request requires {HOW}"))
     detail = "; ".join(f"{one['at']}: {one['says']}" for one in places)
     causes = {type(one.get("ctx", {}).get("error")) for one in found}
     kind = next(iter(causes)) if len(causes) == 1 else BadRequest
@@ -201,6 +212,12 @@ def _says(found: Mapping[str, Any]) -> str:
     """What an error says: the words of the library, where the check is its own."""
     cause = found.get("ctx", {}).get("error")
     return str(cause if isinstance(cause, Exception) else found["msg"])
+
+
+def status_of(kind: type[errors.CountledgerError]) -> HTTPStatus:
+    """The status of the problem that errors of a class are."""
+    status: HTTPStatus = row_of(_STATUS, kind)
+    return status
 
 
 def title_of(kind: type) -> str:

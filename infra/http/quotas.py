@@ -46,7 +46,7 @@ class NewQuota(InputBody):
     limit: LimitText
     per: PerText
     time_zone: Annotated[str, Field(min_length=1, max_length=_ZONE_MAX)] = "UTC"
-    method: Literal["crt", "marker"] = "marker"
+    method: Literal["request_token", "marker"] = "marker"
 
 
 class LimitInput(InputBody):
@@ -189,7 +189,7 @@ def override_limit(counter: CounterPath, body: OwnLimitInput, call: Called) -> R
 def acquire(counter: CounterPath, body: AmountInput, key: RequiredKey, call: Called) -> Response:
     """Count an amount in the present window, if the limit allows it: else a problem `denied`, 429.
 
-    Two write units (method `crt`) or four (`marker`), and a read unit.
+    Two write units (method `request_token`) or four (`marker`), and a read unit.
     """
     outcome = call.writes(counter).quotas.acquire(counter, body.amount, key=key)
     return _admitted(outcome)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # No `#`, no control characters; with a colon, text on both sides of it.
 _CHARACTER: Final = r"[^#\u0000-\u001f\u007f-\u009f\u2028\u2029]"
 _OF_NAMESPACE: Final = _CHARACTER.replace("^", "^:")
-_IN_PATH: Final = r"(?:[^#/~\u0000-\u001f\u007f-\u009f\u2028\u2029]|~[01])"
+_IN_PATH: Final = r"[^#/\u0000-\u001f\u007f-\u009f\u2028\u2029]"
 _OF_NAMESPACE_IN_PATH: Final = _IN_PATH.replace("^", "^:", 1)
 COUNTER_PATTERN: Final = f"^{_OF_NAMESPACE}+(?::{_CHARACTER}+)?$"
 _CHARACTER_OF_KEY: Final = _CHARACTER.replace("#", "", 1)
@@ -94,13 +94,11 @@ def _show_amount(value: object) -> object:
 
 
 def from_path(segment: str) -> str:
-    """The name in a segment of a path, where `~1` is a slash and `~0` a tilde.
+    """The name in a segment of a path, where `~1` is a slash, and `~0` a tilde before a digit.
 
     Raises:
-        ValueError: another character follows a tilde.
+        ValueError: proxies and clients remove such a segment.
     """
-    if segment.replace("~0", "").replace("~1", "").count("~"):
-        raise ValueError("write ~0 for a tilde, and ~1 for a slash")
     if segment in {".", ".."}:
         raise ValueError("a path cannot name a counter of dots alone")
     return segment.replace("~1", "/").replace("~0", "~")
@@ -145,8 +143,8 @@ class Text:
         return no_info_plain_validator_function(self)
 
     def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
-        """What the document says of it."""
-        return self.schema
+        """What the document says of it; a copy, since a field adds its default."""
+        return dict(self.schema)
 
 
 AmountText = Annotated[
@@ -187,7 +185,7 @@ CounterPath = Annotated[
         lambda segment: keys.check_counter(from_path(segment)),
         PATH_PATTERN,
         maxLength=COUNTER_NAME_MAX_BYTES,
-        description="a name, in which `~1` is written for a slash and `~0` for a tilde",
+        description="a name, in which `~1` is written for a slash, and `~01` for `~1` itself",
         examples=["likes:post-1"],
     ),
 ]

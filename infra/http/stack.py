@@ -14,9 +14,6 @@ from countledger.infra.http.access import ScopeVerb
 from countledger.infra.http.calls import Called, CountedRoute, answered
 from countledger.infra.http.cursors import PAGE_DEFAULT, Limit
 from countledger.infra.http.shapes import AnswerBody, ShownTime, show_time
-from countledger.infra.status.document import document
-from countledger.infra.status.findings import findings
-from countledger.infra.status.gathering import Gathering
 
 routes = APIRouter(route_class=CountedRoute, tags=["stack"])
 
@@ -122,6 +119,11 @@ def list_quarantine(call: Called, limit: Limit = PAGE_DEFAULT) -> Response:
 @routes.get("/v1/status", response_model=StatusAnswer)
 def status(call: Called) -> Response:
     """The state of the stack, and where action is required. Some twenty calls of other services."""
+    # What a function loads at its start is what most requests need.
+    from countledger.infra.status.document import document  # noqa: PLC0415
+    from countledger.infra.status.findings import findings  # noqa: PLC0415
+    from countledger.infra.status.gathering import Gathering  # noqa: PLC0415
+
     facts = Gathering(call.may(ScopeVerb.READ)).facts()
     shown = document(facts, findings(facts))
     return JSONResponse(jsonable_encoder(shown, custom_encoder={datetime: show_time}))

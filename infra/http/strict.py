@@ -12,7 +12,6 @@ from countledger import outcomes
 from countledger.infra.http.calls import Called, CountedRoute, answered
 from countledger.infra.http.idempotency import OptionalKey, RequiredKey
 from countledger.infra.http.outcomes import answer_of
-from countledger.infra.http.problems import BadRequest
 from countledger.infra.http.shapes import (
     AmountText,
     AnswerBody,
@@ -24,6 +23,7 @@ from countledger.infra.http.shapes import (
     NoteMap,
     ShownTime,
 )
+from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import (
     BINS_MAX,
     HISTORY_MAX,
@@ -36,7 +36,11 @@ from countledger.ledger.limits import (
 
 routes = APIRouter(route_class=CountedRoute, tags=["strict"])
 
-MethodName = Literal["atomic", "occ", "history", "crt", "marker", "set"]
+MethodName = Literal["atomic", "occ", "history", "request_token", "marker", "set"]
+
+
+class CounterTwice(BadInput):
+    """A request names a counter twice."""
 
 
 class NewStrict(InputBody):
@@ -165,7 +169,7 @@ def show_strict(counter: CounterPath, call: Called) -> Response:
 def change_strict(
     counter: CounterPath, body: StrictChangeInput, key: OptionalKey, call: Called
 ) -> Response:
-    """Add to a strict counter, or take from it, within its bounds. The method decides the cost.
+    """Add to a strict counter, or take from it, within its bounds. A write unit or more, by method.
 
     Methods that remember keys require an `Idempotency-Key` to make a retry safe; method `atomic`
     remembers none and refuses it. A change that a bound refuses is a problem `bound-reached`.
@@ -196,7 +200,7 @@ def change_together(body: StrictChangesInput, key: RequiredKey, call: Called) ->
     for counter in changes:
         call.writes(counter)
     if len(changes) < len(body.changes):
-        raise BadRequest("a counter is named twice: add up its changes")
+        raise CounterTwice("a counter is named twice: add up its changes")
     outcome = call.ledger.strict.transactions.change(changes, key=key, note=body.note)
     return answer_of(outcome, CHANGED)
 

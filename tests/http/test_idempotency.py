@@ -58,8 +58,14 @@ def test_what_is_no_key_is_refused(text: str) -> None:
         parse_key(text)
 
 
-@pytest.mark.parametrize("at", ["", "yesterday", "2026-01-31T12:00:00", "1969-12-31T00:00:00Z"])
-def test_a_time_that_is_none_is_refused(at: str) -> None:
+@pytest.mark.parametrize("at", ["", "yesterday", "2026-01-31T12:00:00", "2026-13-01T00:00:00Z"])
+def test_a_time_in_another_form_is_refused(at: str) -> None:
+    with pytest.raises(BadKey):
+        parse_key(f'"k"; at="{at}"')
+
+
+@pytest.mark.parametrize("at", ["1969-12-31T00:00:00Z", "2026-02-30T00:00:00Z"])
+def test_a_time_that_no_key_has_is_refused(at: str) -> None:
     with pytest.raises(BadTime):
         parse_key(f'"k"; at="{at}"')
 

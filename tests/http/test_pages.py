@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.infra.http.cursors import from_cursor, to_cursor
-from countledger.infra.http.problems import BadRequest
+from countledger.infra.http.cursors import BadCursor, from_cursor, to_cursor
 
 if TYPE_CHECKING:
     from tests.http.world import Api
@@ -56,7 +55,7 @@ def test_a_cursor_of_no_page_is_refused(api: Api, cursor: str) -> None:
 
 
 def test_a_cursor_of_another_list_is_refused() -> None:
-    with pytest.raises(BadRequest):
+    with pytest.raises(BadCursor):
         from_cursor(to_cursor("a"), int)
     assert from_cursor(to_cursor("a", 1), str, int) == ("a", 1)
 

@@ -2,6 +2,9 @@
 
 import ast
 import io
+import json
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -45,15 +48,34 @@ def test_more_than_lambda_takes_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         pack({"a": b"x" * 2 * 1024 * 1024})
 
 
-def test_our_part_is_the_package_without_infra() -> None:
+def test_our_part_is_the_package_without_infra_but_for_the_api() -> None:
     names = dict(bundle._own_files())
 
     assert "countledger/__init__.py" in names
     assert "countledger/py.typed" in names
     assert "countledger/consumers/handler.py" in names
     assert "countledger/ledger/errors.py" in names
-    assert not [name for name in names if "infra" in name or "__pycache__" in name]
+    assert "countledger/infra/http/handler.py" in names
+    assert not [name for name in names if name.startswith("countledger/infra/cli")]
+    assert not [name for name in names if "page/" in name or "__pycache__" in name]
     assert "countledger/__main__.py" not in names
+
+
+def test_the_bundle_has_what_the_api_imports() -> None:
+    """Also what it imports at the first request for the state of the stack."""
+    code = (
+        "import sys, json, countledger.infra.http.handler, countledger.infra.status.gathering, "
+        "countledger.infra.status.document, countledger.infra.status.findings; "
+        "print(json.dumps([n for n in sys.modules if n.startswith('countledger.')]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    names = dict(bundle._own_files())
+    loaded = [name.replace(".", "/") for name in json.loads(done.stdout)]
+
+    assert [
+        one for one in loaded if f"{one}.py" not in names and f"{one}/__init__.py" not in names
+    ] == []
+    assert "countledger/infra/template.yaml" in names
 
 
 def test_the_lock_of_the_functions_agrees_with_the_lock_of_all() -> None:

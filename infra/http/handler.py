@@ -1,0 +1,86 @@
+"""The Lambda function of the HTTP API, behind an API Gateway HTTP API with an authorizer.
+
+The gateway has checked who calls before it invokes the function; here is read what it has found:
+
+    JWT    the claim `scope` of the token, or `scp`, a text or a list
+    IAM    every scope: what a caller may do is in its policy, by method and path of `execute-api`
+
+A request without either is refused: the function never trusts that a gateway is in front of it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from mangum import Mangum
+
+from countledger import CountLedger
+from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
+from countledger.infra.http.api import http_app
+from countledger.infra.http.problems import MEDIA_TYPE
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI, Request
+    from mangum.types import LambdaContext
+
+_CLAIMS = ("scope", "scp")
+
+
+def authorize(request: Request) -> Scopes:
+    """What the gateway's authorizer has found.
+
+    Raises:
+        NotAuthenticated: the event has no result of an authorizer.
+    """
+    event = request.scope.get("aws.event")
+    context = event.get("requestContext") if isinstance(event, dict) else None
+    return scopes_of(context.get("authorizer") if isinstance(context, dict) else None)
+
+
+def scopes_of(authorizer: object) -> Scopes:
+    """The scopes in what an authorizer has found.
+
+    Args:
+        authorizer: as API Gateway sends it in an event of format 2.0.
+
+    Raises:
+        NotAuthenticated: it is of neither kind.
+    """
+    match authorizer:
+        case {"jwt": {"claims": dict() as claims}}:
+            return Scopes.parse(_scope_texts(claims))
+        case {"iam": {"userArn": str() as arn}} if arn:
+            return EVERYTHING
+    raise NotAuthenticated(
+        "no authorizer has checked this request: deploy the API with HttpApi=iam or jwt"
+    )
+
+
+def _scope_texts(claims: dict[str, Any]) -> list[str]:
+    claim = next((claims[name] for name in _CLAIMS if claims.get(name)), "")
+    if isinstance(claim, list):
+        return [one for one in claim if isinstance(one, str)]
+    # The gateway writes a list as a text in brackets.
+    return claim.strip("[]").split() if isinstance(claim, str) else []
+
+
+def adapter_of(app: FastAPI) -> Mangum:
+    """What makes a request of an event, and an answer for the gateway of the application's."""
+    return Mangum(app, lifespan="off", text_mime_types=["application/json", MEDIA_TYPE])
+
+
+@cache
+def _adapter() -> Mangum:
+    """Built at the first invocation: one request at a time, so one client."""
+    return adapter_of(http_app(CountLedger, authorize, clients=1))
+
+
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Answer a request.
+
+    Args:
+        event: of an API Gateway HTTP API, in format 2.0.
+        context: of the invocation.
+    """
+    return dict(_adapter()(event, context))

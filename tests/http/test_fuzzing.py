@@ -1,0 +1,25 @@
+"""Requests of every kind, derived from the document: no answer contradicts it."""
+
+from __future__ import annotations
+
+from tests.http.fuzzing import LEFT_OUT, fuzz
+from tests.http.samples import OPEN, SAMPLES
+from tests.http.world import memory_api
+
+_NAMES = {one.operation for one in (*SAMPLES, *OPEN)}
+
+
+def test_no_answer_contradicts_the_document() -> None:
+    with memory_api() as api:
+        found = fuzz(api, 1)
+
+    assert found.failures == []
+    assert found.operations == _NAMES - {LEFT_OUT}
+
+
+def test_no_answer_of_seven_thousand_contradicts_the_document() -> None:
+    with memory_api() as api:
+        found = fuzz(api, 100)
+
+    assert found.failures == []
+    assert found.cases >= 7_000

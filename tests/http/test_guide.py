@@ -1,0 +1,67 @@
+"""The page on the HTTP API: its examples run as they are, and its table is that of the code."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.guide.http import HTTP, http_tables
+from tests.guide.marked import with_tables
+from tests.http.world import memory_api
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.http.world import Api
+
+_TEXT = HTTP.read_text()
+_LINES = re.findall(r"^    (curl .*)  # (\d+)$", _TEXT, re.MULTILINE)
+_BLOCKS = re.findall(r"```python\n(.*?)```", _TEXT, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def fresh() -> Iterator[Api]:
+    """An API on which nothing was counted."""
+    with memory_api() as api:
+        yield api
+
+
+def test_the_examples_answer_as_the_page_says(fresh: Api) -> None:
+    assert len(_LINES) == 8
+    for line, status in _LINES:
+        words = iter(shlex.split(line.replace("$URL", "")))
+        method, path, headers, content = "GET", "", {}, None
+        next(words)
+        for word in words:
+            match word:
+                case "-X":
+                    method = next(words)
+                case "-H":
+                    name, _, value = next(words).partition(": ")
+                    headers[name] = value
+                case "-d":
+                    content = next(words)
+                case _:
+                    path = word
+        answer = fresh.http.request(method, path, headers=headers, content=content)
+
+        assert answer.status_code == int(status), f"{line}\n{answer.text}"
+
+
+def test_the_blocks_of_python_print_what_they_say() -> None:
+    (block,) = _BLOCKS
+    done = subprocess.run(
+        [sys.executable, "-c", block], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert done.stdout.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
+
+
+def test_the_page_has_the_problems_as_they_are() -> None:
+    """After a change of an error, `make docs` writes them again."""
+    assert with_tables(_TEXT, http_tables()) == _TEXT
