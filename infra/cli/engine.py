@@ -66,12 +66,19 @@ def up(
             help="In these regions, the home region first. [dim]Default: us-east-1[/dim]",
         ),
     ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65_535, help="Port of the endpoint. [dim]Default: any free one[/dim]"
+        ),
+    ] = None,
 ) -> int:
     """Start AWS with the deployed stack on this machine, in the background.
 
     It finds a free port on loopback, deploys the stack (with a stream of Kinesis), and prints the
     settings that point a shell at it, and nothing else, so that eval can take them. If it runs
-    already, it prints them again.
+    already, it prints them again. Commands in a shell that names no AWS find it by themselves, and
+    so do those of a shell that names an earlier one; they say so. An app needs the settings.
 
     With --regions the stack runs in up to five regions of the same engine, with replication between
     their ledgers: late, in any order, and not at all while "countledger region cut" is in effect.
@@ -83,6 +90,7 @@ def up(
       eval "$(countledger up)"
       eval "$(countledger up --regions us-east-1,eu-west-1,ap-northeast-1)"
       countledger up --stack-name other                       [dim]a second one beside it[/dim]
+      countledger up --port 4599                              [dim]always the same address[/dim]
       countledger up --settings countledger.toml              [dim]with what it says[/dim]
     """
     require_engine()
@@ -91,7 +99,7 @@ def up(
     # A file that cannot be read is refused before anything is started for it.
     commands = [] if settings is None else commands_for(settings)
     wanted = None if regions is None else [one.strip() for one in regions.split(",")]
-    running = background.up(options.settings.stack_name, regions=wanted)
+    running = background.up(options.settings.stack_name, regions=wanted, port=port)
     code = _apply(commands, running)
     if options.json:
         show_json(document_of(running))

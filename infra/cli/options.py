@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -86,6 +87,8 @@ class Options:
         """
         from countledger.ledger.connection import Connection  # noqa: PLC0415 - help needs no SDK
 
+        if not (self.profile or self.region or self.endpoint_url):
+            _follow(self.settings.stack_name)
         return Connection.open(
             self.settings, profile=self.profile, region=self.region, endpoint_url=self.endpoint_url
         )
@@ -100,6 +103,17 @@ class Options:
         from countledger.ledger.settings import Settings  # noqa: PLC0415 - help needs no SDK
 
         return Settings.from_environment(stack_name=self.stack_name)
+
+
+def _follow(stack_name: str) -> None:
+    """Work on the local stack, if the environment names no AWS, or a local stack that has ended."""
+    from countledger.infra.local.following import followed  # noqa: PLC0415 - help needs none
+
+    found = followed(os.environ, stack_name)
+    if found:
+        os.environ.update(found)
+        url = found["AWS_ENDPOINT_URL"]
+        print(f"local stack {stack_name} on {url}", file=sys.stderr)  # noqa: T201 - the user's
 
 
 # The fields of `Options`, as Typer reads them.

@@ -7,14 +7,12 @@ which they are found, and which `down` deletes. Data live as long as the supervi
 import contextlib
 import fcntl
 import os
-import re
 import select
 import shutil
 import signal
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +21,7 @@ from typing import Final, NoReturn
 import psutil
 
 from countledger.infra.local.engine import REGION, cleaned_environment
+from countledger.infra.local.following import directory_of
 from countledger.infra.local.replication import Way
 from countledger.infra.local.running import (
     Running,
@@ -36,14 +35,13 @@ from countledger.infra.local.running import (
     write_cut,
 )
 from countledger.infra.local.stack import STACK_NAME, check_regions
-from countledger.ledger.errors import BadSetting, SetupError
+from countledger.ledger.errors import SetupError
 
 __all__ = ["Running", "UpFailed", "change_cut", "down", "status", "up", "ways_cut"]
 
 START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 15.0
 _LOG_TAIL_LINES: Final = 20
-_STACK_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 
 
 class UpFailed(SetupError):
@@ -54,6 +52,7 @@ def up(
     stack_name: str = STACK_NAME,
     *,
     regions: Sequence[str] | None = None,
+    port: int | None = None,
     timeout_s: float = START_TIMEOUT_S,
 ) -> Running:
     """Start the local stack in the background and wait until it is ready.
@@ -61,16 +60,18 @@ def up(
     Args:
         stack_name: of the stack; each name has an engine of its own.
         regions: where it is deployed, home first; None: in one region, or as it runs.
+        port: of the endpoint; None: any free one, or as it runs.
         timeout_s: how long to wait.
 
     Returns:
         The stack that runs; `was_running` says whether it did before.
 
     Raises:
-        UpFailed: it did not start, and what was started is gone again; or it runs in other regions.
+        UpFailed: it did not start, and what was started is gone again; or it runs in other regions,
+            or on another port.
         BadSetting: no name for a stack, or no regions for one.
     """
-    directory = _directory(stack_name)
+    directory = directory_of(stack_name)
     wanted = check_regions(regions) if regions is not None else None
     with _held(directory):
         running = read_running(stack_name, directory)
@@ -80,9 +81,14 @@ def up(
                     f"the local stack {stack_name!r} runs in {', '.join(running.regions)}: end it "
                     "with `countledger down` first"
                 )
+            if port is not None and not running.url.endswith(f":{port}"):
+                raise UpFailed(
+                    f"the local stack {stack_name!r} runs on {running.url}: end it with "
+                    "`countledger down` first"
+                )
             return running
         _end_all(directory)  # what a crash may have left
-        _start(stack_name, directory, wanted or (REGION,), timeout_s)
+        _start(stack_name, directory, wanted or (REGION,), port or 0, timeout_s)
         running = read_running(stack_name, directory)
     if running is None:
         raise UpFailed(f"the local stack {stack_name!r} ended as soon as it was ready")
@@ -96,7 +102,7 @@ def status(stack_name: str = STACK_NAME) -> Running | None:
         BadSetting: no name for a stack.
         UpFailed: its directory belongs to another user.
     """
-    directory = _directory(stack_name)
+    directory = directory_of(stack_name)
     _check_private(directory)
     return read_running(stack_name, directory)
 
@@ -110,7 +116,7 @@ def down(stack_name: str = STACK_NAME) -> bool:
     Raises:
         BadSetting: no name for a stack.
     """
-    directory = _directory(stack_name)
+    directory = directory_of(stack_name)
     if not directory.exists():
         return False
     with _held(directory):
@@ -134,7 +140,7 @@ def change_cut(stack_name: str, change: Callable[[set[Way]], set[Way]]) -> set[W
     """
     if status(stack_name) is None:
         raise UpFailed(f"no stack {stack_name!r} of `countledger up` runs on this machine")
-    directory = _directory(stack_name)
+    directory = directory_of(stack_name)
     with _held(directory):
         ways = change(read_cut(directory))
         write_cut(directory, ways)
@@ -143,19 +149,10 @@ def change_cut(stack_name: str, change: Callable[[set[Way]], set[Way]]) -> set[W
 
 def ways_cut(stack_name: str) -> set[Way]:
     """The ways between the regions of the local stack that are cut."""
-    return read_cut(_directory(stack_name))
+    return read_cut(directory_of(stack_name))
 
 
 # ---- its directory ----
-
-
-def _directory(stack_name: str) -> Path:
-    if not _STACK_NAME.fullmatch(stack_name):
-        raise BadSetting(
-            f"stack name {stack_name!r}: letters, digits and hyphens, a letter first, up to 128"
-        )
-    # Resolved, as the processes see it in their environment.
-    return Path(tempfile.gettempdir()).resolve() / f"countledger-{os.getuid()}-{stack_name}"
 
 
 @contextlib.contextmanager
@@ -187,7 +184,9 @@ def _check_private(directory: Path) -> None:
 # ---- its processes ----
 
 
-def _start(stack_name: str, directory: Path, regions: tuple[str, ...], timeout_s: float) -> None:
+def _start(
+    stack_name: str, directory: Path, regions: tuple[str, ...], port: int, timeout_s: float
+) -> None:
     """Start the supervisor; it closes its end of a pipe when it is ready or has failed.
 
     Our child is a starter that forks the supervisor and ends, so that no process must wait for it.
@@ -202,6 +201,7 @@ def _start(stack_name: str, directory: Path, regions: tuple[str, ...], timeout_s
                     "countledger.infra.local.supervisor",
                     stack_name,
                     str(theirs),
+                    str(port),
                     *regions,
                 ],
                 # By this its processes are found.

@@ -60,18 +60,21 @@ class Engine:
         home: its private temporary directory, deleted at the end.
     """
 
-    def __init__(self, *, auth: bool = False, parent_dir: Path | None = None) -> None:
+    def __init__(
+        self, *, auth: bool = False, parent_dir: Path | None = None, port: int = 0
+    ) -> None:
         """Describe an engine; nothing runs yet.
 
         Args:
             auth: whether it enforces IAM policies.
             parent_dir: where its private directory is made (default: the system's).
+            port: of its endpoint; 0: any free one.
         """
         self._auth = auth
         self._parent_dir = parent_dir
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline = -1
-        self._port = 0
+        self._port = port
         self.home = Path()
 
     @property
@@ -112,7 +115,7 @@ class Engine:
         try:
             # The socket listens before the process exists: no other process can take the port,
             # and the first request simply waits.
-            with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
+            with _listening(self._port) as listening:
                 self._port = listening.getsockname()[1]
                 self._launch(listening.fileno())
             self._wait_until_ready()
@@ -199,6 +202,15 @@ class Engine:
         if self.home != Path():
             kill_all(processes_under(self.home))
             shutil.rmtree(self.home, ignore_errors=True)
+
+
+def _listening(port: int) -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=512)
+    except OSError as error:
+        raise EngineFailed(
+            f"port {port} of 127.0.0.1 cannot be used ({error.strerror}): give another one"
+        ) from error
 
 
 def cleaned_environment(environment: Mapping[str, str]) -> dict[str, str]:

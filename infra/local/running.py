@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import psutil
 
+from countledger.infra.local.following import STATE_FILE
+
 KILL_TIMEOUT_S: Final = 5.0
 _PAUSE_S: Final = 0.02
 
@@ -61,7 +63,6 @@ def kill_all(processes: Iterable[psutil.Process]) -> None:
     wait_until_gone(victims, KILL_TIMEOUT_S)
 
 
-_STATE: Final = "state.json"
 _CUT: Final = "cut.json"
 _LOG: Final = "supervisor.log"
 
@@ -113,7 +114,7 @@ class SupervisorState:
 
     def write(self, directory: Path) -> None:
         """Write it at once, so that a reader sees all or nothing."""
-        _write(directory / _STATE, asdict(self))
+        _write(directory / STATE_FILE, asdict(self))
 
 
 def _write(path: Path, document: object) -> None:
@@ -163,7 +164,7 @@ def read_running(stack_name: str, directory: Path) -> Running | None:
 
 def _read(directory: Path) -> dict[str, Any] | None:
     try:
-        text = (directory / _STATE).read_text(encoding="utf-8")
+        text = (directory / STATE_FILE).read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
     state: dict[str, Any] = json.loads(text)

@@ -66,6 +66,7 @@ class LocalStack:
         parent_dir: Path | None = None,
         parameters: Mapping[str, str] | None = None,
         regions: Sequence[str] = (REGION,),
+        port: int = 0,
     ) -> None:
         """Describe a stack; nothing runs yet.
 
@@ -78,13 +79,14 @@ class LocalStack:
             parent_dir: where the engine makes its private directory.
             parameters: of the template, besides those that a local stack sets.
             regions: where it is deployed; the first one is home.
+            port: of the engine; 0: any free one.
 
         Raises:
             BadSetting: a region has no valid name or is given twice, or there are more than five.
         """
         self.name = name
         self.regions = check_regions(regions)
-        self.engine = Engine(auth=auth, parent_dir=parent_dir)
+        self.engine = Engine(auth=auth, parent_dir=parent_dir, port=port)
         self._bundle = bundle if bundle is not None else empty_bundle()
         self._pumping = pumping
         self._parameters = dict(parameters or {})
@@ -201,8 +203,7 @@ class LocalStack:
         """The home region's stack, which makes the replicas; then the others, side by side."""
         home, *others = self.regions
         self.stacks = {home: self._stack(home)}
-        named = {"ReplicaRegions": ",".join(others)} if others else {}
-        self.home.deploy(self._bundle, named)
+        self.home.deploy(self._bundle, {"ReplicaRegions": ",".join(others)} if others else {})
         if not others:
             return
         table = self.outputs["LedgerTableName"]

@@ -32,7 +32,8 @@ def main() -> int:
     """Detach, then serve until SIGTERM or SIGINT, or until the engine ends; the exit code."""
     if os.fork():
         os._exit(0)
-    stack_name, ready_fd, regions = sys.argv[1], int(sys.argv[2]), tuple(sys.argv[3:])
+    stack_name, ready_fd, port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    regions = tuple(sys.argv[4:])
     # Functions, and whatever else is started from here, do not get the pipe: it is ours to close.
     os.set_inheritable(ready_fd, False)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -41,19 +42,23 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stopping.set())
     try:
-        return serve(stack_name, ready_fd, stopping, regions)
+        return serve(stack_name, ready_fd, stopping, regions, port)
     except CountledgerError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
 
 
 def serve(
-    stack_name: str, ready_fd: int, stopping: threading.Event, regions: tuple[str, ...]
+    stack_name: str,
+    ready_fd: int,
+    stopping: threading.Event,
+    regions: tuple[str, ...],
+    port: int,
 ) -> int:
     """Run the stack, say when it is ready, follow its replicas, wait for the end."""
     directory = Path(tempfile.gettempdir())
     local = LocalStack(
-        name=stack_name, parent_dir=directory, parameters=PARAMETERS, regions=regions
+        name=stack_name, parent_dir=directory, parameters=PARAMETERS, regions=regions, port=port
     )
     with local as stack, Front(stack.environment()) as front:
         stack.replicator.read_cut = partial(read_cut, directory)

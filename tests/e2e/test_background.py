@@ -2,6 +2,9 @@
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -103,3 +106,32 @@ def assert_gone(running: Running) -> None:
     assert not directory.exists()
     assert processes_under(directory) == []
     assert not [one for one in psutil.process_iter() if one.pid in running.pids and lives(one)]
+
+
+def test_a_port_that_was_asked_for_is_taken_and_commands_find_the_next_one_by_themselves(
+    name: str, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UpFailed, match=f"port {port} of 127.0.0.1 cannot be used"):
+            up(name, port=port)
+
+    first = up(name, port=port)
+    assert first.url == f"http://127.0.0.1:{port}"
+    assert up(name, port=port).was_running
+    with pytest.raises(UpFailed, match="end it with `countledger down` first"):
+        up(name, port=port + 1)
+    down(name)
+    second = up(name)
+
+    shell = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    for environment in (shell | {"COUNTLEDGER_STACK_NAME": name}, shell | first.environment):
+        done = subprocess.run(
+            [sys.executable, "-m", "countledger", "total", "likes:a", "--json"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert '"value": 0' in done.stdout
+        assert f"local stack {name} on {second.url}" in done.stderr
