@@ -127,6 +127,7 @@ class AsyncCountLedger(AsyncForm[CountLedger]):
     snapshot = awaited(CountLedger.snapshot)
     freshness = awaited(CountLedger.freshness)
     names = iterated(CountLedger.names)
+    names_page = awaited(CountLedger.names_page)
     counters = iterated(CountLedger.counters)
     due = iterated(CountLedger.due)
     buffered = awaited(CountLedger.buffered_async)
