@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from countledger.consumers.totals import Freshness
     from countledger.consumers.verify import Judgement, Verdict
     from countledger.consumers.window_sums import WindowSum
-    from countledger.counted import counted
+    from countledger.counting import counted
     from countledger.ledger import errors
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
@@ -153,7 +153,7 @@ _MODULES: Final = {
     "BufferStatistics": "countledger.producers.buffer.buffering",
     "Claim": "countledger.producers.claims.claim",
     "Correction": "countledger.producers.compensation",
-    "counted": "countledger.counted",
+    "counted": "countledger.counting",
     "Event": "countledger.producers.event",
     "ItemChange": "countledger.producers.own_items",
     "ItemDeletion": "countledger.producers.own_items",

@@ -53,7 +53,7 @@ def scopes_of(authorizer: object) -> Scopes:
         case {"iam": {"userArn": str() as arn}} if arn:
             return EVERYTHING
     raise NotAuthenticated(
-        "no authorizer has checked this request: deploy the API with HttpApi=iam or jwt"
+        "no authorizer has checked this request: give the route of the gateway one, IAM or JWT"
     )
 
 

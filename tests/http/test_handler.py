@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,17 @@ def _event(
 
 
 @pytest.fixture
-def invoke(api: Api) -> Iterator[Mangum]:
+def loop() -> Iterator[None]:
+    """The event loop of the thread, which the adapter would make, and never close."""
+    made = asyncio.new_event_loop()
+    asyncio.set_event_loop(made)
+    yield
+    asyncio.set_event_loop(None)
+    made.close()
+
+
+@pytest.fixture
+def invoke(api: Api, loop: None) -> Iterator[Mangum]:  # noqa: ARG001 - the adapter finds it
     """The application behind the adapter, with the function's own authorization."""
     before = api.app.state.authorize
     api.app.state.authorize = authorize

@@ -7,11 +7,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.consumers.alerts import alert, chain, rule_items, state, state_item, window_records
+from countledger.consumers.alerts import (
+    alert,
+    chain,
+    initial_scan,
+    rule_items,
+    state,
+    state_item,
+    window_records,
+)
 from countledger.consumers.alerts import evaluator as evaluator_module
 from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link, Notifier
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
-from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rule import Rule
 from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.alerts.state import decide
@@ -181,7 +188,7 @@ CANARIES: Final = [
     ),
     Canary(
         "alerts: an initial scan waits until the rule is effective",
-        replaced(InitialScan, "_await", lambda *_: None),
+        replaced(initial_scan, "wait_until_effective", lambda *_: None),
         "alerts",
         seed=11,
     ),
