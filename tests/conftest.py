@@ -64,6 +64,13 @@ _THOROUGH_TESTS: Final = (
     "the_tool_notices_what_it_must",
     "verify_finds_the_drift_of_a_total_that_was_altered",
     "thirty_two_threads",
+    # What they check in an event loop is checked in every transport, or by one operation each.
+    "a_session_of_an_app_has_the_fixtures",
+    "acknowledged_is_stored[fast-awaited",
+    "acknowledged_is_stored[fast-looped",
+    "applied[",
+    "means_the_same_to_every_transport[loop",
+    "says_what_it_may_have_done[",
 )
 _OTHER_ENGINES: Final = frozenset({"moto", "dynoxide", "event loop"})
 # What `make test` runs in an event loop all the same.
