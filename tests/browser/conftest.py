@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 PATIENCE_MS = 60_000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A browser without a window."""
+    """A browser without a window.
+
+    Its driver runs an event loop in this thread until the end: no other test may meet it.
+    """
     path = chromium()
     if path is None:
         pytest.skip("there is no Chromium: apt-get install chromium")
@@ -40,20 +43,20 @@ def browser() -> Iterator[Browser]:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stack() -> Iterator[LocalStack]:
     """A stack on which nothing has been counted yet."""
     with LocalStack(name="dashboard") as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(stack: LocalStack) -> CountLedger:
     """A client of the stack that may do everything."""
     return client_of(stack)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def url(stack: LocalStack) -> Iterator[str]:
     """The address of the stack's dashboard, with its token."""
     with Front(stack.environment()) as front:

@@ -25,6 +25,7 @@ from botocore.exceptions import (
 from botocore.httpsession import URLLib3Session
 
 from countledger.ledger.asynchronous.connection import LoopClient
+from countledger.ledger.asynchronous.greenlets import current
 from tests.transport.proof import refused_connection
 
 
@@ -193,7 +194,8 @@ def _met(client: Any, at: str | None, hook: Callable[..., Any]) -> Iterator[None
     A client of boto3 is met by botocore's events. One of another transport has a context manager
     `attempts_met(at, hook)`: it calls the hook with each prepared request.
     """
-    looped = isinstance(client, LoopClient)
+    # Outside of a call of the loop it is a client of boto3.
+    looped = isinstance(client, LoopClient) and current() is not None
     own = None if looped else getattr(client, "attempts_met", None)
     if looped:
         hook = partial(_awaited, hook)
