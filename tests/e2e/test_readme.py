@@ -92,7 +92,7 @@ def test_the_examples_of_a_page_run_as_they_are(
             timeout=60,
             check=False,
         )
-        promised = re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
+        promised = re.findall(r"^ *print\(.*\)  # (.*)$", block, re.MULTILINE)
         assert done.returncode == 0, f"{block}\n{done.stderr}"
         assert done.stdout.splitlines()[-1:] == promised[-1:], block
 
