@@ -150,7 +150,7 @@ def test_an_interrupt_is_exit_code_130_without_a_traceback(command: Command) -> 
     ) as waiting:
         assert waiting.stdin
         assert waiting.stderr
-        waiting.stdin.write(b"not an event\n")
+        waiting.stdin.write(b"not an event\n" * 1_001)  # one more than are read together
         waiting.stdin.flush()
         assert waiting.stderr.readline().startswith(b"line 1:")
         waiting.send_signal(signal.SIGINT)
