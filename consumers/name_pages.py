@@ -92,7 +92,7 @@ def _place(after: str | None, tables: int) -> tuple[int, Key | None]:
             and 0 < len(part.encode()) <= SORT_KEY_MAX_BYTES
         ):
             return table, {"counter": counter, "part": part}
-    raise BadSetting(f"place {shown(after)} is none of a page of names: start without one")
+    raise BadSetting(f"place {shown(after)} is not the end of a page of names: start without one")
 
 
 def _parsed(after: str) -> object:
