@@ -72,6 +72,12 @@ def up(
             min=1, max=65_535, help="Port of the endpoint. [dim]Default: any free one[/dim]"
         ),
     ] = None,
+    allow_writes: Annotated[
+        bool,
+        typer.Option(
+            "--allow-writes", help="The HTTP API also accepts requests that change something."
+        ),
+    ] = False,
 ) -> int:
     """Start AWS with the deployed stack on this machine, in the background.
 
@@ -84,6 +90,9 @@ def up(
     their ledgers: late, in any order, and not at all while "countledger region cut" is in effect.
     Commands work on the home region; --region names another one.
 
+    The dashboard and the HTTP API run with it, at the address that it prints. The API only reads;
+    with --allow-writes it records, too, and accepts every other change.
+
     Data is kept in memory and lost on countledger down.
 
     Examples:
@@ -91,6 +100,7 @@ def up(
       eval "$(countledger up --regions us-east-1,eu-west-1,ap-northeast-1)"
       countledger up --stack-name other                       [dim]a second one beside it[/dim]
       countledger up --port 4599                              [dim]always the same address[/dim]
+      countledger up --allow-writes                           [dim]for programs that use HTTP[/dim]
       countledger up --settings countledger.toml              [dim]with what it says[/dim]
     """
     require_engine()
@@ -99,7 +109,9 @@ def up(
     # A file that cannot be read is refused before anything is started for it.
     commands = [] if settings is None else commands_for(settings)
     wanted = None if regions is None else [one.strip() for one in regions.split(",")]
-    running = background.up(options.settings.stack_name, regions=wanted, port=port)
+    running = background.up(
+        options.settings.stack_name, regions=wanted, port=port, allow_writes=allow_writes
+    )
     code = _apply(commands, running)
     if options.json:
         show_json(document_of(running))
@@ -109,7 +121,8 @@ def up(
     already = "already runs" if running.was_running else "runs"
     places = f" in {', '.join(running.regions)}" if len(running.regions) > 1 else ""
     notice(f"stack {running.stack_name} {already} on {running.url}{places}")
-    notice(f"dashboard: {running.dashboard}")
+    api = "reads and writes" if running.allow_writes else "only reads"
+    notice(f"dashboard, and HTTP API that {api}: {running.dashboard}")
     notice("data is kept in memory and lost on `countledger down`")
     if sys.stdout.isatty():  # then no shell has taken them
         notice('this shell does not know of it yet: eval "$(countledger up)"')
@@ -180,6 +193,10 @@ def export_lines(wanted: Mapping[str, str], current: Mapping[str, str]) -> Itera
 
 def document_of(running: Running) -> dict[str, object]:
     """A local stack as JSON has it."""
-    more = facts(running, "was_running url dashboard regions started_at pids", log=str(running.log))
+    more = facts(
+        running,
+        "was_running url dashboard allow_writes regions started_at pids",
+        log=str(running.log),
+    )
     known = {"stack_name": running.stack_name, "running": True}
     return {**known, **more, **facts(running, "environment outputs")}

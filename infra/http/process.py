@@ -19,6 +19,7 @@ from countledger.infra.http.api import http_app
 from countledger.infra.http.gate import Gate
 from countledger.infra.http.listening import Listener, serve
 from countledger.infra.http.page_files import page_files
+from countledger.infra.local.front import ALLOW_WRITES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,12 +61,16 @@ def _stop_at_end_of(pipe: BinaryIO, loop: asyncio.AbstractEventLoop, stop: async
 
 
 def main() -> None:
-    """Serve on an inherited socket; arguments: its descriptor, and that of the pipe."""
-    socket_fd, pipe_fd = map(int, sys.argv[1:])
+    """Serve on an inherited socket.
+
+    Arguments: its descriptor, that of the pipe, and what requests may do.
+    """
+    socket_fd, pipe_fd = map(int, sys.argv[1:3])
+    allow_writes = sys.argv[3] == ALLOW_WRITES
     with os.fdopen(pipe_fd, "rb") as pipe:
         token = pipe.readline().decode().strip()
         listener = Listener(socket_fd)
-        run(listener, AccessRules(listener.port, token), CountLedger, pipe)
+        run(listener, AccessRules(listener.port, token, allow_writes), CountLedger, pipe)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import psutil
 
 from countledger.infra.local.engine import REGION, cleaned_environment
 from countledger.infra.local.following import directory_of
+from countledger.infra.local.front import ALLOW_WRITES, READ_ONLY
 from countledger.infra.local.replication import Way
 from countledger.infra.local.running import (
     Running,
@@ -53,6 +54,7 @@ def up(
     *,
     regions: Sequence[str] | None = None,
     port: int | None = None,
+    allow_writes: bool = False,
     timeout_s: float = START_TIMEOUT_S,
 ) -> Running:
     """Start the local stack in the background and wait until it is ready.
@@ -61,6 +63,7 @@ def up(
         stack_name: of the stack; each name has an engine of its own.
         regions: where it is deployed, home first; None: in one region, or as it runs.
         port: of the endpoint; None: any free one, or as it runs.
+        allow_writes: whether requests to the HTTP API may change anything.
         timeout_s: how long to wait.
 
     Returns:
@@ -68,7 +71,7 @@ def up(
 
     Raises:
         UpFailed: it did not start, and what was started is gone again; or it runs in other regions,
-            or on another port.
+            on another port, or with an HTTP API that only reads.
         BadSetting: no name for a stack, or no regions for one.
     """
     directory = directory_of(stack_name)
@@ -86,9 +89,16 @@ def up(
                     f"the local stack {stack_name!r} runs on {running.url}: end it with "
                     "`countledger down` first"
                 )
+            if allow_writes and not running.allow_writes:
+                raise UpFailed(
+                    f"the HTTP API of the local stack {stack_name!r} only reads: end the stack "
+                    "with `countledger down` first, or start another server with "
+                    "`countledger serve --allow-writes`"
+                )
             return running
         _end_all(directory)  # what a crash may have left
-        _start(stack_name, directory, wanted or (REGION,), port or 0, timeout_s)
+        options = [str(port or 0), ALLOW_WRITES if allow_writes else READ_ONLY]
+        _start(stack_name, directory, [*options, *(wanted or (REGION,))], timeout_s)
         running = read_running(stack_name, directory)
     if running is None:
         raise UpFailed(f"the local stack {stack_name!r} ended as soon as it was ready")
@@ -184,9 +194,7 @@ def _check_private(directory: Path) -> None:
 # ---- its processes ----
 
 
-def _start(
-    stack_name: str, directory: Path, regions: tuple[str, ...], port: int, timeout_s: float
-) -> None:
+def _start(stack_name: str, directory: Path, options: Sequence[str], timeout_s: float) -> None:
     """Start the supervisor; it closes its end of a pipe when it is ready or has failed.
 
     Our child is a starter that forks the supervisor and ends, so that no process must wait for it.
@@ -201,8 +209,7 @@ def _start(
                     "countledger.infra.local.supervisor",
                     stack_name,
                     str(theirs),
-                    str(port),
-                    *regions,
+                    *options,
                 ],
                 # By this its processes are found.
                 env=cleaned_environment(os.environ) | {"TMPDIR": str(directory)},

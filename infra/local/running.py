@@ -75,6 +75,7 @@ class Running:
         stack_name: of the stack.
         url: the endpoint.
         dashboard: the address of the dashboard, with its token.
+        allow_writes: whether requests to its server may change anything.
         environment: what a process needs in its environment to work on it.
         outputs: of the stack in its home region.
         regions: those that it was started in, home first.
@@ -87,6 +88,7 @@ class Running:
     stack_name: str
     url: str
     dashboard: str
+    allow_writes: bool
     environment: dict[str, str]
     outputs: dict[str, str]
     regions: tuple[str, ...]
@@ -106,6 +108,7 @@ class SupervisorState:
 
     url: str
     dashboard: str
+    allow_writes: bool
     environment: dict[str, str]
     outputs: dict[str, str]
     regions: tuple[str, ...]
@@ -152,6 +155,7 @@ def read_running(stack_name: str, directory: Path) -> Running | None:
         stack_name=stack_name,
         url=state["url"],
         dashboard=state["dashboard"],
+        allow_writes=state["allow_writes"],
         environment=state["environment"],
         outputs=state["outputs"],
         regions=tuple(state["regions"]),

@@ -17,7 +17,7 @@ from typing import Final
 
 import psutil
 
-from countledger.infra.local.front import Front
+from countledger.infra.local.front import ALLOW_WRITES, Front
 from countledger.infra.local.running import SupervisorState, read_cut
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import CountledgerError
@@ -33,7 +33,7 @@ def main() -> int:
     if os.fork():
         os._exit(0)
     stack_name, ready_fd, port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    regions = tuple(sys.argv[4:])
+    allow_writes, regions = sys.argv[4] == ALLOW_WRITES, tuple(sys.argv[5:])
     # Functions, and whatever else is started from here, do not get the pipe: it is ours to close.
     os.set_inheritable(ready_fd, False)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -42,7 +42,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stopping.set())
     try:
-        return serve(stack_name, ready_fd, stopping, regions, port)
+        return serve(stack_name, ready_fd, stopping, regions, port, allow_writes=allow_writes)
     except CountledgerError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -54,17 +54,20 @@ def serve(
     stopping: threading.Event,
     regions: tuple[str, ...],
     port: int,
+    *,
+    allow_writes: bool,
 ) -> int:
     """Run the stack, say when it is ready, follow its replicas, wait for the end."""
     directory = Path(tempfile.gettempdir())
     local = LocalStack(
         name=stack_name, parent_dir=directory, parameters=PARAMETERS, regions=regions, port=port
     )
-    with local as stack, Front(stack.environment()) as front:
+    with local as stack, Front(stack.environment(), allow_writes=allow_writes) as front:
         stack.replicator.read_cut = partial(read_cut, directory)
         SupervisorState(
             url=stack.url,
             dashboard=front.url,
+            allow_writes=allow_writes,
             environment=stack.environment(),
             outputs=stack.outputs,
             regions=regions,

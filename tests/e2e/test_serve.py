@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import psutil
 import pytest
 
-from countledger.infra.local.front import Front, listening_socket
+from countledger.infra.local.front import READ_ONLY, Front, listening_socket
 from tests.e2e.command import Command, eventually
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def test_a_server_ends_with_the_process_that_started_it(stack: LocalStack) -> No
         server = subprocess.Popen(
             [
                 *(sys.executable, "-m", "countledger.infra.http.process"),
-                *(str(taken.fileno()), str(reading)),
+                *(str(taken.fileno()), str(reading), READ_ONLY),
             ],
             env=os.environ | stack.environment(),
             pass_fds=(taken.fileno(), reading),
