@@ -118,6 +118,12 @@ def up(
         return code
     for line in export_lines(running.environment, os.environ):
         show_text(line)
+    _say(running)
+    return code
+
+
+def _say(running: Running) -> None:
+    """Tell a person what runs, and where."""
     already = "already runs" if running.was_running else "runs"
     places = f" in {', '.join(running.regions)}" if len(running.regions) > 1 else ""
     notice(f"stack {running.stack_name} {already} on {running.url}{places}")
@@ -126,7 +132,6 @@ def up(
     notice("data is kept in memory and lost on `countledger down`")
     if sys.stdout.isatty():  # then no shell has taken them
         notice('this shell does not know of it yet: eval "$(countledger up)"')
-    return code
 
 
 def _apply(commands: Sequence[Sequence[str]], running: Running) -> int:
