@@ -79,6 +79,22 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardLag:
+    """How far a stream shard has been handled, and what of it has not.
+
+    Attributes:
+        shard: its name.
+        handled_through_ms: when the stream made the last record that was handled, ms since the
+            epoch; None: none was.
+        waiting_since_ms: when it made the oldest record that is not handled; None: there is none.
+    """
+
+    shard: str
+    handled_through_ms: int | None
+    waiting_since_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Prover:
     """Waits for proofs.
 
@@ -271,12 +287,32 @@ def waiting_since_ms(
         shards: its shards.
         progress: the progress of the shards that have any.
     """
-    found = (
-        _first_ms(stream, one, progress.get(str(one.shard)))
+    found = _waiting(stream, shards, progress).values()
+    return min((at_ms for at_ms in found if at_ms is not None), default=None)
+
+
+def shard_lags(totals: TotalsReader, stream: LedgerStream) -> tuple[ShardLag, ...]:
+    """The lag of each shard that may still have something to handle, by name.
+
+    Half a read unit for each shard of the stream, and a few calls.
+    """
+    shards = stream.shards()
+    progress = totals.progress(str(one.shard) for one in shards)
+    return tuple(
+        ShardLag(name, progress[name].handled_through_ms if name in progress else None, waiting_ms)
+        for name, waiting_ms in sorted(_waiting(stream, shards, progress).items())
+    )
+
+
+def _waiting(
+    stream: LedgerStream, shards: Sequence[StreamShard], progress: Mapping[str, ShardProgress]
+) -> dict[str, int | None]:
+    """For each shard that is not finished, when its oldest record that is not handled was made."""
+    return {
+        str(one.shard): _first_ms(stream, one, progress.get(str(one.shard)))
         for one in shards
         if not is_finished(one, shards, progress)
-    )
-    return min((at_ms for at_ms in found if at_ms is not None), default=None)
+    }
 
 
 def _first_ms(stream: LedgerStream, one: StreamShard, mine: ShardProgress | None) -> int | None:

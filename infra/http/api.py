@@ -28,6 +28,7 @@ from countledger.infra.http import (
     history,
     holds,
     numbers,
+    parts,
     quotas,
     stack,
     strict,
@@ -57,6 +58,7 @@ ROUTERS: Final = (
     groups.routes,
     alerts.routes,
     stack.routes,
+    parts.routes,
 )
 _UNEXPECTED: Final = "an error in this API; its log has the details"
 
