@@ -123,7 +123,7 @@ def up(
 
 
 def _say(running: Running) -> None:
-    """Tell a person what runs, and where."""
+    """Show a person what runs, and where."""
     already = "already runs" if running.was_running else "runs"
     places = f" in {', '.join(running.regions)}" if len(running.regions) > 1 else ""
     notice(f"stack {running.stack_name} {already} on {running.url}{places}")
