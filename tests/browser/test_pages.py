@@ -63,7 +63,7 @@ def test_a_counter_is_found_opened_and_seen_to_move(
     page = new_page(url)
 
     page.get_by_role("searchbox").fill("nothing")
-    expect(page.get_by_text("No counter begins with \u201cnothing\u201d.")).to_be_visible()
+    expect(page.get_by_text("No counter begins with nothing.")).to_be_visible()
     page.get_by_role("searchbox").fill("likes:post-2")
     expect(page.get_by_role("row")).to_have_count(2)  # with the headings
     page.get_by_role("link", name="likes:post-2").click()

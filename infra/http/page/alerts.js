@@ -1,7 +1,7 @@
 // Alerts: the rules, and what they raised.
 
 import { get } from "./api.js";
-import { command, empty, h, part, reading, show, table } from "./dom.js";
+import { command, empty, h, link, part, reading, show, table } from "./dom.js";
 import { amount, moment } from "./format.js";
 
 export function alerts() {
@@ -26,7 +26,7 @@ export function alerts() {
       show(log, raised.alerts.length
         ? table("Raised alerts", ["When", "Counter", "Rule", ["From", "number"], ["To", "number"]],
           raised.alerts.map(({ alert: one }) => [moment(one.at),
-            h("a", { href: `#/counter/${encodeURIComponent(one.counter)}` }, one.counter),
+            link(`#/counter/${encodeURIComponent(one.counter)}`, one.counter),
             one.rule, amount(one.old), amount(one.new)]))
         : h("p", { class: "quiet" }, "No alert has been raised yet."));
     },

@@ -2,7 +2,7 @@
 
 import { get, segment } from "./api.js";
 import { bars, line } from "./chart.js";
-import { command, empty, fill, h, part, reading, show, speak, table } from "./dom.js";
+import { command, empty, fill, h, named, part, reading, show, speak, table } from "./dom.js";
 import { ago, amount, difference, many, moment, signed, sum } from "./format.js";
 
 const SPAN_MS = 180_000;
@@ -49,17 +49,20 @@ export function counter(name) {
   }
 
   async function drawChart(signal) {
-    const shape = CHARTS[per];
+    const asked = per;
+    const shape = CHARTS[asked];
     const since = new Date(Date.now() - shape.back).toISOString().slice(0, 13);
     const short = new Intl.DateTimeFormat(undefined, shape.label);
     try {
-      const { windows } = await get(`${path}/windows`, { per, since: `${since}:00:00Z` }, signal);
+      const { windows } = await get(`${path}/windows`, { per: asked, since: `${since}:00:00Z` }, signal);
+      if (asked !== per) return; // the other chart was chosen meanwhile
       show(places.chart, bars(shape.name, windows.map((one) => ({
         label: short.format(new Date(one.start)), long: one.name, value: one.value,
         events: one.events, open: !one.complete }))),
       h("p", { class: "quiet" }, "Light bars may still grow."));
     } catch (problem) {
-      if (problem.gone || problem.name === "AbortError") throw problem;
+      if (problem.gone || problem.status === 401 || problem.name === "AbortError") throw problem;
+      if (asked !== per) return;
       show(places.chart, ...fromEntries(problem, shape, short));
     }
   }
@@ -165,7 +168,7 @@ export function counter(name) {
     every: 1000,
     element: h("div", {},
       h("p", {}, h("a", { href: "#/" }, "All counters")),
-      h("h1", {}, name), h("section", { "aria-label": "Total" }, places.total),
+      h("h1", {}, named(name)), h("section", { "aria-label": "Total" }, places.total),
       bounds, chart, changes, part("Alerts", places.alerts)),
     async refresh(signal) {
       const found = await get(path, {}, signal);
