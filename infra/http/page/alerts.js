@@ -16,7 +16,7 @@ export function alerts() {
       const [found, raised] = await Promise.all([
         get("/alerts/rules", {}, signal), get("/alerts/log", { limit: 50 }, signal)]);
       show(rules, found.rules.length
-        ? table("Rules", ["Rule", "Watches", ["Threshold", "number"], "Direction", "Effective"],
+        ? table("Rules", ["Rule", "Watches", ["Threshold", "number"], "Direction", ["Effective", "short"]],
           found.rules.map((one) => [one.name, one.counter ?? `${one.prefix}*`,
             one.threshold ? amount(one.threshold) : `every ${amount(one.step)}`, one.direction,
             moment(one.effective_from)]))
@@ -24,7 +24,7 @@ export function alerts() {
           h("p", {}, "A rule raises an alert each time a total crosses a threshold, once:"),
           command("countledger alert create popular --prefix likes: --threshold 100 --direction rising")));
       show(log, raised.alerts.length
-        ? table("Raised alerts", ["When", "Counter", "Rule", ["From", "number"], ["To", "number"]],
+        ? table("Raised alerts", [["When", "short"], "Counter", "Rule", ["From", "number"], ["To", "number"]],
           raised.alerts.map(({ alert: one }) => [moment(one.at),
             link(`#/counter/${encodeURIComponent(one.counter)}`, one.counter),
             one.rule, amount(one.old), amount(one.new)]))

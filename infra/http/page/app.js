@@ -6,7 +6,7 @@ import { alerts } from "./alerts.js";
 import { get, last, SLOW_MS } from "./api.js";
 import { counter } from "./counter.js";
 import { counters } from "./counters.js";
-import { command, h, show } from "./dom.js";
+import { command, h, said, show } from "./dom.js";
 import { many, moment } from "./format.js";
 import { health } from "./health.js";
 import { top } from "./top.js";
@@ -138,7 +138,7 @@ function say(title, lines) {
   const since = last.answerAt
     ? [`What is shown is from ${moment(new Date(last.answerAt).toISOString())}.`] : [];
   show(gone, h("p", {}, h("strong", {}, title)),
-    ...[...lines, ...since].map((one) => (typeof one === "string" ? h("p", {}, one) : one)));
+    ...[...lines, ...since].map((one) => (typeof one === "string" ? h("p", {}, said(one)) : one)));
 }
 
 async function countFindings() {

@@ -2,7 +2,7 @@
 // number beside them is exact, and the table below a chart says the same in text.
 
 import { h, s, table } from "./dom.js";
-import { amount, signed } from "./format.js";
+import { amount, duration, signed } from "./format.js";
 
 const WIDTH = 720;
 const HEIGHT = 160;
@@ -13,7 +13,8 @@ export function bars(name, rows) {
   const top = Math.max(0, ...heights);
   const bottom = Math.min(0, ...heights);
   const span = top - bottom || 1;
-  const y = (value) => ((top - value) / span) * HEIGHT;
+  // Without any value the axis is the bottom line.
+  const y = (value) => (top === bottom ? HEIGHT : ((top - value) / span) * HEIGHT);
   const step = WIDTH / Math.max(rows.length, 1);
   const highest = rows[heights.indexOf(top)];
   const said = highest && top > 0
@@ -61,7 +62,8 @@ export function line(points) {
   const path = points.map((point, at) => (at
     ? `H${x(point.at)}V${y(values[at])}`
     : `M${x(point.at)},${y(values[at])}`)).join("");
-  return s("svg", { class: "line", viewBox: `0 0 ${WIDTH} 60`, preserveAspectRatio: "none",
+  return h("figure", { class: "chart" },
+    h("figcaption", { class: "quiet" }, `The last ${duration(span)}`), s("svg", { class: "line", viewBox: `0 0 ${WIDTH} 60`, preserveAspectRatio: "none",
     role: "img", "aria-label": `the last minutes: from ${amount(points[0].value)} to ${
-      amount(points.at(-1).value)}` }, s("path", { d: path }));
+      amount(points.at(-1).value)}` }, s("path", { d: path })));
 }

@@ -106,10 +106,9 @@ export function counters() {
   function draw() {
     const found = rows();
     const shown = found.length
-      ? table("Counters", ["Counter", "Kind", ["Value", "number"], ["Events", "number"], "Changed"],
-        found.map((one) => [link(address(one.counter), one.counter),
-          one.method ? `strict (${one.method})` : "ledger",
-          amount(one.value), one.method ? "" : amount(String(one.events)), ago(one.updated_at)]))
+      ? table("Counters", ["Counter", ["Value", "number"], ["Changed", "short"], ["Events", "number"], ["Kind", "short"]],
+        found.map((one) => [link(address(one.counter), one.counter), amount(one.value), ago(one.updated_at),
+          one.method ? "" : amount(String(one.events)), one.method ? `strict (${one.method})` : "ledger"]))
       : search.state === "complete" ? nothing() : null;
     const more = ["partial", "stopped"].includes(search.state)
       ? button("more", prefix ? "Search on" : "Show more", () => goOn({ wanted: search.found.length + PAGE })) : null;
@@ -118,7 +117,7 @@ export function counters() {
 
   function progress(count) {
     const { state, items, units } = search;
-    const spent = `Read so far: ${many(items, "item")} of the table, ${many(units, "read unit")}.`;
+    const spent = `Read${state === "complete" ? "" : " so far"}: ${many(items, "item")} of the table, ${many(units, "read unit")}.`;
     if (state === "running") {
       return h("p", { class: "cost" }, prefix
         ? ["Searching for names that begin with ", named(prefix), `: ${amount(String(count))} found. ${spent} `]

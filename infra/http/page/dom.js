@@ -63,6 +63,11 @@ export function named(name) {
   return h("bdi", { class: "name" }, name);
 }
 
+/** A text with its commands set apart: they are between backquotes. */
+export function said(text) {
+  return text.split("`").map((one, at) => (at % 2 ? h("code", {}, one) : one));
+}
+
 /** A link whose text is a name. */
 export function link(address, name) {
   return h("a", { href: address }, h("bdi", {}, name));
@@ -103,7 +108,7 @@ export async function fill(place, read, ...others) {
     await read();
   } catch (problem) {
     if (problem.gone || problem.status === 401 || problem.name === "AbortError") throw problem;
-    show(place, h("p", { class: "error" }, problem.message));
+    show(place, h("p", { class: "error" }, said(problem.message)));
     for (const one of others) one.replaceChildren();
   }
 }

@@ -1,7 +1,7 @@
 // The state of the stack: what needs action and which, then the facts behind it.
 
 import { get } from "./api.js";
-import { command, empty, fill, h, link, part, reading, show, table } from "./dom.js";
+import { command, empty, fill, h, link, part, reading, said, show, table } from "./dom.js";
 import { ago, amount, duration, many, moment, next } from "./format.js";
 
 const QUARANTINED = 50;
@@ -40,12 +40,7 @@ function needed({ findings, stack }) {
   }
   return part(`Action required: ${findings.length}`, findings.map((one) =>
     h("div", { class: "finding" }, h("h3", {}, one.subject), h("p", {}, one.says),
-      h("p", {}, h("strong", {}, "What to do: "), ...withCommands(one.do)))), known);
-}
-
-/** Advice with its commands set apart: they are between backquotes. */
-function withCommands(text) {
-  return text.split("`").map((one, at) => (at % 2 ? h("code", {}, one) : one));
+      h("p", {}, h("strong", {}, "What to do: "), said(one.do)))), known);
 }
 
 /** How far something is that waits since a moment, in words. */
@@ -61,8 +56,8 @@ function shards({ at, shards: found }) {
       many(found.filter((one) => one.waiting_since).length, "stream shard")}.`
     : "Totals are up to date: they include every change.";
   return [h("p", { class: oldest ? "" : "well" }, words),
-    table("Stream shards", ["Shard", "State", "Last change handled"], found.map((one) =>
-      [one.shard, lag(one.waiting_since, one.handled_through, at), moment(one.handled_through)]))];
+    table("Stream shards", ["Shard", ["State", "short"], ["Last change handled", "short"]], found.map((one) =>
+      [h("code", {}, one.shard), lag(one.waiting_since, one.handled_through, at), moment(one.handled_through)]))];
 }
 
 function quarantine({ records }) {
@@ -74,7 +69,7 @@ function quarantine({ records }) {
     command(`countledger quarantine show ${records[0].id}`),
     command(`countledger quarantine resend ${records[0].id}`),
     command(`countledger quarantine discard ${records[0].id}`),
-    table("Records in quarantine", ["Since", "What", "Why", "Counter", "Id"], records.map((one) =>
+    table("Records in quarantine", [["Since", "short"], "What", "Why", "Counter", "Id"], records.map((one) =>
       [`${moment(one.at)} (${ago(one.at)})`, `${one.kind}, from ${SOURCES[one.source] ?? one.source}`, one.reason,
         one.counter ? link(`#/counter/${encodeURIComponent(one.counter)}`, one.counter) : "unknown",
         h("code", {}, one.id)])),
@@ -86,7 +81,7 @@ const SOURCES = { ledger: "the ledger: it is in no total", counters: "the totals
 
 function regions({ at, regions: found }) {
   const state = (one) => (one.state === "ready" ? lag(one.waiting_since, one.handled_through, at) : REGIONS[one.state] ?? one.state);
-  return table("Regions", ["Region", "Totals", "Replica of the ledger", "Last change handled"], found.map((one) =>
+  return table("Regions", [["Region", "short"], "Totals", "Replica of the ledger", ["Last change handled", "short"]], found.map((one) =>
     [one.home ? `${one.name} (home)` : one.name, state(one), one.replica.toLowerCase(), moment(one.handled_through)]));
 }
 
@@ -98,20 +93,20 @@ function facts(found) {
   const ages = new Map((found.iterators ?? []).map((one) => [one.name.replace(/Function$/, ""), one.age_ms]));
   return [
     part("Schedules of compaction", found.schedules?.length
-      ? table("Schedules", ["Namespace", "When", ["Due", "number"], "Last run", "Outcome", "Next run"],
+      ? table("Schedules", ["Namespace", "When", ["Due", "number"], ["Last run", "short"], "Outcome", ["Next run", "short"]],
         found.schedules.map((one) => [one.schedule.namespace, trigger(one), atMost(one.due, one.due_max),
           one.last ? ago(one.last.ticked_at) : "never", outcome(one.last), next(one.schedule.expression, one.last?.ticked_at)]))
       : empty("No schedule.", h("p", { class: "quiet" }, "Old entries are merged by a schedule, or by hand:"),
         command("countledger schedule create likes --every 1h"))),
     part_("Functions that read streams", "Event source mappings",
-      ["Mapping", "State", "Age of the last record", "Last result"],
+      [["Mapping", "short"], "State", "Age of the last record", "Last result"],
       (found.mappings ?? []).map((one) => {
         const name = one.name.replace(/Mapping$/, "");
         const age = ages.get(name);
         return [name, one.played ? "played by a pump here" : one.state,
           age === null || age === undefined ? "unknown" : duration(age), one.result];
       })),
-    part_("Queues", "Queues", ["Queue", ["Waiting", "number"], ["In flight", "number"]],
+    part_("Queues", "Queues", [["Queue", "short"], ["Waiting", "number"], ["In flight", "number"]],
       (found.queues ?? []).map((one) => [one.name, amount(String(one.waiting)), amount(String(one.in_flight))])),
     found.alarms?.length ? part("Alarms", alarms(found.alarms)) : null,
     part_("Could not be read", "Could not be read", ["What", "Why"], Object.entries(found.unseen ?? {})),
