@@ -23,14 +23,14 @@ from countledger.infra.local.front import ALLOW_WRITES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import BinaryIO
+    from typing import IO
 
 
 def run(
     listener: Listener,
     rules: AccessRules,
     open_client: Callable[[], CountLedger],
-    ends_with: BinaryIO | None = None,
+    ends_with: IO[bytes] | None = None,
 ) -> None:
     """Serve the dashboard and the API until SIGINT or SIGTERM.
 
@@ -46,7 +46,7 @@ def run(
     asyncio.run(_until_stopped(Gate(rules, page_files(), api), listener, ends_with))
 
 
-async def _until_stopped(gate: Gate, listener: Listener, ends_with: BinaryIO | None) -> None:
+async def _until_stopped(gate: Gate, listener: Listener, ends_with: IO[bytes] | None) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
@@ -55,7 +55,7 @@ async def _until_stopped(gate: Gate, listener: Listener, ends_with: BinaryIO | N
     await serve(gate, listener, stop.wait)
 
 
-def _stop_at_end_of(pipe: BinaryIO, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+def _stop_at_end_of(pipe: IO[bytes], loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     pipe.read()
     loop.call_soon_threadsafe(stop.set)
 
@@ -67,7 +67,8 @@ def main() -> None:
     """
     socket_fd, pipe_fd = map(int, sys.argv[1:3])
     allow_writes = sys.argv[3] == ALLOW_WRITES
-    with os.fdopen(pipe_fd, "rb") as pipe:
+    # Without a buffer, whose lock the thread that reads it would hold while this one closes it.
+    with os.fdopen(pipe_fd, "rb", buffering=0) as pipe:
         token = pipe.readline().decode().strip()
         listener = Listener(socket_fd)
         run(listener, AccessRules(listener.port, token, allow_writes), CountLedger, pipe)

@@ -151,7 +151,7 @@ export function counters() {
       if (mine.state === "running") {
         await run(mine, signal);
         if (mine === search) draw();
-        if (prefix) speak(`${many(rows().length, "counter")} found`);
+        if (prefix) speak(`${many(rows().length, "counter")} found`, { answer: true });
       } else if (mine.state === "complete" && mine.units <= CHEAP) {
         const next = begun();
         await run(next, signal);

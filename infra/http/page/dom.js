@@ -113,11 +113,11 @@ export async function fill(place, read, ...others) {
   }
 }
 
-/** Says something to a screen reader, at most every few seconds. */
-export function speak(text) {
+/** Says something to a screen reader: an answer to a person at once, other news every few seconds. */
+export function speak(text, { answer = false } = {}) {
   const now = Date.now();
-  if (now - speak.last < 10_000) return;
-  speak.last = now;
+  if (!answer && now - speak.last < 10_000) return;
+  if (!answer) speak.last = now;
   document.getElementById("spoken").textContent = text;
 }
 speak.last = 0;
