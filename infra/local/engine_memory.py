@@ -15,8 +15,10 @@ import pickle
 import sys
 import threading
 import time
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -38,8 +40,19 @@ _TIMES: Final = (("scheduler", "_schedule_last_fired"), ("eventbridge", "_rule_l
 _FLEETING: Final = frozenset({("kinesis", "_shard_iterators")})
 # Where the address of the engine may be part of a value.
 _ADDRESSED: Final = frozenset({"cloudformation", "lambda_svc", "sqs"})
-# The one kind of object in its stores that is not of pickle's own: no code of a file is run.
-_KNOWN: Final = frozenset({("collections", "defaultdict"), ("builtins", "dict")})
+# What a store has besides texts, numbers, lists and plain dicts: no code of a file is ever run.
+_KINDS: Final = (
+    dict,
+    int,
+    list,
+    set,
+    defaultdict,
+    deque,
+    OrderedDict,
+    datetime,
+    timedelta,
+    timezone,
+)
 _LOG: Final = logging.getLogger(__name__)
 
 _Place = tuple[str, str]
@@ -69,8 +82,13 @@ def patch_sequence_numbers_never_go_back() -> None:
 def taken() -> bytes:
     """A copy of the memory, of one moment: call it on the thread that answers requests.
 
-    Pickling containers of the language itself never lets another thread run in between. An object
-    of another kind that changed meanwhile is noticed, and the copy taken again.
+    So tables and streams are of one moment. What other threads of the engine change meanwhile
+    (logs, metrics) may be older or newer; a container that changes while it is copied is noticed,
+    and all is copied again.
+
+    Raises:
+        pickle.PicklingError: it has an object of a kind that `put_back` does not take.
+        RuntimeError: it changed each time while it was copied.
     """
     memory = {
         "stores": {place: store._data for place, store in _stores()},  # noqa: SLF001 - as above
@@ -80,7 +98,9 @@ def taken() -> bytes:
     }
     for left in reversed(range(_TRIES)):
         try:
-            return pickle.dumps(memory, protocol=5)
+            copy = io.BytesIO()
+            _Pickler(copy, protocol=5).dump(memory)
+            return copy.getvalue()
         except RuntimeError:  # a container changed during its iteration
             if not left:
                 raise
@@ -95,10 +115,10 @@ def put_back(memory: bytes, *, moved: tuple[int, int] | None = None) -> None:
         moved: the port of the engine then and now, if they differ.
 
     Raises:
-        pickle.UnpicklingError: it has an object of a kind that no memory has.
+        pickle.UnpicklingError: it names something that no memory has.
     """
     global _newest_ms  # noqa: PLW0603 - as above
-    found = _Memory(io.BytesIO(memory)).load()
+    found = _Unpickler(io.BytesIO(memory)).load()
     for place, data in found["stores"].items():
         store = getattr(_module(place[0]), place[1])
         if moved is not None and place[0] in _ADDRESSED:
@@ -130,13 +150,26 @@ def _module(name: str) -> Any:  # noqa: ANN401 - any service
     return importlib.import_module(_SERVICES + name)
 
 
-class _Memory(pickle.Unpickler):
-    """Reads a copy of the memory, and nothing else."""
+class _Pickler(pickle.Pickler):
+    """Writes a memory of known kinds of objects."""
+
+    def reducer_override(self, value: Any) -> Any:  # noqa: ANN401 - as the library has it
+        """Called for all but texts, numbers, lists, tuples, sets and plain dicts."""
+        kind = value if isinstance(value, type) else type(value)
+        if kind not in _KINDS:
+            raise pickle.PicklingError(f"{kind.__module__}.{kind.__name__} cannot be saved")
+        return NotImplemented
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads such a memory, and nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as the library has it
-        if (module, name) not in _KNOWN:
-            raise pickle.UnpicklingError(f"a saved memory has no {module}.{name}")
-        return super().find_class(module, name)
+        """Called for each class or function that the file names."""
+        for kind in _KINDS:
+            if (module, name) == (kind.__module__, kind.__name__):
+                return kind
+        raise pickle.UnpicklingError(f"a saved memory has no {module}.{name}")
 
 
 def _moved(value: Any, then: str, now: str) -> Any:  # noqa: ANN401 - whatever a store has
@@ -201,7 +234,7 @@ class Saver:
                 memory, at_ms = taken(), _now_ms()
                 took_s = time.perf_counter() - began_s
                 await asyncio.to_thread(self._write_changed, memory, at_ms)
-            except (OSError, RuntimeError):
+            except (OSError, RuntimeError, pickle.PicklingError):
                 _LOG.exception("the stack could not be saved in %s", self._directory)
                 took_s = time.perf_counter() - began_s
             await _either(stop, timeout_s=max(SAVE_EVERY_S, took_s / _COPYING_MAX))
