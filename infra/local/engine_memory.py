@@ -193,7 +193,7 @@ class Saver:
         """Put back what is saved there, and mark it as in use; nothing is saved yet.
 
         Args:
-            directory: locked by whoever started this process.
+            directory: locked by the parent of this process.
             facts: name, regions and port of the stack, as JSON.
 
         Raises:

@@ -114,7 +114,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the supervisor is told to run, as JSON.
+    """What the supervisor shall run, as JSON.
 
     Attributes:
         stack_name: of the stack.
