@@ -115,7 +115,12 @@ def up(
     code = _apply(commands, running)
     if options.json:
         show_json(document_of(running))
-        return code
+    else:
+        _show(running)
+    return code
+
+
+def _show(running: Running) -> None:
     for line in export_lines(running.environment, os.environ):
         show_text(line)
     already = "already runs" if running.was_running else "runs"
@@ -125,7 +130,6 @@ def up(
     _say_what_is_kept(running)
     if sys.stdout.isatty():  # then no shell has taken them
         notice('this shell does not know of it yet: eval "$(countledger up)"')
-    return code
 
 
 def _say_what_is_kept(running: Running) -> None:

@@ -27,7 +27,7 @@ from countledger.infra.local.following import directory_of
 from countledger.infra.local.replication import Way
 from countledger.infra.local.running import (
     Running,
-    Wanted,
+    WantedStack,
     kept_in_of,
     kill_all,
     log_path,
@@ -95,7 +95,7 @@ def up(
                 )
             return running
         _end_all(directory)  # what a crash may have left
-        started = Wanted(
+        started = WantedStack(
             stack_name=stack_name,
             regions=wanted or (),
             port=port or 0,
@@ -210,7 +210,7 @@ def _check_private(directory: Path) -> None:
 # ---- its processes ----
 
 
-def _start(wanted: Wanted, directory: Path, timeout_s: float) -> None:
+def _start(wanted: WantedStack, directory: Path, timeout_s: float) -> None:
     """Start the supervisor; it closes its end of a pipe when it is ready or has failed.
 
     Our child is a starter that forks the supervisor and ends, so that no process must wait for it.

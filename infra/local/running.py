@@ -113,7 +113,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedStack:
     """What the supervisor shall run, as JSON.
 
     Attributes:

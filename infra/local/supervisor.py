@@ -20,7 +20,7 @@ from typing import Final
 import psutil
 
 from countledger.infra.local.front import Front
-from countledger.infra.local.running import SupervisorState, Wanted, read_cut
+from countledger.infra.local.running import SupervisorState, WantedStack, read_cut
 from countledger.infra.local.saved_stack import StackDirectory
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import CountledgerError
@@ -35,7 +35,7 @@ def main() -> int:
     """Detach, then serve until SIGTERM or SIGINT, or until the engine ends; the exit code."""
     if os.fork():
         os._exit(0)
-    ready_fd, wanted = int(sys.argv[1]), Wanted(**json.loads(sys.argv[2]))
+    ready_fd, wanted = int(sys.argv[1]), WantedStack(**json.loads(sys.argv[2]))
     # Functions, and whatever else is started from here, do not get the pipe: it is ours to close.
     os.set_inheritable(ready_fd, False)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -50,7 +50,7 @@ def main() -> int:
         return error.exit_code
 
 
-def serve(wanted: Wanted, ready_fd: int, stopping: threading.Event) -> int:
+def serve(wanted: WantedStack, ready_fd: int, stopping: threading.Event) -> int:
     """Run the stack, say when it is ready, follow its replicas, wait for the end."""
     with contextlib.ExitStack() as opened:
         kept_in = None
@@ -67,7 +67,7 @@ def serve(wanted: Wanted, ready_fd: int, stopping: threading.Event) -> int:
         return _serve(local, wanted, ready_fd, stopping)
 
 
-def _serve(local: LocalStack, wanted: Wanted, ready_fd: int, stopping: threading.Event) -> int:
+def _serve(local: LocalStack, wanted: WantedStack, ready_fd: int, stopping: threading.Event) -> int:
     directory, found = Path(tempfile.gettempdir()), local.found
     with local as stack, Front(stack.environment()) as front:
         stack.replicator.read_cut = partial(read_cut, directory)
@@ -94,7 +94,7 @@ def _serve(local: LocalStack, wanted: Wanted, ready_fd: int, stopping: threading
     return 0
 
 
-def _left(wanted: Wanted) -> str:
+def _left(wanted: WantedStack) -> str:
     kept = wanted.kept_in
     return "its data are lost" if kept is None else f"what was saved last is in {kept}"
 
