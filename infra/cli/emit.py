@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from countledger import Event
 from countledger.infra.cli.arguments import parse_pairs
-from countledger.infra.cli.options import At, BadUsage, Notes, Options, shared
+from countledger.infra.cli.options import (
+    At,
+    BadUsage,
+    Notes,
+    Options,
+    PlaceFilePath,
+    ResumeLines,
+    shared,
+)
 from countledger.infra.cli.output import FINDINGS, facts, notice, show_facts
 from countledger.ledger.amount import parse_delta_text
 from countledger.ledger.errors import BadNote, TotalBehind
@@ -37,17 +44,6 @@ LineFormat = Annotated[
 Coalesce = Annotated[
     bool, typer.Option("--coalesce", help="With --file: one entry for many lines of a counter.")
 ]
-Resume = Annotated[
-    bool,
-    typer.Option("--resume", help="With --file: continue after what was sent; keep the place."),
-]
-Place = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Where it is kept how far it has come. [dim]By default FILE.place[/dim]",
-    ),
-]
 
 
 @shared
@@ -68,8 +64,8 @@ def emit(
     file: EventFile = None,
     form: LineFormat = None,
     coalesce: Coalesce = False,
-    resume: Resume = False,
-    place: Place = None,
+    resume: ResumeLines = False,
+    place: PlaceFilePath = None,
 ) -> int | None:
     """Record an event, or a file of them.
 
@@ -87,6 +83,9 @@ def emit(
       zcat old.jsonl.gz | countledger emit --file -
       countledger emit --file clicks.jsonl --coalesce         [dim]fewer write units[/dim]
       countledger emit --file clicks.csv --resume             [dim]as often as you like[/dim]
+
+    Lines that are typed, or come slowly through a pipe, are sent as they come; what is wrong with
+    one is said at once.
 
     A line of a file: {"counter": "likes:post-1", "delta": 3} and, as wanted, "key", "at",
     "occurred_at", "note" and "events" (how many events the delta sums). A delta with a fraction is
@@ -109,8 +108,10 @@ def emit(
         if any((counter, delta, key, at, occurred_at, note, wait)):
             raise BadUsage("with --file, counter, delta and the rest are in the lines")
         from countledger.infra.cli.emit_file import emit_file  # noqa: PLC0415 - for files alone
+        from countledger.infra.cli.sending_file import LineFile  # noqa: PLC0415 - the same
 
-        return emit_file(options, file, coalesce=coalesce, resume=resume, place=place, form=form)
+        lines = LineFile.named(file, place, resume=resume)
+        return emit_file(options, lines, coalesce=coalesce, form=form)
     if coalesce or resume or place or form:
         raise BadUsage(
             "--coalesce, --resume, --place and --format are about a file: give --file FILE"
