@@ -18,6 +18,7 @@ from mangum import Mangum
 from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
 from countledger.infra.http.api import http_app
+from countledger.infra.http.live import BUFFERED, EVENT_STREAM
 from countledger.infra.http.problems import MEDIA_TYPE
 
 if TYPE_CHECKING:
@@ -67,13 +68,14 @@ def _scope_texts(claims: dict[str, Any]) -> list[str]:
 
 def adapter_of(app: FastAPI) -> Mangum:
     """What makes a request of an event, and an answer for the gateway of the application's."""
-    return Mangum(app, lifespan="off", text_mime_types=["application/json", MEDIA_TYPE])
+    kinds = ["application/json", MEDIA_TYPE, EVENT_STREAM]
+    return Mangum(app, lifespan="off", text_mime_types=kinds)
 
 
 @cache
 def _adapter() -> Mangum:
     """Built at the first invocation: one request at a time, so one client."""
-    return adapter_of(http_app(CountLedger, authorize, clients=1))
+    return adapter_of(http_app(CountLedger, authorize, clients=1, live=BUFFERED))
 
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
