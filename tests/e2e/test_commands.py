@@ -340,6 +340,19 @@ _STORIES: Final[dict[str, Story]] = {
         step("alert set NS --now", {"published_now": 1}),
         step("alert delete NS", {"deleted": True}),
     ),
+    "of counters of a prefix, and with a step it is said as well": (
+        step("emit NS:one 150"),
+        step("emit NS:two 20"),
+        totals(one=150, two=20),
+        step(
+            "alert create NS --prefix NS: --threshold 10 --step 50 --direction rising",
+            err="NS:one is at 150, and rule NS has not alerted: it was past 110 before",
+        ),
+        step("alert show NS", err="alerts when the total passes 160, the next step"),
+        step("alert show NS", err="NS:two is at 20"),
+        step("alert list", err=""),
+        step("alert delete NS"),
+    ),
     "totals beyond the threshold alert with --now": (
         step("emit NS:old 150"),
         totals(old=150),
