@@ -84,16 +84,14 @@ def emit(
       countledger emit --file clicks.jsonl --coalesce         [dim]fewer write units[/dim]
       countledger emit --file clicks.csv --resume             [dim]as often as you like[/dim]
 
-    Lines that are typed, or come slowly through a pipe, are sent as they come; what is wrong with
-    one is said at once.
-
     A line of a file: {"counter": "likes:post-1", "delta": 3} and, as wanted, "key", "at",
     "occurred_at", "note" and "events" (how many events the delta sums). A delta with a fraction is
     best written as text: "12.50". CSV has a header with the same names, and note.NAME. A bad line
     is reported with its number and reason, the good ones are emitted, and the exit code is 1.
 
-    How far it has come is kept in FILE.place. After a crash --resume continues, and no line counts
-    twice, also without a key. --resume also keeps the place at the end: only new lines are sent.
+    Typed lines are sent as they come. How far it has come is kept in FILE.place: after a crash
+    --resume continues, and no line counts twice, also without a key. It also keeps the place at the
+    end: only new lines are sent.
 
     With --coalesce, lines of one counter become one entry with their sum and their number; those
     with a key, a note, a time or "events" of their own stay what they are.
@@ -108,14 +106,10 @@ def emit(
         if any((counter, delta, key, at, occurred_at, note, wait)):
             raise BadUsage("with --file, counter, delta and the rest are in the lines")
         from countledger.infra.cli.emit_file import emit_file  # noqa: PLC0415 - for files alone
-        from countledger.infra.cli.sending_file import LineFile  # noqa: PLC0415 - the same
 
-        lines = LineFile.named(file, place, resume=resume)
-        return emit_file(options, lines, coalesce=coalesce, form=form)
+        return emit_file(options, file, place, resume=resume, coalesce=coalesce, form=form)
     if coalesce or resume or place or form:
-        raise BadUsage(
-            "--coalesce, --resume, --place and --format are about a file: give --file FILE"
-        )
+        raise BadUsage("--coalesce, --resume, --place and --format are for --file: give FILE")
     if counter is None or delta is None:
         raise BadUsage("give COUNTER and DELTA, or --file FILE")
     known = keyed(key, None if at is None else parse_time(at))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from countledger.infra.cli.output import show_facts
-from countledger.infra.cli.sending_file import exit_code
+from countledger.infra.cli.sending_file import LineFile, exit_code
 from countledger.infra.portability.emitting import (
     COALESCED_CHUNK_LINES,
     DUPLICATES,
@@ -23,31 +23,43 @@ from countledger.producers.payload import parse_event_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from countledger import Event
     from countledger.infra.cli.emit import FileFormat
     from countledger.infra.cli.options import Options
     from countledger.infra.cli.output import Row
-    from countledger.infra.cli.sending_file import LineFile
     from countledger.infra.portability.file_lines import FileLines
     from countledger.infra.portability.place_file import FilePlace
 
 
-def emit_file(options: Options, file: LineFile, *, coalesce: bool, form: FileFormat | None) -> int:
+def emit_file(
+    options: Options,
+    name: str,
+    place: Path | None,
+    *,
+    resume: bool,
+    coalesce: bool,
+    form: FileFormat | None,
+) -> int:
     """Emit a file; the exit code is 1 when a line was bad, 3 when AWS failed on one.
 
     Args:
         options: which stack, and how to print.
-        file: the file, and its place.
+        name: of the file; - is standard input.
+        place: where it is kept how far the emit has come; None: beside the file.
+        resume: whether to continue after the lines that an earlier emit has sent.
         coalesce: whether lines of one counter become one entry.
         form: of the lines; None: CSV, if the file's name says so.
 
     Raises:
+        BadUsage: standard input is to be continued, and has no place.
         FileUnreadable: there is no such file.
         BadSetting: the place cannot be used, or is of another task.
         SetupError: what concerns every line: no stack, no permission, nothing reachable.
     """
-    form = form or ("csv" if file.name.lower().endswith(".csv") else "jsonl")
+    file = LineFile.named(name, place, resume=resume)
+    form = form or ("csv" if name.lower().endswith(".csv") else "jsonl")
     with ExitStack() as stack:
         lines = stack.enter_context(file.lines())
         parse = _parser(form, lines)

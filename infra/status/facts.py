@@ -279,11 +279,9 @@ def _latest(connection: Connection, metrics: list[dict[str, Any]]) -> list[float
     if not metrics:
         return []
     now = to_datetime(SystemClock().now_ms())
+    stat = {"Period": _PERIOD_S, "Stat": "Maximum"}
     queries = [
-        {
-            "Id": f"m{number}",
-            "MetricStat": {"Metric": metric, "Period": _PERIOD_S, "Stat": "Maximum"},
-        }
+        {"Id": f"m{number}", "MetricStat": {"Metric": metric, **stat}}
         for number, metric in enumerate(metrics)
     ]
     with translated("GetMetricData"):
