@@ -18,12 +18,13 @@ from mangum import Mangum
 from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
 from countledger.infra.http.api import http_app
+from countledger.infra.http.cors import NamedOrigins, named_origins
 from countledger.infra.http.live import BUFFERED, EVENT_STREAM
 from countledger.infra.http.problems import MEDIA_TYPE
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI, Request
-    from mangum.types import LambdaContext
+    from fastapi import Request
+    from mangum.types import ASGI, LambdaContext
 
 _CLAIMS = ("scope", "scp")
 
@@ -66,7 +67,7 @@ def _scope_texts(claims: dict[str, Any]) -> list[str]:
     return claim.strip("[]").split() if isinstance(claim, str) else []
 
 
-def adapter_of(app: FastAPI) -> Mangum:
+def adapter_of(app: ASGI) -> Mangum:
     """What makes a request of an event, and an answer for the gateway of the application's."""
     kinds = ["application/json", MEDIA_TYPE, EVENT_STREAM]
     return Mangum(app, lifespan="off", text_mime_types=kinds)
@@ -75,7 +76,8 @@ def adapter_of(app: FastAPI) -> Mangum:
 @cache
 def _adapter() -> Mangum:
     """Built at the first invocation: one request at a time, so one client."""
-    return adapter_of(http_app(CountLedger, authorize, clients=1, live=BUFFERED))
+    app = http_app(CountLedger, authorize, clients=1, live=BUFFERED)
+    return adapter_of(NamedOrigins(app, named_origins()))
 
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
