@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -27,6 +28,7 @@ TARGET_MAX_BYTES: Final = 8 * 1_024
 ANSWER_TIMEOUT_S: Final = 25.0
 _TOO_LARGE: Final = f"the body is longer than {BODY_MAX_BYTES:,} bytes: send it in parts"
 _TOO_LONG: Final = f"path and query are longer than {TARGET_MAX_BYTES:,} bytes"
+_NO_TEXT: Final = "the path holds bytes that are no UTF-8: percent-encode its names as UTF-8"
 SECURITY_HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -59,6 +61,8 @@ class Edge:
             await problem_of_status(414, _TOO_LONG).response()(scope, receive, answer)
         elif not size.isdecimal() or int(size[:20]) > BODY_MAX_BYTES:
             await problem_of_status(413, _TOO_LARGE).response()(scope, receive, answer)
+        elif not _is_text(scope.get("raw_path")):
+            await problem_of_status(400, _NO_TEXT).response()(scope, receive, answer)
         else:
             await self._answer_in_time(scope, _bounded(receive), answer)
 
@@ -92,6 +96,15 @@ class Edge:
             raise
         finally:
             timer.cancel()
+
+
+def _is_text(path: bytes | None) -> bool:
+    """Whether a path is of UTF-8; a server replaces other bytes, each by the same character."""
+    try:
+        unquote_to_bytes(path or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _late(after_s: float) -> ProblemDetails:

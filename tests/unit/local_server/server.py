@@ -106,9 +106,7 @@ def running(
     app: Any = NamedOrigins(gate, origins)
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
-    work = serve(
-        NamedOrigins(gate, origins), listener, stop.wait, headers_timeout_s=headers_timeout_s
-    )
+    work = serve(app, listener, stop.wait, headers_timeout_s=headers_timeout_s)
     thread = threading.Thread(target=loop.run_until_complete, args=(work,))
     thread.start()
     try:
