@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from countledger.consumers.proof import shard_lags
+from countledger.consumers.lag import shard_lags
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.infra.http.access import ScopeVerb
@@ -31,7 +31,7 @@ class ShardLagsAnswer(AnswerBody):
     shards: list[ShardLagAnswer]
 
 
-class RegionAnswer(AnswerBody):
+class LedgerRegionAnswer(AnswerBody):
     """A region; `state`: `ready`, `rebuilding`, `no stack`, or why it could not be read."""
 
     name: str
@@ -42,11 +42,11 @@ class RegionAnswer(AnswerBody):
     waiting_since: ShownTime | None
 
 
-class RegionsAnswer(AnswerBody):
+class LedgerRegionsAnswer(AnswerBody):
     """The regions of the ledger at a moment, that of the stack first."""
 
     at: ShownTime
-    regions: list[RegionAnswer]
+    regions: list[LedgerRegionAnswer]
 
 
 @routes.get("/v1/shards", response_model=ShardLagsAnswer)
@@ -66,7 +66,7 @@ def list_shards(call: Called) -> Response:
     return answered(ShardLagsAnswer(at=_moment(connection.clock.now_ms()), shards=shards))
 
 
-@routes.get("/v1/regions", response_model=RegionsAnswer)
+@routes.get("/v1/regions", response_model=LedgerRegionsAnswer)
 def list_regions(call: Called) -> Response:
     """The regions of the ledger, and how late each is. A few calls for each of them."""
     # What a function loads at its start is what most requests need.
@@ -78,7 +78,7 @@ def list_regions(call: Called) -> Response:
         through_ms = one.freshness.handled_through_ms if one.freshness else None
         since_ms = one.freshness.waiting_since_ms if one.freshness else None
         regions.append(
-            RegionAnswer(
+            LedgerRegionAnswer(
                 name=one.name,
                 home=one.home,
                 replica=one.replica,
@@ -87,7 +87,7 @@ def list_regions(call: Called) -> Response:
                 waiting_since=_moment(since_ms),
             )
         )
-    return answered(RegionsAnswer(at=_moment(connection.clock.now_ms()), regions=regions))
+    return answered(LedgerRegionsAnswer(at=_moment(connection.clock.now_ms()), regions=regions))
 
 
 def _moment(at_ms: int | None) -> object:

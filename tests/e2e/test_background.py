@@ -49,7 +49,7 @@ def test_two_at_once_and_one_later_are_one_stack_until_down(name: str) -> None:
         assert b"<title>countledger</title>" in page.read()
     assert not first.allow_writes
     assert _record(first) == 403
-    with pytest.raises(UpFailed, match="only reads: end the stack with `countledger down` first"):
+    with pytest.raises(UpFailed, match="only reads: end it with `countledger down` first"):
         up(name, allow_writes=True)
     assert found is not None
     assert first.pids == second.pids == third.pids == found.pids

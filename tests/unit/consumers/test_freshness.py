@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from countledger.consumers.lag import proven_freshness, shard_lags
 from countledger.consumers.progress import ShardProgress
-from countledger.consumers.proof import proven_freshness, shard_lags
 from countledger.consumers.stream import ShardName, StreamShard
 from countledger.consumers.totals import Freshness, TotalsReader, freshness_of
 from countledger.infra.cli.totals import freshness_text
