@@ -48,10 +48,15 @@ _STAYS: Final = (
     "e2e/test_cli.py",
     "e2e/test_deployed.py",
     "e2e/test_permissions.py",
+    "e2e/test_persist.py",
     "e2e/test_readme.py",
 )
 # The same of single tests, by a part of their name.
 _THOROUGH_TESTS: Final = (
+    "a_stack_has_all_that_it_had",
+    "a_stack_of_another_template_is_updated",
+    "alerts_fire_by_the_states_that_were_kept",
+    "every_main_path_holds_before_and_after",
     "a_pool_of_processes_hands_the_error",
     "a_process_that_dies_at_any_request",
     "each_step_is_that_of_the_table_and_is_taken_once[falling",
