@@ -54,6 +54,10 @@ def test_an_empty_stack_says_what_to_do_and_the_first_counter_appears_by_itself(
     expect(page.get_by_role("link", name="likes:post-1")).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("likes:post-1 3 .* ledger"))).to_be_visible()
 
+    _record(client, "likes:post-9", 1)
+
+    expect(page.get_by_role("link", name="likes:post-9")).to_be_visible()
+
 
 def test_a_counter_is_found_opened_and_seen_to_move(
     new_page: Opener, client: CountLedger, url: str

@@ -10,8 +10,8 @@ const LIVE_MAX = 25;
 const PAUSE_MS = 300;
 // A search goes on by itself until it has read so many items; then a person decides.
 const ITEMS_MAX = 250_000;
-// A list that costs so many read units is read again as a whole, so that new counters appear.
-const CHEAP = 4;
+// A table of so few items is read again as a whole, so that new counters appear by themselves.
+const SMALL = 200;
 
 export function counters() {
   let prefix = sessionStorage.getItem("prefix") ?? "";
@@ -152,7 +152,7 @@ export function counters() {
         await run(mine, signal);
         if (mine === search) draw();
         if (prefix) speak(`${many(rows().length, "counter")} found`, { answer: true });
-      } else if (mine.state === "complete" && mine.units <= CHEAP) {
+      } else if (mine.state === "complete" && mine.items <= SMALL) {
         const next = begun();
         await run(next, signal);
         if (mine !== search) return;
