@@ -85,6 +85,6 @@ def test_the_client_of_live_totals_works_where_answers_are_buffered_too(duration
     ]
 
 
-def test_the_page_has_the_problems_as_they_are() -> None:
-    """After a change of an error, `make docs` writes them again."""
+def test_the_page_has_the_problems_and_the_units_as_they_are() -> None:
+    """After a change of an error or of a request, `make docs` writes them again."""
     assert with_tables(_TEXT, http_tables()) == _TEXT
