@@ -60,7 +60,7 @@ export function counter(name) {
         label: short.format(new Date(one.start)), long: one.name, value: one.value,
         events: one.events, open: !one.complete }))),
       h("p", { class: "quiet" }, windows.some((one) => Number(one.value) !== 0) ? "Light bars may still grow."
-        : "Nothing was counted in this period since windows are kept."));
+        : "Nothing was counted in this period since windows are kept: from a minute after they were switched on."));
     } catch (problem) {
       if (problem.gone || problem.status === 401 || problem.name === "AbortError") throw problem;
       if (asked !== per) return;
