@@ -18,12 +18,13 @@ from mangum import Mangum
 from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
 from countledger.infra.http.api import http_app
+from countledger.infra.http.cors import NamedOrigins, named_origins
 from countledger.infra.http.live import BUFFERED, EVENT_STREAM
 from countledger.infra.http.problems import MEDIA_TYPE
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI, Request
-    from mangum.types import LambdaContext
+    from fastapi import Request
+    from mangum.types import ASGI, LambdaContext
 
 _CLAIMS = ("scope", "scp")
 
@@ -66,16 +67,34 @@ def _scope_texts(claims: dict[str, Any]) -> list[str]:
     return claim.strip("[]").split() if isinstance(claim, str) else []
 
 
-def adapter_of(app: FastAPI) -> Mangum:
+def path_of(scope: dict[str, Any]) -> str:
+    """The path of a request, decoded once.
+
+    An HTTP API sends it decoded, and the adapter decodes it again: `%41` of a name would be `A`,
+    the name of another counter. The address of a function sends it as it was written.
+    """
+    event, path = scope["aws.event"], str(scope["path"])
+    context = event.get("requestContext", {})
+    if ".lambda-url." in str(context.get("domainName")):
+        return path
+    return str(context.get("http", {}).get("path", path))
+
+
+def adapter_of(app: ASGI) -> Mangum:
     """What makes a request of an event, and an answer for the gateway of the application's."""
+
+    async def with_path(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
+        await app({**scope, "path": path_of(scope)}, receive, send)
+
     kinds = ["application/json", MEDIA_TYPE, EVENT_STREAM]
-    return Mangum(app, lifespan="off", text_mime_types=kinds)
+    return Mangum(with_path, lifespan="off", text_mime_types=kinds)
 
 
 @cache
 def _adapter() -> Mangum:
     """Built at the first invocation: one request at a time, so one client."""
-    return adapter_of(http_app(CountLedger, authorize, clients=1, live=BUFFERED))
+    app = http_app(CountLedger, authorize, clients=1, live=BUFFERED)
+    return adapter_of(NamedOrigins(app, named_origins()))
 
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

@@ -118,6 +118,24 @@ def test_a_stream_of_totals_is_one_event_as_text(invoke: Mangum) -> None:
     assert totals.startswith('event: totals\ndata: {"totals":[{"counter":"likes:stream"')
 
 
+@pytest.mark.parametrize(
+    ("domain", "sent", "counter"),
+    [
+        ("a1b2c3.execute-api.us-east-1.amazonaws.com", "likes:50%25", "likes:50%25"),
+        ("a1b2c3.execute-api.us-east-1.amazonaws.com", "likes:a b", "likes:a b"),
+        ("counts.example", "likes:%41", "likes:%41"),
+        ("a1b2c3.lambda-url.us-east-1.on.aws", "likes:%2541", "likes:%41"),
+    ],
+)
+def test_a_path_is_decoded_once(invoke: Mangum, domain: str, sent: str, counter: str) -> None:
+    """An HTTP API sends it decoded, the address of a function as it was."""
+    event = _event("GET", f"/v1/counters/{sent}", None, _IAM)
+    event["requestContext"]["domainName"] = domain
+    answer = invoke(event, object())  # type: ignore[arg-type]  # not read
+
+    assert json.loads(answer["body"])["counter"] == counter
+
+
 def test_a_token_without_the_scope_is_refused(invoke: Mangum) -> None:
     event = _event("GET", "/v1/counters/likes:lambda", None, _JWT)
     refused = invoke(event, object())  # type: ignore[arg-type]  # not read
@@ -140,6 +158,7 @@ def test_a_body_in_base64_is_read(invoke: Mangum) -> None:
         ({"scp": ["likes:read", 1]}, ["likes:read"]),
         ({"scope": "[likes:read views:read]"}, ["likes:read", "views:read"]),
         ({"scope": "caf%C3%A9:read"}, ["café:read"]),
+        ({"scope": "%2A:read %2a:admin"}, []),
         ({"scope": "openid profile likes read:likes :read likes:"}, []),
         ({}, []),
         ({"scope": 7}, []),
