@@ -63,7 +63,7 @@ async def open_session(connection: Connection) -> Any:  # noqa: ANN401 - aioboto
     Raises:
         SetupError: the extra `async` is not installed.
     """
-    # Importing and reading files takes up to seconds, in which the loop would stand still.
+    # Importing and reading files takes up to seconds, in which no other task could run.
     session = await asyncio.to_thread(_session, connection.session.profile_name)
     with translated("the credentials"):
         found = await asyncio.to_thread(credentials_of, connection.session)
