@@ -2,16 +2,21 @@
 
 The gateway has checked who calls before it invokes the function; here is read what it has found:
 
-    JWT    the claim `scope` of the token, or `scp`, a text or a list
+    JWT    the claim `scope` of the token, or `scp`, a text or a list, without the prefix that
+           COUNTLEDGER_HTTP_SCOPE_PREFIX names
     IAM    every scope: what a caller may do is in its policy, by method and path of `execute-api`
 
 A request without either is refused: the function never trusts that a gateway is in front of it.
+
+The gateway decodes the path. How often a percent sign in it is decoded already cannot be known, so
+a name with one is written with `~3`, and other such paths are refused.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any
+import os
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final
 
 from mangum import Mangum
 
@@ -19,42 +24,53 @@ from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
 from countledger.infra.http.api import http_app
 from countledger.infra.http.problems import MEDIA_TYPE
+from countledger.ledger.errors import BadInput
+from countledger.ledger.settings import PREFIX
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
     from mangum.types import LambdaContext
 
-_CLAIMS = ("scope", "scp")
+_CLAIMS: Final = ("scope", "scp")
+_UNCHECKED: Final = (
+    "no authorizer has checked this request: give the route of the gateway one, IAM or JWT"
+)
 
 
-def authorize(request: Request) -> Scopes:
+def authorize(request: Request, scope_prefix: str = "") -> Scopes:
     """What the gateway's authorizer has found.
 
     Raises:
         NotAuthenticated: the event has no result of an authorizer.
+        BadInput: the path may mean several names.
     """
-    event = request.scope.get("aws.event")
-    context = event.get("requestContext") if isinstance(event, dict) else None
-    return scopes_of(context.get("authorizer") if isinstance(context, dict) else None)
+    match request.scope.get("aws.event"):
+        case {"rawPath": str() as path, "requestContext": {"authorizer": found}}:
+            scopes = scopes_of(found, scope_prefix)
+        case _:
+            raise NotAuthenticated(_UNCHECKED)
+    if "%" in path:
+        raise BadInput("the path has a percent sign once it is decoded: write ~3 for it in a name")
+    return scopes
 
 
-def scopes_of(authorizer: object) -> Scopes:
+def scopes_of(authorizer: object, prefix: str = "") -> Scopes:
     """The scopes in what an authorizer has found.
 
     Args:
         authorizer: as API Gateway sends it in an event of format 2.0.
+        prefix: what a scope of a token begins with; one without it is of another system.
 
     Raises:
         NotAuthenticated: it is of neither kind.
     """
     match authorizer:
         case {"jwt": {"claims": dict() as claims}}:
-            return Scopes.parse(_scope_texts(claims))
+            ours = [text for text in _scope_texts(claims) if text.startswith(prefix)]
+            return Scopes.parse(text.removeprefix(prefix) for text in ours)
         case {"iam": {"userArn": str() as arn}} if arn:
             return EVERYTHING
-    raise NotAuthenticated(
-        "no authorizer has checked this request: give the route of the gateway one, IAM or JWT"
-    )
+    raise NotAuthenticated(_UNCHECKED)
 
 
 def _scope_texts(claims: dict[str, Any]) -> list[str]:
@@ -73,7 +89,8 @@ def adapter_of(app: FastAPI) -> Mangum:
 @cache
 def _adapter() -> Mangum:
     """Built at the first invocation: one request at a time, so one client."""
-    return adapter_of(http_app(CountLedger, authorize, clients=1))
+    prefix = os.environ.get(f"{PREFIX}HTTP_SCOPE_PREFIX", "")
+    return adapter_of(http_app(CountLedger, partial(authorize, scope_prefix=prefix), clients=1))
 
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
@@ -83,4 +100,11 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         event: of an API Gateway HTTP API, in format 2.0.
         context: of the invocation.
     """
-    return dict(_adapter()(event, context))
+    return answer(_adapter(), event, context)
+
+
+def answer(adapter: Mangum, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """The adapter's answer to the path that is known to be decoded."""
+    request = event["requestContext"]
+    http = {**request["http"], "path": event["rawPath"]}
+    return dict(adapter({**event, "requestContext": {**request, "http": http}}, context))

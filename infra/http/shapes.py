@@ -39,6 +39,8 @@ _OF_NAMESPACE_IN_PATH: Final = _IN_PATH.replace("^", "^:", 1)
 COUNTER_PATTERN: Final = f"^{_OF_NAMESPACE}+(?::{_CHARACTER}+)?$"
 _CHARACTER_OF_KEY: Final = _CHARACTER.replace("#", "", 1)
 # A segment of dots alone is removed on the way, by clients and by proxies.
+# Of a name in a path; the tilde itself comes last, and first when a name is written.
+_ESCAPES: Final = {"~1": "/", "~2": "?", "~3": "%", "~0": "~"}
 PATH_PATTERN: Final = rf"^(?!\.{{1,2}}$){_OF_NAMESPACE_IN_PATH}+(?::{_IN_PATH}+)?$"
 _DIGITS: Final = rf"[0-9]{{1,{AMOUNT_MAX_DIGITS}}}(?:\.[0-9]{{1,{AMOUNT_MAX_DECIMALS}}})?"
 
@@ -96,17 +98,24 @@ def _show_amount(value: object) -> object:
 def from_path(segment: str) -> str:
     """The name in a segment of a path, where `~1` is a slash, and `~0` a tilde before a digit.
 
+    `~2` is a question mark and `~3` a percent sign: API Gateway decodes a path, and takes these two
+    for parts of the address.
+
     Raises:
         ValueError: proxies and clients remove such a segment.
     """
     if segment in {".", ".."}:
         raise ValueError("a path cannot name a counter of dots alone")
-    return segment.replace("~1", "/").replace("~0", "~")
+    for escape, character in _ESCAPES.items():
+        segment = segment.replace(escape, character)
+    return segment
 
 
 def to_path(name: str) -> str:
     """A name as a segment of a path, before percent-encoding."""
-    return name.replace("~", "~0").replace("/", "~1")
+    for escape, character in reversed(_ESCAPES.items()):
+        name = name.replace(character, escape)
+    return name
 
 
 def _prefix(text: str) -> str:
@@ -185,7 +194,8 @@ CounterPath = Annotated[
         lambda segment: keys.check_counter(from_path(segment)),
         PATH_PATTERN,
         maxLength=COUNTER_NAME_MAX_BYTES,
-        description="a name, in which `~1` is written for a slash, and `~01` for `~1` itself",
+        description="a name, in which `~1` is written for a slash, `~2` for a question mark, `~3` "
+        "for a percent sign, and `~0` for a tilde before a digit",
         examples=["likes:post-1"],
     ),
 ]

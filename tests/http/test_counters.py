@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.infra.http.access import Scopes
+from countledger.infra.http.shapes import from_path, to_path
 from tests.http.world import names_of
 
 if TYPE_CHECKING:
@@ -101,7 +102,9 @@ def test_a_name_with_a_slash_or_a_tilde_is_escaped_in_a_path(api: Api) -> None:
 
     assert len(api.store.entry_items("pages:a/b~c")) == 1
     assert api.get("/v1/counters/pages:a~1b~0c").json()["counter"] == "pages:a/b~c"
-    assert api.get("/v1/counters/pages:a~2").json()["counter"] == "pages:a~2"
+    assert api.get("/v1/counters/pages:a~4").json()["counter"] == "pages:a~4"
+    for name in ("pages:a~2", "pages:100%/?~1", "pages:~~0"):
+        assert from_path(to_path(name)) == name
 
 
 def test_a_scope_of_another_namespace_or_verb_is_not_enough(api: Api) -> None:
