@@ -34,6 +34,7 @@ class StackFact:
         bundle: the key of the functions' code in its bucket, named by its content.
         pumped: the mappings, by their names in the template, whose work pumps on this machine do.
         parameters: of the template, as they are.
+        http_url: the address of the HTTP API; empty: it is switched off.
     """
 
     name: str
@@ -43,6 +44,7 @@ class StackFact:
     bundle: str
     pumped: tuple[str, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
+    http_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
