@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # A file at a time on every core: each worker has engines of its own (ARGS="-n 0" for none).
 PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist loadscope
+# The tests start hundreds of processes: none of them compiles again what another one has compiled.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo test test-all test-long test-cdk smoke-aws simulate mutate endurance bench check docs docs-site format lock bundle release dynoxide clean
 

@@ -73,7 +73,7 @@ class MappingSettings:
     filter_patterns: tuple[str, ...] = ()
 
 
-class _TemplateLoader(yaml.SafeLoader):
+class _TemplateLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML with CloudFormation's short tags, which become their long forms."""
 
 

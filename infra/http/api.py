@@ -34,6 +34,7 @@ from countledger.infra.http import (
 )
 from countledger.infra.http.edge import Edge
 from countledger.infra.http.lending import CLIENTS_DEFAULT, Clients
+from countledger.infra.http.live import LIVE_DEFAULT, LiveBounds, LiveTotals
 from countledger.infra.http.openapi import OPENAPI_PATH, operation_name, with_problems
 from countledger.infra.http.problems import problem_of_request, problem_of_status
 
@@ -66,6 +67,7 @@ def http_app(
     authorize: Callable[[Request], Scopes],
     *,
     clients: int = CLIENTS_DEFAULT,
+    live: LiveBounds = LIVE_DEFAULT,
 ) -> FastAPI:
     """The application; nothing is opened before the first request.
 
@@ -73,6 +75,7 @@ def http_app(
         open_client: opens a client of the stack; each request in work has one of its own.
         authorize: what the caller of a request may do.
         clients: how many clients are opened at most, and so how many requests are in work.
+        live: the bounds of streams of totals; `BUFFERED` for a host that buffers answers.
     """
     app = FastAPI(
         title="countledger",
@@ -85,6 +88,7 @@ def http_app(
     )
     app.state.clients = Clients(open_client, clients)
     app.state.authorize = authorize
+    app.state.live = LiveTotals(app.state.clients, live)
     for routes in ROUTERS:
         app.include_router(routes)
     app.add_exception_handler(RequestValidationError, _invalid)

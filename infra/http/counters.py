@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
@@ -21,6 +21,7 @@ from countledger.infra.http.calls import (
 )
 from countledger.infra.http.cursors import PAGE_DEFAULT, Cursor, Limit, from_cursor, to_cursor
 from countledger.infra.http.idempotency import RequiredKey, key_of_part
+from countledger.infra.http.live import EVENT_SCHEMA, EVENT_STREAM, LiveEvent, LiveResponse
 from countledger.infra.http.problems import ProblemBody, problem_of
 from countledger.infra.http.shapes import (
     AmountText,
@@ -186,6 +187,37 @@ def totals(counter: Names, call: Called, if_none_match: IfNoneMatch = None) -> R
     found = call.ledger.totals(counter).values()
     body = TotalsAnswer(totals=[TotalAnswer.model_validate(one) for one in found])
     return answered_if_changed(body, if_none_match)
+
+
+@routes.get(
+    "/v1/totals/live",
+    status_code=200,
+    response_class=LiveResponse,
+    responses={200: {"content": {EVENT_STREAM: {"schema": EVENT_SCHEMA}}}},
+)
+def live_totals(
+    counter: Names,
+    call: Called,
+    request: Request,
+    last_event_id: Annotated[
+        str | None,
+        Header(
+            alias="Last-Event-ID",
+            max_length=100,
+            description="the id of the last event that the client has",
+        ),
+    ] = None,
+) -> Response:
+    """The totals of up to 100 counters as server-sent events, whenever one of them changes.
+
+    Half a read unit each for the first event, and then half a unit each for every second; streams
+    of one counter share its reads. A stream ends after five minutes, and behind API Gateway after
+    its first event: a client reconnects, as `retry` of the stream says.
+    """
+    for one in counter:
+        call.reads(one)
+    newest = LiveEvent.of_totals(call.ledger.totals(counter).values())
+    return LiveResponse(request.app.state.live, dict.fromkeys(counter), newest, last_event_id)
 
 
 @routes.get("/v1/snapshot", response_model=SnapshotAnswer)

@@ -23,6 +23,7 @@ from mangum import Mangum
 from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
 from countledger.infra.http.api import http_app
+from countledger.infra.http.live import BUFFERED, EVENT_STREAM
 from countledger.infra.http.problems import MEDIA_TYPE
 from countledger.ledger.errors import BadInput
 from countledger.ledger.settings import PREFIX
@@ -83,14 +84,16 @@ def _scope_texts(claims: dict[str, Any]) -> list[str]:
 
 def adapter_of(app: FastAPI) -> Mangum:
     """What makes a request of an event, and an answer for the gateway of the application's."""
-    return Mangum(app, lifespan="off", text_mime_types=["application/json", MEDIA_TYPE])
+    kinds = ["application/json", MEDIA_TYPE, EVENT_STREAM]
+    return Mangum(app, lifespan="off", text_mime_types=kinds)
 
 
 @cache
 def _adapter() -> Mangum:
     """Built at the first invocation: one request at a time, so one client."""
     prefix = os.environ.get(f"{PREFIX}HTTP_SCOPE_PREFIX", "")
-    return adapter_of(http_app(CountLedger, partial(authorize, scope_prefix=prefix), clients=1))
+    caller = partial(authorize, scope_prefix=prefix)
+    return adapter_of(http_app(CountLedger, caller, clients=1, live=BUFFERED))
 
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

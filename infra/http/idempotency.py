@@ -95,11 +95,11 @@ def _unquoted(found: re.Match[str]) -> str:
     return found["plain"]
 
 
-def _given(key: Annotated[_KeyHeader, Header(alias=HEADER)]) -> str | IdempotencyKey:
+async def _given(key: Annotated[_KeyHeader, Header(alias=HEADER)]) -> str | IdempotencyKey:
     return key
 
 
-def _perhaps(
+async def _perhaps(
     key: Annotated[_KeyHeader | None, Header(alias=HEADER)] = None,
 ) -> str | IdempotencyKey | None:
     return key

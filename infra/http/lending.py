@@ -56,16 +56,21 @@ class Clients:
         """End the use of a client that `take` returned."""
         self._idle.put(client)
 
+    def take_idle(self) -> CountLedger | None:
+        """A client, to be given back; None: one has to be opened or waited for."""
+        try:
+            return self._idle.get_nowait()
+        except Empty:
+            return None
+
     def take(self) -> CountLedger:
         """A client, to be given back; it may wait for one.
 
         Raises:
             Throttled: other requests use all of them.
         """
-        try:
-            return self._idle.get_nowait()
-        except Empty:
-            pass
+        if (idle := self.take_idle()) is not None:
+            return idle
         with self._lock:
             may_open = self._opened < self.most
             self._opened += may_open

@@ -40,6 +40,7 @@ SAMPLES: Final = (
     Sample("record_many", "POST /v1/entries", "likes:write", {"events": _EVENTS}, "k2"),
     Sample("total", "GET /v1/counters/likes:a", "likes:read"),
     Sample("totals", "GET /v1/totals?counter=likes:a&counter=likes:b", "likes:read"),
+    Sample("live_totals", "GET /v1/totals/live?counter=likes:a", "likes:read"),
     Sample("snapshot", "GET /v1/snapshot?counter=likes:a", "likes:read"),
     Sample("set_value", "PUT /v1/counters/likes:a/value", "likes:admin", {"value": "7"}, "k3"),
     Sample("find_counters", "GET /v1/counters?prefix=likes:", "likes:read"),

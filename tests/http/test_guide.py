@@ -6,13 +6,15 @@ import re
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from countledger.infra.http.live import LiveBounds
 from tests.guide.http import HTTP, http_tables
 from tests.guide.marked import with_tables
 from tests.http.world import memory_api
+from tests.unit.local_server.server import TOKEN, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,12 +56,33 @@ def test_the_examples_answer_as_the_page_says(fresh: Api) -> None:
 
 
 def test_the_blocks_of_python_print_what_they_say() -> None:
-    (block,) = _BLOCKS
+    block, _ = _BLOCKS
     done = subprocess.run(
         [sys.executable, "-c", block], capture_output=True, text=True, check=True, timeout=60
     )
 
     assert done.stdout.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
+
+
+@pytest.mark.parametrize("duration_s", [20, 0])
+def test_the_client_of_live_totals_works_where_answers_are_buffered_too(duration_s: float) -> None:
+    names: dict[str, Any] = {}
+    exec(_BLOCKS[1], names)  # noqa: S102 - of our own page
+    bounds = LiveBounds(duration_s=duration_s, poll_s=0.05, retry_ms=50)
+    with memory_api(bounds) as api, running(api=api.app) as server:
+        live = names["live_totals"](f"http://127.0.0.1:{server.port}", TOKEN, "likes:a", "likes:b")
+        seen = [next(live)]
+        for n in range(2):
+            api.post("/v1/counters/likes:b/entries", {"delta": "1"}, f"k{n}")
+            api.materialize()
+            seen.append(next(live))
+        live.close()
+
+    assert [[one["value"] for one in totals] for totals in seen] == [
+        ["0", "0"],
+        ["0", "1"],
+        ["0", "2"],
+    ]
 
 
 def test_the_page_has_the_problems_as_they_are() -> None:

@@ -55,6 +55,18 @@ def test_a_request_that_nobody_has_checked_is_refused(invoke: Mangum, authorizer
     assert names_of(json.loads(refused["body"])) == "not-authenticated"
 
 
+def test_a_stream_of_totals_is_one_event_as_text(invoke: Mangum) -> None:
+    """The gateway sends nothing before the function has ended."""
+    event = event_of("GET", "/v1/totals/live", None, IAM)
+    event["rawQueryString"] = "counter=likes:stream"
+    answer = invoke(event, object())  # type: ignore[arg-type]  # not read
+    retry, totals, rest = answer["body"].split("\n\n")
+
+    assert (answer["statusCode"], answer["isBase64Encoded"], rest) == (200, False, "")
+    assert retry == "retry: 5000"
+    assert totals.startswith('event: totals\ndata: {"totals":[{"counter":"likes:stream"')
+
+
 def test_a_token_without_the_scope_is_refused(invoke: Mangum) -> None:
     event = event_of("GET", "/v1/counters/likes:lambda", None, JWT)
     refused = invoke(event, object())  # type: ignore[arg-type]  # not read

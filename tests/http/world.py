@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.testclient import TestClient
@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, Scopes
 from countledger.infra.http.api import http_app
+from countledger.infra.http.live import BUFFERED, LiveBounds
 from tests.engines.in_memory import memory_store
 from tests.engines.running import moto
 from tests.engines.store import KeptRecords, fresh_store
@@ -32,12 +33,19 @@ class Api:
         store: its tables.
         app: the application.
         scopes: what every caller may do from now on.
+        clients: of the stack, as the application has opened them.
     """
 
     store: Store
     app: FastAPI
     http: TestClient
     scopes: Scopes = EVERYTHING
+    clients: list[CountLedger] = field(default_factory=list)
+
+    @property
+    def read_units(self) -> float:
+        """The read units of all requests so far."""
+        return sum(one.read_units for one in self.clients)
 
     def post(self, path: str, body: object, key: str | None = None, **headers: str) -> Response:
         """Send a body of JSON, with an idempotency key."""
@@ -56,8 +64,8 @@ class Api:
             self.store.materializer(quarantine=KeptRecords()).apply(records, shard)
 
 
-def api_over(store: Store) -> Api:
-    """An API over the tables of a store."""
+def api_over(store: Store, live: LiveBounds = BUFFERED) -> Api:
+    """An API over the tables of a store; a client in this process waits for the end of a stream."""
     connection = store.connection
     settings = replace(
         connection.settings,
@@ -65,23 +73,25 @@ def api_over(store: Store) -> Api:
     )
 
     def open_client() -> CountLedger:
-        return CountLedger(
+        client = CountLedger(
             settings, session=connection.session, endpoint_url=connection.endpoint_url
         )
+        api.clients.append(client)
+        return client
 
     def authorize(_request: Request) -> Scopes:
         return api.scopes
 
-    app = http_app(open_client, authorize)
+    app = http_app(open_client, authorize, live=live)
     api = Api(store, app, TestClient(app, raise_server_exceptions=False))
     return api
 
 
 @contextmanager
-def memory_api() -> Iterator[Api]:
+def memory_api(live: LiveBounds = BUFFERED) -> Iterator[Api]:
     """An API over tables in memory of its own."""
     with memory_store() as store:
-        yield api_over(store)
+        yield api_over(store, live)
 
 
 @contextmanager

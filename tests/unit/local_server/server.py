@@ -93,12 +93,15 @@ def running(
     headers_timeout_s: float = 5,
     unread_timeout_s: float = 30,
     connections_max: int = 512,
+    api: Any = None,  # noqa: ANN401 - ASGI's
     **bounds: Any,  # noqa: ANN401 - of the gate
 ) -> Iterator[Server]:
-    """A server with these bounds, for a `with` block."""
+    """A server with these bounds, and by default the small API, for a `with` block."""
     plain = listen()
     listener = Listener(plain.detach(), most=connections_max, unread_timeout_s=unread_timeout_s)
-    gate = Gate(AccessRules(listener.port, TOKEN, allow_writes), page_files(), _api, **bounds)
+    gate = Gate(
+        AccessRules(listener.port, TOKEN, allow_writes), page_files(), api or _api, **bounds
+    )
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
     work = serve(gate, listener, stop.wait, headers_timeout_s=headers_timeout_s)
