@@ -165,15 +165,16 @@ class Connection:
             WrongRegion: only the stack of the home region has it.
         """
         output = OUTPUTS[name]
-        value: str | None = getattr(self.settings, name) or self.outputs.get(output)
+        value: str | None = getattr(self.settings, name)
+        with self.settings.naming_the_variable(name):
+            value = value or self.outputs.get(output)
         if not value and output in OF_THE_HOME and self.outputs.get("HomeRegion"):
             raise WrongRegion(
                 f"this is {self.region}; schedules and compaction are of the home region "
                 f"{self.outputs['HomeRegion']}: run it there (--region or AWS_REGION)"
             )
         if not value and output in ON_REQUEST and self.outputs:
-            lacking = ON_REQUEST[output]
-            raise StackNotFound(f"stack {self.settings.stack_name!r} has {lacking}")
+            raise StackNotFound(f"stack {self.settings.stack_name!r} has {ON_REQUEST[output]}")
         if not value:
             raise StackNotFound(
                 f"stack {self.settings.stack_name!r} has no output {output}: it is no "
@@ -232,9 +233,8 @@ class Connection:
 
     def account(self) -> str:
         """The number of the account that the credentials belong to: one call."""
-        client = self._client("sts")
         with translated("GetCallerIdentity"):
-            account: str = client.get_caller_identity()["Account"]
+            account: str = self._client("sts").get_caller_identity()["Account"]
         return account
 
     def events(self) -> EventBridgeClient:

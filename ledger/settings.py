@@ -7,10 +7,11 @@ would double what it imports for that.
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from countledger.ledger.errors import BadSetting
+from countledger.ledger.errors import BadSetting, StackNotFound
 from countledger.ledger.limits import (
     ATTEMPTS_OF_A_CALL_MAX,
     CALL_TIMEOUT_DEFAULT_MS,
@@ -23,6 +24,9 @@ from countledger.ledger.limits import (
     REPLICATION_BOUND_DEFAULT_MS,
     TIMEOUT_MAX_MS,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PREFIX: Final = "COUNTLEDGER_"
 STACK_NAME_DEFAULT: Final = "countledger"
@@ -145,6 +149,26 @@ class Settings:
             raise _bad("transport", self.transport, f"give one of {', '.join(TRANSPORTS)}")
         for name in _BOUNDS:
             object.__setattr__(self, name, _number(name, getattr(self, name)))
+
+    @contextmanager
+    def naming_the_variable(self, name: str) -> Iterator[None]:
+        """Where variables name the tables and the stack does not exist, name what is not set.
+
+        Args:
+            name: of the setting that the block takes from the stack's outputs.
+
+        Raises:
+            StackNotFound: as the block; where a variable names a table, with another text.
+        """
+        try:
+            yield
+        except StackNotFound as error:
+            if not (self.ledger_table or self.counters_table):
+                raise
+            raise StackNotFound(
+                f"{PREFIX}{name.upper()} is not set, and no stack {self.stack_name!r} has it as an "
+                "output: set it, or name your stack with --stack-name or COUNTLEDGER_STACK_NAME"
+            ) from error
 
     @classmethod
     def of_stack(cls, stack_name: str, *, keep: Settings | None = None) -> Settings:

@@ -75,7 +75,7 @@ class InitialScan:
         published = 0
         failed: dict[str, CountledgerError] = {}
         for item in self._totals(rule):
-            change = _as_unchanged(item, max(rule.effective_from_ms, self.clock.now_ms()))
+            change = as_unchanged(item, max(rule.effective_from_ms, self.clock.now_ms()))
             if change is None:
                 continue
             outcome = evaluator.evaluate([Link(change.seen_by(rule), rule)])
@@ -120,7 +120,7 @@ def wait_until_effective(rule: Rule, clock: Clock) -> None:
         clock.sleep_ms(wait_ms)
 
 
-def _as_unchanged(item: Item, now_ms: int) -> TotalChange | None:
+def as_unchanged(item: Item, now_ms: int) -> TotalChange | None:
     """A total as a change from its value to the same; None if no rule evaluates it."""
     try:
         total = decode_total(item)

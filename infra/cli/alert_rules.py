@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.consumers.alerts.rule import Watch
 from countledger.infra.cli.alert_rows import rule_document, rule_row
+from countledger.infra.cli.alert_silence import explain_silence
 from countledger.infra.cli.options import BadUsage, Options, SettingsFile, shared
-from countledger.infra.cli.output import notice, report_unread, show, show_or_say
+from countledger.infra.cli.output import report_unread, show, show_or_say
 from countledger.infra.cli.settings_file import check_spec, read_rules
 from countledger.infra.cli.spec_text import RuleText
-from countledger.ledger.amount import to_text
-from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import CountledgerError
 
 if TYPE_CHECKING:
     from countledger import CountLedger, Rule
@@ -24,8 +21,6 @@ Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The rule: letters, digits, '.', '_' and '-'.")
 ]
 _NOTHING = RuleText()
-# The alerts of a counter that are looked through.
-_LOGGED_MAX: Final = 100
 EvaluateIn = Annotated[
     str | None,
     typer.Option(
@@ -121,7 +116,9 @@ def set_rule(
 def list_all(options: Options) -> int:
     """List the rules of the stack, by name.
 
-    One that cannot be read evaluates nothing. It is named, and the exit code is 1.
+    Of a rule on one counter it says why the rule does not alert, if the counter had crossed before;
+    of one with a prefix "countledger alert show" does. A rule that cannot be read evaluates
+    nothing. It is named, and the exit code is 1.
     """
     client = options.client()
     alerts = client.alerts
@@ -132,17 +129,23 @@ def list_all(options: Options) -> int:
     ]
     show(options, [rule_row(each) for each in found], documents)
     for each in found:
-        _explain_silence(client, each)
+        if each.counter is not None:
+            explain_silence(client, each)
     return report_unread([*unread.values()])
 
 
 @shared
 def show_one(options: Options, name: Name) -> None:
-    """Show a rule in its newest revision."""
+    """Show a rule in its newest revision.
+
+    Where a counter had crossed before the rule became effective, it says why there is no alert. Of
+    a rule with a prefix it looks at up to 1,000 counters for that: their search reads the keys of
+    the table `counters`, in up to 20 requests.
+    """
     client = options.client()
     found = client.alerts.get(name)
     show(options, [rule_row(found)], rule_document(found))
-    _explain_silence(client, found)
+    explain_silence(client, found)
 
 
 @shared
@@ -199,27 +202,4 @@ def _show_changed(options: Options, client: CountLedger, rule: Rule, *, now: boo
     extra = {"published now": client.alerts.initial_scan(rule)} if now else {}
     document = {name.replace(" ", "_"): count for name, count in extra.items()}
     show(options, [{**rule_row(rule), **extra}], {**rule_document(rule), **document})
-    _explain_silence(client, rule)
-
-
-def _explain_silence(client: CountLedger, rule: Rule) -> None:
-    """Say of a rule on one counter why it does not alert, if the counter had crossed before.
-
-    Half a read unit, and half of one for each 4 KB of the counter's alerts, up to 100.
-    """
-    if rule.counter is None or rule.of is not Watch.VALUE:
-        return
-    try:
-        value = client.total(rule.counter).value
-        logged = list(client.alerts.log(rule.counter, limit=_LOGGED_MAX))
-    except CountledgerError:
-        return  # the rule was shown; other commands report what is wrong with the counter
-    known = {(one.alert.rule, one.alert.revision) for one in logged}
-    if not rule.is_beyond(value) or (rule.name, rule.revision) in known:
-        return
-    notice(
-        f"{rule.counter} is at {to_text(value)}, and rule {rule.name} has not alerted: it was past "
-        f"{to_text(rule.threshold)} before {to_datetime(rule.effective_from_ms):%H:%M:%S}Z, when "
-        f"the rule becomes effective. It alerts when the total crosses {to_text(rule.threshold)} "
-        f"again; `countledger alert set {rule.name} --now` alerts at once"
-    )
+    explain_silence(client, rule)

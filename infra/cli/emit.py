@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from countledger import Event
 from countledger.infra.cli.arguments import parse_pairs
-from countledger.infra.cli.options import At, BadUsage, Notes, Options, shared
+from countledger.infra.cli.options import (
+    At,
+    BadUsage,
+    Notes,
+    Options,
+    PlaceFilePath,
+    ResumeLines,
+    shared,
+)
 from countledger.infra.cli.output import FINDINGS, facts, notice, show_facts
 from countledger.ledger.amount import parse_delta_text
 from countledger.ledger.errors import BadNote, TotalBehind
@@ -37,17 +44,6 @@ LineFormat = Annotated[
 Coalesce = Annotated[
     bool, typer.Option("--coalesce", help="With --file: one entry for many lines of a counter.")
 ]
-Resume = Annotated[
-    bool,
-    typer.Option("--resume", help="With --file: continue after what was sent; keep the place."),
-]
-Place = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Where it is kept how far it has come. [dim]By default FILE.place[/dim]",
-    ),
-]
 
 
 @shared
@@ -68,8 +64,8 @@ def emit(
     file: EventFile = None,
     form: LineFormat = None,
     coalesce: Coalesce = False,
-    resume: Resume = False,
-    place: Place = None,
+    resume: ResumeLines = False,
+    place: PlaceFilePath = None,
 ) -> int | None:
     """Record an event, or a file of them.
 
@@ -93,8 +89,9 @@ def emit(
     best written as text: "12.50". CSV has a header with the same names, and note.NAME. A bad line
     is reported with its number and reason, the good ones are emitted, and the exit code is 1.
 
-    How far it has come is kept in FILE.place. After a crash --resume continues, and no line counts
-    twice, also without a key. --resume also keeps the place at the end: only new lines are sent.
+    Typed lines are sent as they come. How far it has come is kept in FILE.place: after a crash
+    --resume continues, and no line counts twice, also without a key. It also keeps the place at the
+    end: only new lines are sent.
 
     With --coalesce, lines of one counter become one entry with their sum and their number; those
     with a key, a note, a time or "events" of their own stay what they are.
@@ -110,11 +107,9 @@ def emit(
             raise BadUsage("with --file, counter, delta and the rest are in the lines")
         from countledger.infra.cli.emit_file import emit_file  # noqa: PLC0415 - for files alone
 
-        return emit_file(options, file, coalesce=coalesce, resume=resume, place=place, form=form)
+        return emit_file(options, file, place, resume=resume, coalesce=coalesce, form=form)
     if coalesce or resume or place or form:
-        raise BadUsage(
-            "--coalesce, --resume, --place and --format are about a file: give --file FILE"
-        )
+        raise BadUsage("--coalesce, --resume, --place and --format are for --file: give FILE")
     if counter is None or delta is None:
         raise BadUsage("give COUNTER and DELTA, or --file FILE")
     known = keyed(key, None if at is None else parse_time(at))

@@ -72,6 +72,13 @@ def up(
             min=1, max=65_535, help="Port of the endpoint. [dim]Default: any free one[/dim]"
         ),
     ] = None,
+    persist: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep the stack in this directory. [dim]Default: in memory alone[/dim]",
+        ),
+    ] = None,
 ) -> int:
     """Start AWS with the deployed stack on this machine, in the background.
 
@@ -84,13 +91,17 @@ def up(
     their ledgers: late, in any order, and not at all while "countledger region cut" is in effect.
     Commands work on the home region; --region names another one.
 
-    Data is kept in memory and lost on countledger down.
+    Data is kept in memory and lost on countledger down. With --persist it is saved in DIR every
+    few seconds and by down, and the next "countledger up --persist DIR" starts the same stack: its
+    data, schedules, alerts and archives, and its port if that is free. What was written after it
+    was saved last is lost if the computer or the engine crashes, and up says so.
 
     Examples:
       eval "$(countledger up)"
       eval "$(countledger up --regions us-east-1,eu-west-1,ap-northeast-1)"
       countledger up --stack-name other                       [dim]a second one beside it[/dim]
       countledger up --port 4599                              [dim]always the same address[/dim]
+      countledger up --persist ~/counters                     [dim]as it was when it ended[/dim]
       countledger up --settings countledger.toml              [dim]with what it says[/dim]
     """
     require_engine()
@@ -99,21 +110,38 @@ def up(
     # A file that cannot be read is refused before anything is started for it.
     commands = [] if settings is None else commands_for(settings)
     wanted = None if regions is None else [one.strip() for one in regions.split(",")]
-    running = background.up(options.settings.stack_name, regions=wanted, port=port)
+    name = options.settings.stack_name
+    running = background.up(name, regions=wanted, port=port, persist=persist)
     code = _apply(commands, running)
     if options.json:
         show_json(document_of(running))
-        return code
+    else:
+        _show(running)
+    return code
+
+
+def _show(running: Running) -> None:
     for line in export_lines(running.environment, os.environ):
         show_text(line)
     already = "already runs" if running.was_running else "runs"
     places = f" in {', '.join(running.regions)}" if len(running.regions) > 1 else ""
     notice(f"stack {running.stack_name} {already} on {running.url}{places}")
     notice(f"dashboard: {running.dashboard}")
-    notice("data is kept in memory and lost on `countledger down`")
+    _say_what_is_kept(running)
     if sys.stdout.isatty():  # then no shell has taken them
         notice('this shell does not know of it yet: eval "$(countledger up)"')
-    return code
+
+
+def _say_what_is_kept(running: Running) -> None:
+    if running.kept_in is None:
+        notice("data is kept in memory and lost on `countledger down`")
+        return
+    notice(f"data is kept in {running.kept_in}")
+    if running.lost_after is not None:
+        notice(
+            "the stack was not ended by `countledger down`: what was written after "
+            f"{running.lost_after:%Y-%m-%d %H:%M:%S} UTC is lost"
+        )
 
 
 def _apply(commands: Sequence[Sequence[str]], running: Running) -> int:
@@ -133,10 +161,10 @@ def _apply(commands: Sequence[Sequence[str]], running: Running) -> int:
 
 @shared
 def down(options: Options) -> None:
-    """Stop the stack of this machine and delete its data.
+    """Stop the stack of this machine and delete its data, except what --persist keeps.
 
-    No process and no file of it is left, also after a crash. Stopping a stack that does not run is
-    not an error.
+    No other file and no process of it is left, also after a crash. Stopping a stack that does not
+    run is not an error.
     """
     require_engine()
     from countledger.infra.local import background  # noqa: PLC0415 - what it imports is an extra
@@ -180,6 +208,11 @@ def export_lines(wanted: Mapping[str, str], current: Mapping[str, str]) -> Itera
 
 def document_of(running: Running) -> dict[str, object]:
     """A local stack as JSON has it."""
-    more = facts(running, "was_running url dashboard regions started_at pids", log=str(running.log))
+    more = facts(
+        running,
+        "was_running url dashboard regions started_at pids lost_after",
+        log=str(running.log),
+        kept_in=None if running.kept_in is None else str(running.kept_in),
+    )
     known = {"stack_name": running.stack_name, "running": True}
     return {**known, **more, **facts(running, "environment outputs")}

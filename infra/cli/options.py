@@ -263,3 +263,15 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 SettingsFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="A settings file, TOML or YAML.")
 ]
+ResumeLines = Annotated[
+    bool,
+    typer.Option("--resume", help="Of a file: continue after what was sent; keep the place."),
+]
+PlaceFilePath = Annotated[
+    Path | None,
+    typer.Option(
+        "--place",
+        metavar="FILE",
+        help="Where it is kept how far it has come. [dim]By default FILE.place[/dim]",
+    ),
+]

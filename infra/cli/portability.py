@@ -2,71 +2,43 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from functools import partial
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.infra.cli.emit_file import LINE_MAX_BYTES, opened
-from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
+from countledger.infra.cli.options import (
+    BadUsage,
+    CounterNames,
+    Options,
+    PlaceFilePath,
+    ResumeLines,
+    WholeNamespace,
+    shared,
+)
 from countledger.infra.cli.output import FINDINGS, notice, report_unread, show_facts, show_text
 from countledger.infra.cli.progress import open_progress
-from countledger.infra.portability.emitting import EventLines
-from countledger.infra.portability.exporting import Exporter, continued_file, new_file, place_beside
-from countledger.infra.portability.importing import Importer, ImportResult, held_in, missing
-from countledger.infra.portability.lines import CounterLine, UnreadLine, encode_line, parse_line
+from countledger.infra.cli.sending_file import LineFile, exit_code
+from countledger.infra.portability.export_file import continued_file, new_file, place_beside
+from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.importing import (
+    ChunkImporter,
+    Importer,
+    ImportResult,
+    importable,
+)
+from countledger.infra.portability.lines import UnreadLine, encode_line
+from countledger.infra.portability.sending import BAD, FileSender
 from countledger.ledger import keys
-from countledger.ledger.errors import BadInput, CountledgerError
+from countledger.ledger.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from countledger.infra.cli.progress import Bar
-    from countledger.infra.portability.lines import ExportLine, Line
-
-
-T = TypeVar("T")
-
-
-class Lines(Generic[T]):
-    """The good lines of a file, and what was wrong with the others.
-
-    Attributes:
-        parse: a line as a value.
-        bad: how many lines were reported.
-        worst: the exit code that they come to.
-    """
-
-    def __init__(self, parse: Callable[[bytes], T]) -> None:
-        self.parse = parse
-        self.bad = 0
-        self.worst = 0
-        self._numbers: deque[int] = deque()
-
-    def good(self, lines: EventLines) -> Iterator[T]:
-        """The values; a bad line is reported and left out."""
-        for line in lines:
-            try:
-                value = self.parse(line)
-            except BadInput as error:
-                self.report(lines.number, error)
-            else:
-                self._numbers.append(lines.number)
-                yield value
-
-    def next_number(self) -> int:
-        """The line of the next outcome; outcomes come in the order of the values."""
-        return self._numbers.popleft()
-
-    def report(self, number: int, error: CountledgerError) -> None:
-        """Report a line that was not recorded, and the reason."""
-        self.bad += 1
-        # An error of AWS is worse news than a bad line: that line is to be sent again.
-        self.worst = max(self.worst, FINDINGS if isinstance(error, BadInput) else error.exit_code)
-        notice(f"line {number}: {error}")
+    from countledger.infra.portability.lines import ExportLine
 
 
 @shared
@@ -121,6 +93,7 @@ def _write(out: Path | None, lines: Iterable[ExportLine]) -> list[UnreadLine]:
     if out is not None:
         with new_file(out) as file:
             file.add(lines)
+            file.complete()
         return file.unread
     unread: list[UnreadLine] = []
     for line in lines:
@@ -152,6 +125,7 @@ def _walk_into(out: Path, exporter: Exporter) -> list[UnreadLine]:
             file.add(lines)
             bar.set(sum(walk.counts.values()))
         file.add(exporter.over_regions())
+        file.complete()
     notice(f"{sum(walk.counts.values())} counters in {out}")
     return file.unread
 
@@ -177,6 +151,8 @@ def import_(
             "--drop-holds", help="Strict counters: what was held becomes available, without holds."
         ),
     ] = False,
+    resume: ResumeLines = False,
+    place: PlaceFilePath = None,
 ) -> int:
     """Write opening balances, each once under the name of the import.
 
@@ -185,54 +161,58 @@ def import_(
     and namespaces are made. A strict counter of which some was held is refused without
     --drop-holds. Calling it again changes nothing, for the horizon of a namespace; later it is
     refused. A bad line never stops the rest; each is named with its number, and the exit code is 1.
-    Where the import itself is stopped, it says how many lines were done: call it again.
+
+    How far it has come is kept in FILE.place. Where the import itself is stopped, --resume
+    continues after the lines that were done; without it every line is tried once more. --resume
+    also keeps the place at the end: only new lines are imported.
 
     Examples:
       countledger import balances.jsonl --dry-run
       countledger import balances.jsonl --name opening-2030
+      countledger import balances.jsonl --resume            [dim]as often as you like[/dim]
     """
     name = name if name is not None else ("" if file == "-" else Path(file).name)
     if not name:
         raise BadUsage("standard input has no name: give the import one with --name")
-    reading = Lines(partial(_parsed, drop_holds=drop_holds))
-    with opened(file) as stream:
-        lines = reading.good(EventLines(stream, LINE_MAX_BYTES))
-        if dry_run:
-            counts = Counter({"good": sum(1 for _ in lines)})
-        else:
-            counts = _import(Importer.begin(options.client(), name), reading, lines)
-    result = {"import": name, **counts, "bad": reading.bad}
-    show_facts(options, result)
-    return reading.worst
+    if dry_run:
+        return _try(options, LineFile.named(file, None, resume=False), name, drop_holds=drop_holds)
+    return _import(options, LineFile.named(file, place, resume=resume), name, drop_holds=drop_holds)
 
 
-def _parsed(text: bytes, *, drop_holds: bool = False) -> Line:
-    """A line that can be imported.
+def _import(options: Options, source: LineFile, name: str, *, drop_holds: bool) -> int:
+    with ExitStack() as stack:
+        lines = stack.enter_context(source.lines())
+        client = options.client()
+        table = client.connection.setting("counters_table")
+        purpose = (
+            f"import {name!r} to {table} in {client.connection.region}"
+            f"{', holds dropped' if drop_holds else ''}"
+        )
+        store = stack.enter_context(source.kept_place())
+        send = ChunkImporter(Importer.begin(client, name), drop_holds)
+        sender = FileSender(store, purpose, send, client.connection.clock)
+        begun = sender.begin()
+        if not source.resume:
+            begun = sender.restart()  # every line once more: none counts twice
+        ended = source.send(sender, lines, begun, "imported lines")
+    counts = {str(done): 0 for done in ImportResult} | {BAD: 0} | ended.place.counts
+    show_facts(options, {"import": name, **counts})
+    return exit_code(ended)
 
-    Raises:
-        BadInput: it is malformed, the export could not read the item, or some of it was held.
-    """
-    line = parse_line(text)
-    if isinstance(line, UnreadLine):
-        raise missing(line)
-    if isinstance(line, CounterLine) and line.held and not drop_holds:
-        raise held_in(line)
-    return line
 
-
-def _import(importer: Importer, reading: Lines[Line], lines: Iterable[Line]) -> Counter[str]:
-    counts: Counter[str] = Counter({str(done): 0 for done in ImportResult})
-    with open_progress() as progress:
-        bar = progress.add("imported")
-        try:
-            for outcome in importer.outcomes(lines):
-                number = reading.next_number()
-                if isinstance(outcome, CountledgerError):
-                    reading.report(number, outcome)
-                else:
-                    counts[str(outcome)] += 1
-                    bar.advance()
-        except CountledgerError:
-            notice(f"stopped after {counts.total()} lines; call it again, nothing counts twice")
-            raise
-    return counts
+def _try(options: Options, source: LineFile, name: str, *, drop_holds: bool) -> int:
+    """Only read the lines of an import, and say what is wrong."""
+    counts = {"good": 0, BAD: 0}
+    with source.lines() as lines:
+        for line in lines:
+            if not line.strip():
+                continue
+            try:
+                importable(line, drop_holds=drop_holds)
+            except BadInput as error:
+                notice(f"line {lines.number}: {error}")
+                counts[BAD] += 1
+            else:
+                counts["good"] += 1
+    show_facts(options, {"import": name, **counts})
+    return FINDINGS if counts[BAD] else 0

@@ -50,8 +50,12 @@ class Bars:
 
 
 @contextmanager
-def open_progress() -> Iterator[Bars]:
-    """Show progress while the block lasts."""
+def open_progress(*, hidden: bool = False) -> Iterator[Bars]:
+    """Show progress while the block lasts.
+
+    Args:
+        hidden: show none, also on a terminal.
+    """
     from rich.progress import (  # noqa: PLC0415 - few commands show it
         BarColumn,
         MofNCompleteColumn,
@@ -78,5 +82,6 @@ def open_progress() -> Iterator[Bars]:
         SpeedColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    disable = hidden or not console.is_terminal
+    with Progress(*columns, console=console, disable=disable) as progress:
         yield Bars(progress)

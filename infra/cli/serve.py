@@ -31,6 +31,13 @@ def serve(
             "--allow-writes", help="Also accept requests that change something, as yourself."
         ),
     ] = False,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A page of this origin may use the API, with the token; repeatable. "
+            "[dim]Default: COUNTLEDGER_CORS_ORIGINS, or none[/dim]",
+        ),
+    ] = None,
 ) -> None:
     """Serve the dashboard and the HTTP API of a stack on this machine, until Ctrl-C.
 
@@ -47,19 +54,22 @@ def serve(
       countledger serve
       countledger serve --stack-name shop --profile production
       countledger serve --port 8080 --allow-writes              [dim]for programs that count[/dim]
+      countledger serve --cors-origin https://app.example       [dim]for a page of your own[/dim]
     """
     if not all(find_spec(name) for name in ("fastapi", "hypercorn")):
         raise ServerMissing("the HTTP server is not installed: pip install 'countledger[serve]'")
     from countledger.infra.http.access_rules import AccessRules  # noqa: PLC0415 - an extra
+    from countledger.infra.http.cors import named_origins  # noqa: PLC0415 - as above
     from countledger.infra.http.listening import listen  # noqa: PLC0415 - as above
     from countledger.infra.http.process import run  # noqa: PLC0415 - as above
     from countledger.infra.local.front import new_token  # noqa: PLC0415 - as above
 
+    origins = named_origins(cors_origin or ())
     # A stack that does not exist is said here, and not by each page.
     connection = options.client().connection
     _ = connection.setting("counters_table")
     with listen(port or 0) as listener:
-        rules = AccessRules(listener.port, new_token(), allow_writes)
+        rules = AccessRules(listener.port, new_token(), allow_writes, origins)
         name = options.settings.stack_name
         about = {"stack_name": name, "url": rules.url, "allow_writes": allow_writes}
         if options.json:

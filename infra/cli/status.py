@@ -32,7 +32,8 @@ def status(options: Options) -> int:
 
     It shows the stack, its event source mappings, the lag of the totals, queues and their oldest
     messages, alarms, and the schedules of compaction with their due counters and last run. Each
-    finding says what to do.
+    finding says what to do. Rules on one counter that had crossed before they were made are listed
+    to those who may read rules; "countledger alert show" looks at rules with a prefix.
 
     A stack of that name on this machine (countledger up) takes precedence over one in an account;
     name a profile, a region or an endpoint for the latter. Ages that CloudWatch measures require
@@ -104,6 +105,7 @@ def show_facts(facts: Facts, found: Sequence[StatusFinding], running: Running | 
         ("alarms", _alarms(facts)),
         ("schedules", [_schedule(one, facts.at_ms) for one in facts.schedules]),
         ("windows", _windows(facts)),
+        ("rules that wait for the next crossing", _silent(facts)),
         ("quotas of the account", _quotas(facts.quotas)),
     ):
         if rows:
@@ -207,6 +209,20 @@ def _alarms(facts: Facts) -> list[Row]:
     states = [one.state for one in facts.alarms]
     counts = {name: states.count(name) for name in ("ALARM", "OK", "INSUFFICIENT_DATA")}
     return [{name.lower().replace("_", " "): n for name, n in counts.items()}] if states else []
+
+
+def _silent(facts: Facts) -> list[Row]:
+    return [
+        {
+            "rule": one.rule,
+            "counter": one.counter,
+            "value": one.value,
+            "was past": one.passed,
+            "before": to_datetime(one.effective_at_ms),
+            "to alert at once": f"countledger alert set {one.rule} --now",
+        }
+        for one in facts.silent
+    ]
 
 
 def _windows(facts: Facts) -> list[Row]:

@@ -20,7 +20,7 @@ from countledger.infra.cli.output import (
 from countledger.infra.cli.region_totals import show_over_regions
 from countledger.ledger.amount import add, to_text
 from countledger.ledger.clock import SystemClock, show_duration
-from countledger.ledger.errors import AccessDenied, CorruptItem
+from countledger.ledger.errors import AccessDenied, CorruptItem, StackNotFound
 from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
@@ -83,13 +83,17 @@ def total(
         show_json(
             {
                 "totals": [*unread.after(total_document(found[n], sums.get(n)) for n in names)],
-                "freshness": freshness_document(freshness),
+                "freshness": freshness and freshness_document(freshness),
             }
         )
         return unread.report()
     show_rows(rows)
     if recorded:
-        notice(freshness_text(freshness, SystemClock().now_ms()))
+        notice(
+            "how fresh it is, is unknown: COUNTLEDGER_LEDGER_STREAM_ARN is not set"
+            if freshness is None
+            else freshness_text(freshness, SystemClock().now_ms())
+        )
     return unread.report()
 
 
@@ -228,12 +232,17 @@ def freshness_text(freshness: Freshness, now_ms: int) -> str:
     return f"entries up to {moment.replace('+00:00', 'Z')} are in the totals"
 
 
-def _freshness(client: CountLedger) -> Freshness:
+def _freshness(client: CountLedger) -> Freshness | None:
+    """How fresh totals are; None: the tables are named by variables, and the stream is not."""
     try:
         return client.freshness(prove=True)
     except AccessDenied:
         # To read the stream takes a permission of its own.
         return client.freshness()
+    except StackNotFound:
+        if not client.connection.settings.counters_table:
+            raise
+        return None
 
 
 def total_row(total: Total, summed: ExactSum | None = None, *, exact: bool = False) -> Row:

@@ -60,9 +60,12 @@ class Scopes:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Scopes:
-        """The scopes among these texts; a token may carry others, which are of other systems."""
+        """The scopes among these texts; a token may carry others, which are of other systems.
+
+        `%2A` is the namespace of that name, which only `*` covers, and never every namespace.
+        """
         verbs = set(ScopeVerb)
-        pairs = (text.rpartition(":") for text in texts)
+        pairs = (text.rpartition(":") for text in texts if not text.upper().startswith("%2A:"))
         return cls(frozenset((unquote(of), verb) for of, _, verb in pairs if of and verb in verbs))
 
     def allows(self, verb: ScopeVerb, namespace: str) -> bool:

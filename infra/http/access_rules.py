@@ -76,7 +76,8 @@ _WRONG_HOST: Final = Refusal(
 _WRONG_ORIGIN: Final = Refusal(
     HTTPStatus.FORBIDDEN,
     "wrong-origin",
-    "the request comes from a page of another site; only the dashboard's own page may send it",
+    "the request comes from a page of another site: name its origin with --cors-origin, if it may "
+    "use this server",
 )
 _NO_TOKEN: Final = Refusal(
     HTTPStatus.UNAUTHORIZED,
@@ -99,11 +100,13 @@ class AccessRules:
         port: that it listens on.
         token: that a request must bring.
         allow_writes: whether requests may change anything.
+        origins: whose pages may send requests, beside the dashboard's.
     """
 
     port: int
     token: str
     allow_writes: bool = False
+    origins: frozenset[str] = frozenset()
 
     @property
     def url(self) -> str:
@@ -131,11 +134,14 @@ class AccessRules:
         return Accepted()
 
     def _of_our_page(self, head: RequestHead, hosts: set[str]) -> bool:
-        """No page of another site sent the request. A program names no site, and needs no check.
+        """No page of another site sent the request, but that of a named origin.
 
-        A link on another site may lead to the page, which changes nothing.
+        A program names no site, and needs no check. A link on another site may lead to the page,
+        which changes nothing.
         """
         origin = head.headers.get("origin")
+        if origin in self.origins:
+            return True
         if origin is not None and origin.lower() not in {f"http://{host}" for host in hosts}:
             return False
         return head.path == _PAGE or head.headers.get("sec-fetch-site", "none") in _OWN_SITES

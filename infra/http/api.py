@@ -32,7 +32,7 @@ from countledger.infra.http import (
     stack,
     strict,
 )
-from countledger.infra.http.edge import Edge
+from countledger.infra.http.edge import ANSWER_TIMEOUT_S, Edge
 from countledger.infra.http.lending import CLIENTS_DEFAULT, Clients
 from countledger.infra.http.live import LIVE_DEFAULT, LiveBounds, LiveTotals
 from countledger.infra.http.openapi import OPENAPI_PATH, operation_name, with_problems
@@ -68,6 +68,7 @@ def http_app(
     *,
     clients: int = CLIENTS_DEFAULT,
     live: LiveBounds = LIVE_DEFAULT,
+    answer_timeout_s: float = ANSWER_TIMEOUT_S,
 ) -> FastAPI:
     """The application; nothing is opened before the first request.
 
@@ -75,6 +76,7 @@ def http_app(
         open_client: opens a client of the stack; each request in work has one of its own.
         authorize: what the caller of a request may do.
         clients: how many clients are opened at most, and so how many requests are in work.
+        answer_timeout_s: after so many seconds without an answer a request is a problem `unclear`.
         live: the bounds of streams of totals; `BUFFERED` for a host that buffers answers.
     """
     app = FastAPI(
@@ -94,7 +96,7 @@ def http_app(
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(Exception, _unexpected)
-    app.add_middleware(Edge)
+    app.add_middleware(Edge, answer_timeout_s=answer_timeout_s)
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
@@ -18,7 +19,7 @@ from countledger.ledger import keys
 from countledger.ledger.errors import CountledgerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from countledger import CountLedger
     from countledger.infra.http.lending import Clients
@@ -88,7 +89,12 @@ class ExactRequest(Request):
         if not hasattr(self, "_json"):
             try:
                 text = (await self.body()).decode()
-                self._json = json.loads(text, parse_float=NotAnInteger, parse_constant=_refuse)
+                self._json = json.loads(
+                    text,
+                    parse_float=NotAnInteger,
+                    parse_constant=_refuse,
+                    object_pairs_hook=_object,
+                )
             except (UnicodeDecodeError, RecursionError) as error:
                 raise json.JSONDecodeError(str(error), "", 0) from None
             except json.JSONDecodeError:
@@ -107,6 +113,14 @@ class NotAnInteger:
     def __repr__(self) -> str:
         """The number as it was written."""
         return self.text[:60]
+
+
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; parsers differ in which of two members of one name they take."""
+    found = dict(members)
+    if len(found) < len(members):
+        raise json.JSONDecodeError("an object has two members of one name", "", 0)
+    return found
 
 
 def _refuse(name: str) -> NoReturn:
@@ -132,19 +146,28 @@ class CountedRoute(APIRoute):
                     ledger = await to_thread.run_sync(clients.take)
             except CountledgerError as error:
                 return problem_of(error).response()
-            before = ledger.read_units, ledger.write_units
             try:
-                request.state.call = Call(ledger, scopes)
-                response = await handle(ExactRequest(request.scope, request.receive))
-            except CountledgerError as error:
-                response = problem_of(error).response()
+                return await _metered(ledger, partial(answer, request, Call(ledger, scopes)))
             finally:
                 clients.give_back(ledger)
-            response.headers[READ_UNITS] = _shown(ledger.read_units - before[0])
-            response.headers[WRITE_UNITS] = _shown(ledger.write_units - before[1])
-            return response
+
+        async def answer(request: Request, call: Call) -> Response:
+            request.state.call = call
+            try:
+                return await handle(ExactRequest(request.scope, request.receive))
+            except CountledgerError as error:
+                return problem_of(error).response()
 
         return counted
+
+
+async def _metered(ledger: CountLedger, answer: Callable[[], Awaitable[Response]]) -> Response:
+    """An answer with what it consumed, read before another request gets the client."""
+    before = ledger.read_units, ledger.write_units
+    response = await answer()
+    response.headers[READ_UNITS] = _shown(ledger.read_units - before[0])
+    response.headers[WRITE_UNITS] = _shown(ledger.write_units - before[1])
+    return response
 
 
 def _shown(units: float) -> str:

@@ -31,7 +31,7 @@ ScopePath = Annotated[
         from_path,
         r"^(?!\.{1,2}$)[ !\"$-.0-~]+$",
         maxLength=SCOPE_MAX_BYTES,
-        description="a scope of printable ASCII, in which `~1` is written for a slash",
+        description="a scope of printable ASCII; `~1` is a slash in it, `~2` a question mark",
         examples=["user-email"],
     ),
 ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from countledger import Event, IdempotencyKey, Receipt
 from countledger.infra.http.access import ScopeVerb
@@ -38,6 +38,7 @@ from countledger.infra.http.shapes import (
     TimeText,
 )
 from countledger.ledger import keys
+from countledger.ledger.errors import BadKey
 from countledger.ledger.limits import BATCH_GET_KEYS
 from countledger.producers.event import EVENTS_MAX, Status
 
@@ -64,6 +65,12 @@ class EventInput(EntryInput):
     ] = None
     key_at: Annotated[TimeText | None, Field(description="the time of `key`")] = None
     events: Annotated[int, Field(ge=1, le=EVENTS_MAX)] = 1
+
+    @model_validator(mode="after")
+    def _time_of_a_key(self) -> Self:
+        if self.key_at is not None and self.key is None:
+            raise BadKey("key_at is the time of key, and there is no key: give both, or neither")
+        return self
 
 
 class BatchInput(InputBody):

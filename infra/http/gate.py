@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.infra.http.access_rules import AccessRules, Refusal, RequestHead, SignIn
+from countledger.infra.http.edge import BODY_MAX_BYTES
 from countledger.infra.http.listening import HEADERS_MAX_BYTES
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     # Of ASGI: what a request is, how to read its body, and how to answer it.
     Asgi: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 
-BODY_MAX_BYTES: Final = 1024 * 1024
 BODY_TIMEOUT_S: Final = 10.0
 REQUESTS_MAX: Final = 64
 API: Final = "/v1"

@@ -16,7 +16,7 @@ import re
 from typing import Annotated, Final
 from urllib.parse import unquote_to_bytes
 
-from fastapi import Depends, Header
+from fastapi import Depends, Header, Request
 
 from countledger import IdempotencyKey
 from countledger.infra.http.problems import HEADER, HOW
@@ -95,11 +95,20 @@ def _unquoted(found: re.Match[str]) -> str:
     return found["plain"]
 
 
-async def _given(key: Annotated[_KeyHeader, Header(alias=HEADER)]) -> str | IdempotencyKey:
+async def _one(request: Request) -> None:
+    """Refuse two headers: hosts differ in which of them they take."""
+    if len(request.headers.getlist(HEADER)) > 1:
+        raise BadKey(f"the request has {HEADER} more than once: send one")
+
+
+async def _given(
+    key: Annotated[_KeyHeader, Header(alias=HEADER)], _: Annotated[None, Depends(_one)]
+) -> str | IdempotencyKey:
     return key
 
 
 async def _perhaps(
+    _: Annotated[None, Depends(_one)],
     key: Annotated[_KeyHeader | None, Header(alias=HEADER)] = None,
 ) -> str | IdempotencyKey | None:
     return key

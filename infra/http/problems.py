@@ -211,6 +211,8 @@ def problem_of_request(found: Sequence[Mapping[str, Any]]) -> ProblemDetails:
 def _says(found: Mapping[str, Any]) -> str:
     """What an error says: the words of the library, where the check is its own."""
     cause = found.get("ctx", {}).get("error")
+    if found["type"] == "json_invalid":
+        return f"the body is no JSON: {cause}"
     return str(cause if isinstance(cause, Exception) else found["msg"])
 
 

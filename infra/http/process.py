@@ -16,6 +16,7 @@ from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, READ_EVERYTHING
 from countledger.infra.http.access_rules import AccessRules
 from countledger.infra.http.api import http_app
+from countledger.infra.http.cors import NamedOrigins, named_origins
 from countledger.infra.http.gate import Gate
 from countledger.infra.http.listening import Listener, serve
 from countledger.infra.http.page_files import page_files
@@ -23,6 +24,8 @@ from countledger.infra.http.page_files import page_files
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import BinaryIO
+
+    from countledger.infra.http.gate import Asgi
 
 
 def run(
@@ -42,16 +45,17 @@ def run(
     # The gate has accepted a request before the API asks what it may do.
     scopes = EVERYTHING if rules.allow_writes else READ_EVERYTHING
     api = http_app(open_client, authorize=lambda _request: scopes)
-    asyncio.run(_until_stopped(Gate(rules, page_files(), api), listener, ends_with))
+    app = NamedOrigins(Gate(rules, page_files(), api), rules.origins)
+    asyncio.run(_until_stopped(app, listener, ends_with))
 
 
-async def _until_stopped(gate: Gate, listener: Listener, ends_with: BinaryIO | None) -> None:
+async def _until_stopped(app: Asgi, listener: Listener, ends_with: BinaryIO | None) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     if ends_with is not None:
         threading.Thread(target=_stop_at_end_of, args=(ends_with, loop, stop), daemon=True).start()
-    await serve(gate, listener, stop.wait)
+    await serve(app, listener, stop.wait)
 
 
 def _stop_at_end_of(pipe: BinaryIO, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
@@ -65,7 +69,8 @@ def main() -> None:
     with os.fdopen(pipe_fd, "rb") as pipe:
         token = pipe.readline().decode().strip()
         listener = Listener(socket_fd)
-        run(listener, AccessRules(listener.port, token), CountLedger, pipe)
+        rules = AccessRules(listener.port, token, origins=named_origins())
+        run(listener, rules, CountLedger, pipe)
 
 
 if __name__ == "__main__":

@@ -39,8 +39,6 @@ _OF_NAMESPACE_IN_PATH: Final = _IN_PATH.replace("^", "^:", 1)
 COUNTER_PATTERN: Final = f"^{_OF_NAMESPACE}+(?::{_CHARACTER}+)?$"
 _CHARACTER_OF_KEY: Final = _CHARACTER.replace("#", "", 1)
 # A segment of dots alone is removed on the way, by clients and by proxies.
-# Of a name in a path; the tilde itself comes last, and first when a name is written.
-_ESCAPES: Final = {"~1": "/", "~2": "?", "~3": "%", "~0": "~"}
 PATH_PATTERN: Final = rf"^(?!\.{{1,2}}$){_OF_NAMESPACE_IN_PATH}+(?::{_IN_PATH}+)?$"
 _DIGITS: Final = rf"[0-9]{{1,{AMOUNT_MAX_DIGITS}}}(?:\.[0-9]{{1,{AMOUNT_MAX_DECIMALS}}})?"
 
@@ -96,26 +94,21 @@ def _show_amount(value: object) -> object:
 
 
 def from_path(segment: str) -> str:
-    """The name in a segment of a path, where `~1` is a slash, and `~0` a tilde before a digit.
+    """The name in a segment of a path.
 
-    `~2` is a question mark and `~3` a percent sign: API Gateway decodes a path, and takes these two
-    for parts of the address.
+    `~1` is a slash, `~2` a question mark, `~3` a percent sign, `~0` a tilde.
 
     Raises:
         ValueError: proxies and clients remove such a segment.
     """
     if segment in {".", ".."}:
         raise ValueError("a path cannot name a counter of dots alone")
-    for escape, character in _ESCAPES.items():
-        segment = segment.replace(escape, character)
-    return segment
+    return segment.replace("~1", "/").replace("~2", "?").replace("~3", "%").replace("~0", "~")
 
 
 def to_path(name: str) -> str:
     """A name as a segment of a path, before percent-encoding."""
-    for escape, character in reversed(_ESCAPES.items()):
-        name = name.replace(character, escape)
-    return name
+    return name.replace("~", "~0").replace("/", "~1").replace("?", "~2").replace("%", "~3")
 
 
 def _prefix(text: str) -> str:
@@ -194,8 +187,8 @@ CounterPath = Annotated[
         lambda segment: keys.check_counter(from_path(segment)),
         PATH_PATTERN,
         maxLength=COUNTER_NAME_MAX_BYTES,
-        description="a name, in which `~1` is written for a slash, `~2` for a question mark, `~3` "
-        "for a percent sign, and `~0` for a tilde before a digit",
+        description="a name; `~1` is a slash in it, `~2` a question mark, `~3` a percent "
+        "sign, `~0` a tilde",
         examples=["likes:post-1"],
     ),
 ]

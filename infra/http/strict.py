@@ -12,6 +12,7 @@ from countledger import outcomes
 from countledger.infra.http.calls import Called, CountedRoute, answered
 from countledger.infra.http.idempotency import OptionalKey, RequiredKey
 from countledger.infra.http.outcomes import answer_of
+from countledger.infra.http.problems import HOW, KeyMissing
 from countledger.infra.http.shapes import (
     AmountText,
     AnswerBody,
@@ -37,6 +38,9 @@ from countledger.ledger.limits import (
 routes = APIRouter(route_class=CountedRoute, tags=["strict"])
 
 MethodName = Literal["atomic", "occ", "history", "request_token", "marker", "set"]
+
+
+METHOD_WITHOUT_KEYS: Final = "atomic"
 
 
 class CounterTwice(BadInput):
@@ -171,12 +175,14 @@ def change_strict(
 ) -> Response:
     """Add to a strict counter, or take from it, within its bounds. A write unit or more, by method.
 
-    Methods that remember keys require an `Idempotency-Key` to make a retry safe; method `atomic`
-    remembers none and refuses it. A change that a bound refuses is a problem `bound-reached`.
+    Methods that remember keys require an `Idempotency-Key`; method `atomic` remembers none and
+    refuses it (without a key the counter is read first: a read unit, with bins two more for each).
+    A change that a bound refuses is a problem `bound-reached`.
     """
-    outcome = call.writes(counter).strict.change(
-        counter, body.delta, key=key, prefer=body.prefer, note=body.note
-    )
+    client = call.writes(counter)
+    if key is None and client.strict.show(counter).method != METHOD_WITHOUT_KEYS:
+        raise KeyMissing(f"this request requires {HOW}: without it a retry would count twice")
+    outcome = client.strict.change(counter, body.delta, key=key, prefer=body.prefer, note=body.note)
     return answer_of(outcome, CHANGED)
 
 

@@ -6,6 +6,7 @@ which they are found, and which `down` deletes. Data live as long as the supervi
 
 import contextlib
 import fcntl
+import json
 import os
 import select
 import shutil
@@ -14,17 +15,20 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
 import psutil
 
-from countledger.infra.local.engine import REGION, cleaned_environment
+from countledger.infra.local import saved_stack
+from countledger.infra.local.engine import SAVE_TIMEOUT_S, cleaned_environment
 from countledger.infra.local.following import directory_of
 from countledger.infra.local.replication import Way
 from countledger.infra.local.running import (
     Running,
+    WantedStack,
+    kept_in_of,
     kill_all,
     log_path,
     processes_under,
@@ -48,19 +52,26 @@ class UpFailed(SetupError):
     """The local stack did not start; the message has the end of the supervisor's log."""
 
 
+class NotSaved(SetupError):
+    """The local stack ended without being saved; the message has the end of its log."""
+
+
 def up(
     stack_name: str = STACK_NAME,
     *,
     regions: Sequence[str] | None = None,
     port: int | None = None,
+    persist: Path | None = None,
     timeout_s: float = START_TIMEOUT_S,
 ) -> Running:
     """Start the local stack in the background and wait until it is ready.
 
     Args:
         stack_name: of the stack; each name has an engine of its own.
-        regions: where it is deployed, home first; None: in one region, or as it runs.
-        port: of the endpoint; None: any free one, or as it runs.
+        regions: where it is deployed, home first; None: in one region, or as it runs or is kept.
+        port: of the endpoint; None: any free one, or as it runs, or as it is kept.
+        persist: the directory that the stack is kept in, and from which it is started again; None:
+            it is in memory alone, or as it runs.
         timeout_s: how long to wait.
 
     Returns:
@@ -68,27 +79,29 @@ def up(
 
     Raises:
         UpFailed: it did not start, and what was started is gone again; or it runs in other regions,
-            or on another port.
+            on another port, or is kept in another directory.
         BadSetting: no name for a stack, or no regions for one.
     """
     directory = directory_of(stack_name)
     wanted = check_regions(regions) if regions is not None else None
+    kept_in = None if persist is None else persist.expanduser().resolve()
     with _held(directory):
         running = read_running(stack_name, directory)
         if running is not None:
-            if wanted not in {None, running.regions}:
+            if (how := running.difference(wanted, port, kept_in)) is not None:
                 raise UpFailed(
-                    f"the local stack {stack_name!r} runs in {', '.join(running.regions)}: end it "
-                    "with `countledger down` first"
-                )
-            if port is not None and not running.url.endswith(f":{port}"):
-                raise UpFailed(
-                    f"the local stack {stack_name!r} runs on {running.url}: end it with "
-                    "`countledger down` first"
+                    f"the local stack {stack_name!r} runs {how}: end it with `countledger down` "
+                    "first"
                 )
             return running
         _end_all(directory)  # what a crash may have left
-        _start(stack_name, directory, wanted or (REGION,), port or 0, timeout_s)
+        started = WantedStack(
+            stack_name=stack_name,
+            regions=wanted or (),
+            port=port or 0,
+            kept_in=None if kept_in is None else str(kept_in),
+        )
+        _start(started, directory, timeout_s)
         running = read_running(stack_name, directory)
     if running is None:
         raise UpFailed(f"the local stack {stack_name!r} ended as soon as it was ready")
@@ -108,21 +121,34 @@ def status(stack_name: str = STACK_NAME) -> Running | None:
 
 
 def down(stack_name: str = STACK_NAME) -> bool:
-    """End the local stack and delete its data, also after a crash of it.
+    """End the local stack and delete its data, also after a crash of it; what is kept stays.
 
     Returns:
         Whether there was anything to end or to delete.
 
     Raises:
         BadSetting: no name for a stack.
+        NotSaved: the stack ran, is gone, and could not be saved before.
     """
     directory = directory_of(stack_name)
     if not directory.exists():
         return False
     with _held(directory):
-        _end_all(directory)
+        running, log = read_running(stack_name, directory), log_path(directory)
+        _end_all(directory, keeping=log)
+        tail = _tail(log)
         shutil.rmtree(directory, ignore_errors=True)
+    if running is not None and running.kept_in is not None:
+        _check_saved(running.kept_in, tail)
     return True
+
+
+def _check_saved(kept_in: Path, tail: str) -> None:
+    """Refuse to call a stack ended that was not saved at its end."""
+    saved = saved_stack.read_header(kept_in)
+    if saved is None or not saved.complete:
+        at = "nothing is there" if saved is None else f"what is there was saved at {saved.saved_at}"
+        raise NotSaved(f"the stack has ended, and could not be saved in {kept_in}: {at}:\n{tail}")
 
 
 def change_cut(stack_name: str, change: Callable[[set[Way]], set[Way]]) -> set[Way]:
@@ -184,9 +210,7 @@ def _check_private(directory: Path) -> None:
 # ---- its processes ----
 
 
-def _start(
-    stack_name: str, directory: Path, regions: tuple[str, ...], port: int, timeout_s: float
-) -> None:
+def _start(wanted: WantedStack, directory: Path, timeout_s: float) -> None:
     """Start the supervisor; it closes its end of a pipe when it is ready or has failed.
 
     Our child is a starter that forks the supervisor and ends, so that no process must wait for it.
@@ -199,10 +223,8 @@ def _start(
                     sys.executable,
                     "-m",
                     "countledger.infra.local.supervisor",
-                    stack_name,
                     str(theirs),
-                    str(port),
-                    *regions,
+                    json.dumps(asdict(wanted)),
                 ],
                 # By this its processes are found.
                 env=cleaned_environment(os.environ) | {"TMPDIR": str(directory)},
@@ -223,34 +245,45 @@ def _start(
         os.close(ready)
         if theirs >= 0:
             os.close(theirs)
-    _fail(stack_name, directory, starter, "did not start" if in_time else "took too long")
+    _fail(wanted.stack_name, directory, starter, "did not start" if in_time else "took too long")
 
 
 def _fail(
     stack_name: str, directory: Path, starter: subprocess.Popen[bytes], what: str
 ) -> NoReturn:
-    text = log_path(directory).read_text(encoding="utf-8", errors="replace")
-    tail = "\n".join(text.splitlines()[-_LOG_TAIL_LINES:]) or "(its log is empty)"
+    tail = _tail(log_path(directory))
     _end_all(directory)
     starter.wait()
     shutil.rmtree(directory, ignore_errors=True)
     raise UpFailed(f"the local stack {stack_name!r} {what}:\n{tail}")
 
 
-def _end_all(directory: Path) -> None:
-    """End the processes of this directory, and only those; leave it empty."""
+def _tail(log: Path) -> str:
+    """The end of a log."""
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        text = ""
+    return "\n".join(text.splitlines()[-_LOG_TAIL_LINES:]) or "(its log is empty)"
+
+
+def _end_all(directory: Path, *, keeping: Path | None = None) -> None:
+    """End the processes of this directory, and only those; leave it empty but for one file."""
     processes = processes_under(directory)
     supervisors = [one for one in processes if _temporary(one) == str(directory)]
     for supervisor in supervisors:
         with contextlib.suppress(psutil.NoSuchProcess):
             supervisor.send_signal(signal.SIGTERM)
-    wait_until_gone(supervisors, STOP_TIMEOUT_S)
+    if kept_in_of(directory) is None:
+        wait_until_gone(supervisors, STOP_TIMEOUT_S)
+    else:  # also an engine whose supervisor was killed saves its memory
+        wait_until_gone(processes, STOP_TIMEOUT_S + SAVE_TIMEOUT_S)
     # A process that is just dying has no environment to be found by any more.
     kill_all([*processes_under(directory), *recorded_processes(directory)])
     for path in directory.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
-        else:
+        elif path != keeping:
             path.unlink(missing_ok=True)
 
 

@@ -1,6 +1,11 @@
-"""The embedded AWS: MiniStack as a process of its own, on loopback, that leaves nothing on disk."""
+"""The embedded AWS: MiniStack as a process of its own, on loopback.
+
+It leaves nothing on disk, unless it is given a directory for its memory.
+"""
 
 import contextlib
+import json
+import logging
 import os
 import shutil
 import signal
@@ -11,11 +16,13 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from countledger.infra.local.running import kill_all, processes_under
+from countledger.infra.local.saved_stack import StackDirectory
 from countledger.ledger.errors import SetupError
 
 REGION: Final = "us-east-1"
@@ -28,6 +35,7 @@ ROOT_SECRET: Final = "local"  # noqa: S105 - the engine's fixed credentials, goo
 
 READY_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 5.0
+SAVE_TIMEOUT_S: Final = 60.0
 _LOG_TAIL_LINES: Final = 15
 
 # Functions inherit the engine's environment, so what belongs to the user's own AWS must not reach
@@ -47,21 +55,51 @@ _FOREIGN_PREFIXES: Final = (
 _FOREIGN_NAMES: Final = frozenset({"AUTH", "PERSIST_STATE", "SERVICES", "STATE_DIR", "USE_SSL"})
 
 
+_LOG: Final = logging.getLogger(__name__)
+
+
 class EngineFailed(SetupError):
     """The embedded engine did not start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Where the memory of an engine is kept, and of which stack it is.
+
+    Attributes:
+        directory: locked by this process.
+        stack_name: of the stack.
+        regions: those that it is started in, home first.
+    """
+
+    directory: StackDirectory
+    stack_name: str
+    regions: tuple[str, ...]
+
+    def facts(self, port: int) -> str:
+        """What the engine notes with its memory, as JSON."""
+        facts = {"stack_name": self.stack_name, "regions": self.regions, "port": port}
+        return json.dumps(facts)
 
 
 class Engine:
     """One embedded engine. Start it with `with` or `start`; the other end is `stop`.
 
-    Its data live as long as it runs. It ends with this process, however this process ends.
+    Its data live as long as it runs, or are kept in a directory. It ends with this process, however
+    this process ends.
 
     Attributes:
         home: its private temporary directory, deleted at the end.
     """
 
     def __init__(
-        self, *, auth: bool = False, parent_dir: Path | None = None, port: int = 0
+        self,
+        *,
+        auth: bool = False,
+        parent_dir: Path | None = None,
+        port: int = 0,
+        usual_port: int = 0,
+        kept: Kept | None = None,
     ) -> None:
         """Describe an engine; nothing runs yet.
 
@@ -69,7 +107,11 @@ class Engine:
             auth: whether it enforces IAM policies.
             parent_dir: where its private directory is made (default: the system's).
             port: of its endpoint; 0: any free one.
+            usual_port: which one that is, if it is free.
+            kept: where its memory is kept; None: nowhere.
         """
+        self._usual_port = usual_port
+        self._kept = kept
         self._auth = auth
         self._parent_dir = parent_dir
         self._process: subprocess.Popen[bytes] | None = None
@@ -115,7 +157,7 @@ class Engine:
         try:
             # The socket listens before the process exists: no other process can take the port,
             # and the first request simply waits.
-            with _listening(self._port) as listening:
+            with self._listening() as listening:
                 self._port = listening.getsockname()[1]
                 self._launch(listening.fileno())
             self._wait_until_ready()
@@ -129,12 +171,17 @@ class Engine:
         # -P: the directory of the script is no import path (its modules have everyday names).
         command = [sys.executable, "-P", str(script)]
         command += ["--socket-fd", str(socket_fd), "--parent-fd", str(watched)]
+        passed = [socket_fd, watched]
+        if self._kept is not None:
+            command += ["--save-in", str(self._kept.directory.path)]
+            command += ["--facts", self._kept.facts(self._port)]
+            passed.append(self._kept.directory.lock)  # which it holds until it has ended
         try:
             with self._log_path.open("wb") as log:
                 self._process = subprocess.Popen(  # noqa: S603 - our own script
                     command,
                     env=self._environment(),
-                    pass_fds=(socket_fd, watched),
+                    pass_fds=passed,
                     start_new_session=True,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -186,16 +233,31 @@ class Engine:
         lines = self._log_path.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(lines[-_LOG_TAIL_LINES:]) or "(the log is empty)"
 
+    def keep(self) -> None:
+        """Save the memory from now on, at intervals and at the end, if there is a place for it."""
+        if self._kept is not None:
+            os.kill(self.pid, signal.SIGUSR1)
+
+    def _listening(self) -> socket.socket:
+        if self._port == 0 and self._usual_port:
+            with contextlib.suppress(EngineFailed):
+                return _listening(self._usual_port)
+        return _listening(self._port)
+
     def stop(self) -> None:
         """End the process, the workers of its functions, and its directory. Safe to call again."""
         process, self._process = self._process, None
         if process is not None:
             _signal_group(process.pid, signal.SIGTERM)
             try:
-                process.wait(STOP_TIMEOUT_S)
+                process.wait(STOP_TIMEOUT_S if self._kept is None else SAVE_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 _signal_group(process.pid, signal.SIGKILL)
                 process.wait()
+            if self._kept is not None and process.returncode:
+                _LOG.error(
+                    "the engine ended with code %d: %s", process.returncode, self._log_tail()
+                )
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1

@@ -9,26 +9,25 @@ workers of its functions and its temporary directory.
 
 import argparse
 import asyncio
-import base64
-import contextlib
 import decimal
-import json
 import os
-import re
 import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 import psutil
 from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config
 from ministack import app
-from ministack.core import iam_actions, iam_evaluator, lambda_runtime
+from ministack.core import lambda_runtime
 from ministack.services import dynamodb
 
+from countledger.infra.local.engine_iam import IAM_PATCHES
+from countledger.infra.local.engine_memory import Saver, patch_sequence_numbers_never_go_back
 from countledger.infra.local.engine_refusals import REFUSALS
 from countledger.infra.local.engine_replicas import REPLICA_PATCHES
 from countledger.infra.local.engine_templates import TEMPLATE_PATCHES
@@ -64,143 +63,6 @@ def patch_38_digit_arithmetic() -> None:
     dynamodb._apply_set = exact(dynamodb._apply_set)  # noqa: SLF001
 
 
-def patch_iam_names_streams() -> None:
-    """Stream calls are authorised on the stream that they name.
-
-    MiniStack authorises them on `*`, which no policy for one stream admits.
-    """
-    plain = iam_actions.extract_resource_arn
-
-    def resource_arn(service: str, *rest: Any) -> str:  # noqa: ANN401 - its arguments are its own
-        if service != "dynamodbstreams":
-            return str(plain(service, *rest))
-        _method, _path, _headers, body, *_others = rest
-        request = _json_object(body)
-        if "ShardIterator" in request:
-            request = _json_object(base64.urlsafe_b64decode(request["ShardIterator"]))
-        return str(request.get("StreamArn") or request.get("arn") or "*")
-
-    iam_actions.extract_resource_arn = resource_arn
-
-
-def patch_iam_names_mappings() -> None:
-    """A look at one event source mapping is authorised as such.
-
-    MiniStack takes it for a list of all.
-    """
-    plain = iam_actions._lambda_action  # noqa: SLF001 - as above
-
-    def action(method: str, path: str) -> str | None:
-        if method == "GET" and "/event-source-mappings/" in path.rstrip("/"):
-            return "GetEventSourceMapping"
-        name: str | None = plain(method, path)
-        return name
-
-    iam_actions._lambda_action = action  # noqa: SLF001 - as above
-
-
-def patch_iam_leading_keys() -> None:
-    """The condition key `dynamodb:LeadingKeys` carries the partition keys of the request.
-
-    MiniStack leaves it out, and `ForAllValues` over nothing admits everything.
-    """
-    plain, enforce = iam_actions.dynamodb_service_context, iam_evaluator.enforce
-
-    def with_leading_keys(body: bytes) -> dict[str, Any]:
-        context: dict[str, Any] = plain(body)
-        found: dict[str, set[str]] = {}
-        for table, key in _leading_keys(_json_object(body)):
-            found.setdefault(table, set()).add(str(*key.values()))
-        return {**context, _KEYS_BY_TABLE: found}
-
-    def enforced(*request: Any, service_context: Any = None, **rest: Any) -> Any:  # noqa: ANN401 - its own
-        # One request may name several tables, and each is checked by its own keys.
-        context = dict(service_context or {})
-        keys = context.pop(_KEYS_BY_TABLE, {}).get(_table(str(rest.get("resource_arn", ""))))
-        if keys:
-            context["dynamodb:LeadingKeys"] = sorted(keys)
-        return enforce(*request, service_context=context, **rest)
-
-    iam_actions.dynamodb_service_context = with_leading_keys
-    iam_evaluator.enforce = enforced
-
-
-_KEYS_BY_TABLE: Final = "keys by table"
-
-
-def _table(name_or_arn: str) -> str:
-    """The name of a table, of which a request may give the ARN, or that of an index."""
-    return name_or_arn.rpartition(":table/")[2].partition("/")[0]
-
-
-def _leading_keys(request: dict[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
-    """The tables and partition keys of a request, of a batch or a transaction, or of a query."""
-    own = _table(str(request.get("TableName", "")))
-    requests = [(own, request)]
-    for table, batch in (request.get("RequestItems") or {}).items():
-        of_one = batch if isinstance(batch, list) else [{"Key": key} for key in batch["Keys"]]
-        requests += [(_table(table), part) for one in of_one for part in (one, *one.values())]
-    for one in request.get("TransactItems") or ():
-        requests += [(_table(part["TableName"]), part) for part in one.values()]
-    for table, part in requests:
-        known = dynamodb._tables.get(table)  # noqa: SLF001 - as above
-        item = part.get("Key") or part.get("Item") or {}
-        if known and known.get("pk_name") in item:
-            yield table, item[known["pk_name"]]
-    # A query compares it with `=`; its other part is a range or a prefix.
-    for match in re.finditer(r"= (:\w+)", str(request.get("KeyConditionExpression", ""))):
-        yield own, request["ExpressionAttributeValues"][match[1]]
-
-
-def patch_iam_batches_of_messages() -> None:
-    """Who may send, publish, delete or hide a message may do so with ten at once.
-
-    MiniStack requires actions that IAM does not know.
-    """
-    plain = iam_actions.extract_iam_action
-
-    def action(service: str, *rest: Any) -> str | None:  # noqa: ANN401 - its arguments are its own
-        name: str | None = plain(service, *rest)
-        return name.removesuffix("Batch") if name and service in {"sqs", "sns"} else name
-
-    iam_actions.extract_iam_action = action
-
-
-def patch_iam_names_schedules() -> None:
-    """A schedule is authorised under the group that it is in.
-
-    MiniStack takes every one for one of the group `default`.
-    """
-    plain = iam_actions.extract_resource_arn
-
-    def resource_arn(service: str, *rest: Any) -> str:  # noqa: ANN401 - its arguments are its own
-        arn = str(plain(service, *rest))
-        if service != "scheduler" or ":schedule/default/" not in arn:
-            return arn
-        _method, _path, _headers, body, query, *_others = rest
-        asked = query.get("groupName") or _json_object(body).get("GroupName") or "default"
-        group = asked[0] if isinstance(asked, list) else asked
-        return arn.replace(":schedule/default/", f":schedule/{group}/")
-
-    iam_actions.extract_resource_arn = resource_arn
-
-
-def patch_iam_names_buses() -> None:
-    """A look at an event bus is authorised on that bus.
-
-    MiniStack takes its name for that of a rule.
-    """
-    plain = iam_actions.extract_resource_arn
-
-    def resource_arn(service: str, *rest: Any) -> str:  # noqa: ANN401 - its arguments are its own
-        arn = str(plain(service, *rest))
-        _method, _path, headers, *_others = rest
-        looks = str(headers.get("x-amz-target", "")).endswith(".DescribeEventBus")
-        return arn.replace(":rule/default/", ":event-bus/") if looks else arn
-
-    iam_actions.extract_resource_arn = resource_arn
-
-
 def patch_loopback_is_secure() -> None:
     """A call over loopback passes `aws:SecureTransport`: there is no TLS on 127.0.0.1."""
     pin = app.pin_request_origin
@@ -219,36 +81,42 @@ def patch_lineage_stays_out_of_tables() -> None:
 
 PATCHES = (
     patch_38_digit_arithmetic,
-    patch_iam_names_streams,
-    patch_iam_names_mappings,
-    patch_iam_leading_keys,
-    patch_iam_batches_of_messages,
-    patch_iam_names_schedules,
-    patch_iam_names_buses,
     patch_loopback_is_secure,
     patch_lineage_stays_out_of_tables,
+    patch_sequence_numbers_never_go_back,
 )
-
-
-def _json_object(text: bytes) -> dict[str, Any]:
-    with contextlib.suppress(ValueError):
-        if isinstance(value := json.loads(text or b"{}"), dict):
-            return value
-    return {}
 
 
 # ---- life and death ----
 
+_SAVING_MAX_S: Final = 60.0
 
-def end_with_parent(pipe: int) -> None:
-    """Wait for the end of the parent's pipe, then delete everything."""
-    while os.read(pipe, 1):
-        pass
-    home = tempfile.gettempdir()
-    # First those that could still write, then what they wrote, then ourselves (the group's leader).
-    _kill_children()
-    shutil.rmtree(home, ignore_errors=True)
-    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+class ParentWatch:
+    """Ends this process, with all that it has on disk, when the pipe from its parent ends."""
+
+    def __init__(self, pipe: int) -> None:
+        """Watch nothing yet."""
+        self._pipe = pipe
+        # Set by `serve`: asks it to end in order, so that it can save its memory first.
+        self.end: Callable[[], object] | None = None
+        self.ended = threading.Event()
+        self.parent_ended = threading.Event()
+
+    def run(self) -> None:
+        """Wait for the end of the pipe, then delete everything but what is saved."""
+        while os.read(self._pipe, 1):
+            pass
+        self.parent_ended.set()
+        if self.end is not None:
+            self.end()
+            self.ended.wait(_SAVING_MAX_S)
+        home = tempfile.gettempdir()
+        # First those that could still write, then what they wrote, then ourselves (the group's
+        # leader).
+        _kill_children()
+        shutil.rmtree(home, ignore_errors=True)
+        os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
 def _kill_children() -> None:
@@ -260,10 +128,8 @@ def _kill_children() -> None:
         child.wait()
 
 
-async def serve(socket_fd: int) -> None:
-    """Serve MiniStack on the inherited socket until a SIGTERM or SIGINT."""
-    for patch in (*PATCHES, *TEMPLATE_PATCHES, *REFUSALS, *REPLICA_PATCHES):
-        patch()
+async def serve(socket_fd: int, saver: Saver | None, watch: ParentWatch) -> None:
+    """Serve MiniStack on the inherited socket until a SIGTERM or SIGINT; then save its memory."""
     config = Config()
     config.bind = [f"fd://{socket_fd}"]
     config.keep_alive_timeout = 75
@@ -273,17 +139,37 @@ async def serve(socket_fd: int) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if saver is None:
+        await hypercorn_serve(app.app, config, shutdown_trigger=stop.wait)
+        return
+    loop.add_signal_handler(signal.SIGUSR1, saver.begin)
+    watch.end = lambda: loop.call_soon_threadsafe(stop.set)
+    saving = asyncio.create_task(saver.save_regularly(stop))
     await hypercorn_serve(app.app, config, shutdown_trigger=stop.wait)
+    await saving
+    saver.save_at_the_end()
 
 
 def main() -> None:
-    """Parse the two descriptors, watch the one, serve on the other."""
+    """Put back what was saved, watch the parent, and serve."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--socket-fd", type=int, required=True)
     parser.add_argument("--parent-fd", type=int, required=True)
+    parser.add_argument("--save-in", type=Path)
+    parser.add_argument("--facts")
     arguments = parser.parse_args()
-    threading.Thread(target=end_with_parent, args=(arguments.parent_fd,), daemon=True).start()
-    asyncio.run(serve(arguments.socket_fd))
+    watch = ParentWatch(arguments.parent_fd)
+    watching = threading.Thread(target=watch.run, daemon=True)
+    watching.start()
+    for patch in (*PATCHES, *IAM_PATCHES, *TEMPLATE_PATCHES, *REFUSALS, *REPLICA_PATCHES):
+        patch()
+    saver = Saver(arguments.save_in, arguments.facts) if arguments.save_in else None
+    try:
+        asyncio.run(serve(arguments.socket_fd, saver, watch))
+    finally:
+        watch.ended.set()
+        if watch.parent_ended.is_set():
+            watching.join()  # it deletes what is on disk, and ends this process
 
 
 if __name__ == "__main__":

@@ -1,8 +1,13 @@
 """The deployed stack of one region on a local engine, and the pumps that play its mappings."""
 
+import contextlib
+import io
+import json
 import os
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,11 +29,19 @@ from countledger.infra.local.pump import Pump, lambda_invoker
 from countledger.infra.local.replicas import Copy
 from countledger.infra.local.shard_delivery import OnFailure
 from countledger.infra.local.shards import KinesisSource, ShardSource, StreamSource
-from countledger.infra.template import MappingSettings, mapping_settings, table_schemas
+from countledger.infra.template import (
+    MappingSettings,
+    mapping_settings,
+    table_schemas,
+    template_text,
+)
+from countledger.ledger.errors import BadSetting
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
 
+_REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
+_MOST_REGIONS: Final = 5
 _BUCKET: Final = "countledger-code"
 # Longer than any function may run (15 minutes): an invocation is awaited, never repeated.
 _INVOKE_TIMEOUT_S: Final = 910
@@ -110,7 +123,8 @@ class RegionStack:
             if self.region == REGION
             else {"CreateBucketConfiguration": {"LocationConstraint": self.region}}
         )
-        s3.create_bucket(Bucket=bucket, **place)
+        with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou):
+            s3.create_bucket(Bucket=bucket, **place)
         deployment = Deployment(
             cloudformation=self.client("cloudformation"),
             s3=s3,
@@ -126,6 +140,15 @@ class RegionStack:
             tags={PUMPED_TAG: " ".join(one.logical_id for one in MAPPINGS)},
         )
         self._patch_time_to_live()
+
+    def take_up(self, bundle: bytes) -> bool:
+        """Take up the stack if there is one, updated if its template is another; whether one is."""
+        if not self.find():
+            return False
+        cloudformation = self.client("cloudformation")
+        if cloudformation.get_template(StackName=self.name)["TemplateBody"] != template_text():
+            self.deploy(bundle)
+        return True
 
     def find(self) -> bool:
         """Take up the stack if another process has deployed it; whether it has."""
@@ -209,14 +232,18 @@ class RegionStack:
         dynamodb = self.client("dynamodb")
         tables = {"ledger": "LedgerTableName", "counters": "CountersTableName"}
         for name, schema in table_schemas().items():
-            if schema.ttl_attribute is not None:
-                dynamodb.update_time_to_live(
-                    TableName=self.outputs[tables[name]],
-                    TimeToLiveSpecification={
-                        "AttributeName": schema.ttl_attribute,
-                        "Enabled": True,
-                    },
-                )
+            table = self.outputs[tables[name]]
+            if schema.ttl_attribute is None or self._expires(table):
+                continue
+            dynamodb.update_time_to_live(
+                TableName=table,
+                TimeToLiveSpecification={"AttributeName": schema.ttl_attribute, "Enabled": True},
+            )
+
+    def _expires(self, table: str) -> bool:
+        """Whether items of the table expire already: of a stack that was deployed before."""
+        found = self.client("dynamodb").describe_time_to_live(TableName=table)
+        return bool(found["TimeToLiveDescription"].get("TimeToLiveStatus") == "ENABLED")
 
     def _patch_mappings_are_ours(self, mappings: Iterable[StreamMapping]) -> None:
         """The engine's own lose records and know no windows: the pumps play them."""
@@ -234,3 +261,27 @@ def session_of(credentials: Credentials = ROOT, region: str = REGION) -> boto3.S
         region_name=region,
         botocore_session=botocore.session.Session(_NOT_THE_USERS),
     )
+
+
+def check_regions(regions: Sequence[str]) -> tuple[str, ...]:
+    """The regions of a stack.
+
+    Raises:
+        BadSetting: one has no valid name or is given twice, or there are none or more than five.
+    """
+    for name in regions:
+        if not _REGION.fullmatch(name):
+            raise BadSetting(f"{name!r} is not the name of a region, such as us-east-1")
+    if len(set(regions)) != len(regions):
+        raise BadSetting(f"a region is given twice: {', '.join(regions)}")
+    if not 1 <= len(regions) <= _MOST_REGIONS:
+        raise BadSetting(f"a stack has 1 to {_MOST_REGIONS} regions, not {len(regions)}")
+    return tuple(regions)
+
+
+def empty_bundle() -> bytes:
+    """A bundle with nothing of ours in it: the engine's workers find the installed package."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("bundle.json", json.dumps({"countledger": "as installed"}))
+    return buffer.getvalue()

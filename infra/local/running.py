@@ -6,7 +6,7 @@ Only processes of this project are found and ended.
 import contextlib
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -81,6 +81,8 @@ class Running:
         started_at: when it was ready.
         pids: of the supervisor and of the engine.
         log: the supervisor's log.
+        kept_in: the directory that it is kept in; None: it is in memory alone.
+        lost_after: what was written after this time was lost: it was started again after a crash.
         was_running: whether `up` found it running already.
     """
 
@@ -93,7 +95,38 @@ class Running:
     started_at: datetime
     pids: tuple[int, ...]
     log: Path
+    kept_in: Path | None = None
+    lost_after: datetime | None = None
     was_running: bool = False
+
+    def difference(
+        self, regions: tuple[str, ...] | None, port: int | None, kept_in: Path | None
+    ) -> str | None:
+        """How it runs otherwise than wanted; None of what is wanted: however it runs."""
+        if regions not in {None, self.regions}:
+            return f"in {', '.join(self.regions)}"
+        if port is not None and not self.url.endswith(f":{port}"):
+            return f"on {self.url}"
+        if kept_in in {None, self.kept_in}:
+            return None
+        return f"and is kept in {self.kept_in}" if self.kept_in else "in memory alone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedStack:
+    """What the supervisor shall run, as JSON.
+
+    Attributes:
+        stack_name: of the stack.
+        regions: where it is deployed, home first; none: in one, or as it is kept.
+        port: of its endpoint; 0: any free one.
+        kept_in: the directory that it is kept in; None: nowhere.
+    """
+
+    stack_name: str
+    regions: Sequence[str]
+    port: int
+    kept_in: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +135,8 @@ class SupervisorState:
 
     Attributes:
         processes: id and time of creation of the supervisor and of the engine.
+        kept_in: the directory that the stack is kept in.
+        lost_after_s: as `Running.lost_after`, in seconds since 1970.
     """
 
     url: str
@@ -111,6 +146,8 @@ class SupervisorState:
     regions: tuple[str, ...]
     started_at_s: float
     processes: list[tuple[int, float]]
+    kept_in: str | None
+    lost_after_s: float | None
 
     def write(self, directory: Path) -> None:
         """Write it at once, so that a reader sees all or nothing."""
@@ -158,8 +195,20 @@ def read_running(stack_name: str, directory: Path) -> Running | None:
         started_at=datetime.fromtimestamp(state["started_at_s"], UTC),
         pids=tuple(pid for pid, _created_s in state["processes"]),
         log=log_path(directory),
+        kept_in=None if state["kept_in"] is None else Path(state["kept_in"]),
+        lost_after=_time(state["lost_after_s"]),
         was_running=True,
     )
+
+
+def _time(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def kept_in_of(directory: Path) -> Path | None:
+    """Where the stack of this directory is kept, also after it ended."""
+    state = _read(directory)
+    return None if state is None or state["kept_in"] is None else Path(state["kept_in"])
 
 
 def _read(directory: Path) -> dict[str, Any] | None:

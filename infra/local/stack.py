@@ -4,11 +4,7 @@ Dispatcher and workers of compaction run on the engine as they are: its schedule
 after a whole interval), and its mapping of a queue honours partial failures.
 """
 
-import io
-import json
 import logging
-import re
-import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -18,12 +14,19 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from countledger.infra.local.engine import REGION, Engine
+from countledger.infra.local.engine import REGION, Engine, Kept
 from countledger.infra.local.mappings import MATERIALIZER, StreamMapping
 from countledger.infra.local.pump import Pump
-from countledger.infra.local.region_stack import ROOT, Credentials, RegionStack, session_of
+from countledger.infra.local.region_stack import (
+    ROOT,
+    Credentials,
+    RegionStack,
+    check_regions,
+    empty_bundle,
+    session_of,
+)
 from countledger.infra.local.replication import Replicator
-from countledger.ledger.errors import BadSetting
+from countledger.infra.local.saved_stack import SavedStack, StackDirectory
 
 if TYPE_CHECKING:
     import boto3
@@ -38,8 +41,6 @@ _PARAMETERS: Final = {
     "LogLevel": "INFO",
     "MaxCompactors": "2",  # every worker is a process here
 }
-_REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
-_MOST_REGIONS: Final = 5
 
 
 class LocalStack:
@@ -51,10 +52,12 @@ class LocalStack:
         stacks: of the regions, the home region's first.
         home: the home region's. What is not asked of a region's stack is asked of this one.
         replicator: between the regions' ledgers; it replicates in the background if the pumps do.
+        found: the stack that was kept, and is started again; None: a new one is deployed.
     """
 
     stacks: dict[str, RegionStack]
     replicator: Replicator
+    found: SavedStack | None
 
     def __init__(
         self,
@@ -65,8 +68,9 @@ class LocalStack:
         pumping: bool = True,
         parent_dir: Path | None = None,
         parameters: Mapping[str, str] | None = None,
-        regions: Sequence[str] = (REGION,),
+        regions: Sequence[str] = (),
         port: int = 0,
+        kept_in: StackDirectory | None = None,
     ) -> None:
         """Describe a stack; nothing runs yet.
 
@@ -78,15 +82,25 @@ class LocalStack:
             pumping: whether the pumps deliver in the background.
             parent_dir: where the engine makes its private directory.
             parameters: of the template, besides those that a local stack sets.
-            regions: where it is deployed; the first one is home.
-            port: of the engine; 0: any free one.
+            regions: where it is deployed, home first; none: in one, or as it is kept.
+            port: of the engine; 0: any free one, and the one before if that is free.
+            kept_in: where the stack is kept, and from where it is started again; None: nowhere.
 
         Raises:
             BadSetting: a region has no valid name or is given twice, or there are more than five.
+            SavedStackRefused: what is kept there is no such stack.
         """
         self.name = name
-        self.regions = check_regions(regions)
-        self.engine = Engine(auth=auth, parent_dir=parent_dir, port=port)
+        self.found = None if kept_in is None else kept_in.find(name, regions)
+        earlier = (REGION,) if self.found is None else self.found.regions
+        self.regions = check_regions(regions or earlier)
+        self.engine = Engine(
+            auth=auth,
+            parent_dir=parent_dir,
+            port=port,
+            usual_port=0 if self.found is None else self.found.port,
+            kept=None if kept_in is None else Kept(kept_in, name, self.regions),
+        )
         self._bundle = bundle if bundle is not None else empty_bundle()
         self._pumping = pumping
         self._parameters = dict(parameters or {})
@@ -96,7 +110,9 @@ class LocalStack:
     def __enter__(self) -> Self:
         with self._open as opening:
             opening.enter_context(self.engine)
-            self._deploy()
+            if self.found is None or not self._take_up():
+                self._deploy()
+            self.engine.keep()
             opening.callback(lambda: _stop_pumps(self.stacks.values()))
             for stack in self.stacks.values():
                 stack.take_mappings()
@@ -219,6 +235,12 @@ class LocalStack:
         with ThreadPoolExecutor(len(others)) as pool:
             list(pool.map(deploy_in, others))
 
+    def _take_up(self) -> bool:
+        """The stacks that were kept, as far as they still exist; whether the home region's does."""
+        stacks = {region: self._stack(region) for region in self.regions}
+        self.stacks = {name: one for name, one in stacks.items() if one.take_up(self._bundle)}
+        return self.regions[0] in self.stacks
+
     def _strict_table_in(self, region: str) -> str:
         """The table of strict counters over regions, if that region has a copy of it."""
         regions = self._parameters.get("StrictRegions", "").split(",")
@@ -274,27 +296,3 @@ def _stop_pumps(stacks: Iterable[RegionStack]) -> None:
     pumps = [pump for stack in stacks for pump in stack.pumps.values()]
     with ThreadPoolExecutor(max(len(pumps), 1)) as pool:
         list(pool.map(Pump.stop, pumps))
-
-
-def check_regions(regions: Sequence[str]) -> tuple[str, ...]:
-    """The regions of a stack.
-
-    Raises:
-        BadSetting: one has no valid name or is given twice, or there are none or more than five.
-    """
-    for name in regions:
-        if not _REGION.fullmatch(name):
-            raise BadSetting(f"{name!r} is not the name of a region, such as us-east-1")
-    if len(set(regions)) != len(regions):
-        raise BadSetting(f"a region is given twice: {', '.join(regions)}")
-    if not 1 <= len(regions) <= _MOST_REGIONS:
-        raise BadSetting(f"a stack has 1 to {_MOST_REGIONS} regions, not {len(regions)}")
-    return tuple(regions)
-
-
-def empty_bundle() -> bytes:
-    """A bundle with nothing of ours in it: the engine's workers find the installed package."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("bundle.json", json.dumps({"countledger": "as installed"}))
-    return buffer.getvalue()

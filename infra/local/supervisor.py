@@ -4,6 +4,8 @@ Run by `background.py`. It writes its state into its temporary directory, and re
 inherited pipe that it is ready.
 """
 
+import contextlib
+import json
 import logging
 import os
 import signal
@@ -18,7 +20,8 @@ from typing import Final
 import psutil
 
 from countledger.infra.local.front import Front
-from countledger.infra.local.running import SupervisorState, read_cut
+from countledger.infra.local.running import SupervisorState, WantedStack, read_cut
+from countledger.infra.local.saved_stack import StackDirectory
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import CountledgerError
 
@@ -32,8 +35,7 @@ def main() -> int:
     """Detach, then serve until SIGTERM or SIGINT, or until the engine ends; the exit code."""
     if os.fork():
         os._exit(0)
-    stack_name, ready_fd, port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    regions = tuple(sys.argv[4:])
+    ready_fd, wanted = int(sys.argv[1]), WantedStack(**json.loads(sys.argv[2]))
     # Functions, and whatever else is started from here, do not get the pipe: it is ours to close.
     os.set_inheritable(ready_fd, False)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -42,24 +44,31 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stopping.set())
     try:
-        return serve(stack_name, ready_fd, stopping, regions, port)
+        return serve(wanted, ready_fd, stopping)
     except CountledgerError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
 
 
-def serve(
-    stack_name: str,
-    ready_fd: int,
-    stopping: threading.Event,
-    regions: tuple[str, ...],
-    port: int,
-) -> int:
+def serve(wanted: WantedStack, ready_fd: int, stopping: threading.Event) -> int:
     """Run the stack, say when it is ready, follow its replicas, wait for the end."""
-    directory = Path(tempfile.gettempdir())
-    local = LocalStack(
-        name=stack_name, parent_dir=directory, parameters=PARAMETERS, regions=regions, port=port
-    )
+    with contextlib.ExitStack() as opened:
+        kept_in = None
+        if wanted.kept_in is not None:
+            kept_in = opened.enter_context(StackDirectory(Path(wanted.kept_in)))
+        local = LocalStack(
+            name=wanted.stack_name,
+            parent_dir=Path(tempfile.gettempdir()),
+            parameters=PARAMETERS,
+            regions=wanted.regions,
+            port=wanted.port,
+            kept_in=kept_in,
+        )
+        return _serve(local, wanted, ready_fd, stopping)
+
+
+def _serve(local: LocalStack, wanted: WantedStack, ready_fd: int, stopping: threading.Event) -> int:
+    directory, found = Path(tempfile.gettempdir()), local.found
     with local as stack, Front(stack.environment()) as front:
         stack.replicator.read_cut = partial(read_cut, directory)
         SupervisorState(
@@ -67,20 +76,27 @@ def serve(
             dashboard=front.url,
             environment=stack.environment(),
             outputs=stack.outputs,
-            regions=regions,
+            regions=local.regions,
             started_at_s=time.time(),
             processes=[_identity(os.getpid()), _identity(stack.engine.pid)],
+            kept_in=wanted.kept_in,
+            lost_after_s=found.saved_at_ms / 1_000 if found and not found.complete else None,
         ).write(directory)
         os.write(ready_fd, b"ready")
         os.close(ready_fd)
-        _LOG.info("stack %s is ready on %s", stack_name, stack.url)
+        _LOG.info("stack %s is ready on %s", stack.name, stack.url)
         while not stopping.wait(WATCH_PAUSE_S):
             if not stack.engine.alive():
-                _LOG.error("the engine has ended by itself; its data are lost")
+                _LOG.error("the engine has ended by itself; %s", _left(wanted))
                 return 1
             stack.follow_replicas()
     _LOG.info("stopped")
     return 0
+
+
+def _left(wanted: WantedStack) -> str:
+    kept = wanted.kept_in
+    return "its data are lost" if kept is None else f"what was saved last is in {kept}"
 
 
 def _identity(pid: int) -> tuple[int, float]:

@@ -212,8 +212,9 @@ class MemoryStack:
     def installed(self) -> Iterator[MemoryStack]:
         """Let `countledger.record`, `countledger.total` and each new `CountLedger()` use it.
 
-        It is so in the whole process, in every thread, while the block runs. A `CountLedger` that
-        was created before is not changed.
+        It is so in the whole process, in every thread, while the block runs. A `CountLedger` or
+        `AsyncCountLedger` that was made before is not redirected, such as one that a module made
+        when it was imported: it still works on its own stack, in AWS.
 
         Raises:
             SetupError: a stack is installed already.

@@ -10,9 +10,7 @@ What cannot be read has a line as well, which says why, and hides nothing else.
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -24,116 +22,18 @@ from countledger.infra.portability.lines import (
     NamespaceLine,
     UnreadLine,
     WindowsOfLine,
-    encode_line,
-    parse_line,
 )
 from countledger.ledger import amount, keys
 from countledger.ledger.assembly import strict_table_of
-from countledger.ledger.errors import BadInput, BadPayload, BadSetting, CorruptItem, NoSuchCounter
+from countledger.ledger.errors import BadInput, CorruptItem, NoSuchCounter
 from countledger.ledger.namespace import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
-    from typing import IO
 
     from countledger import CountLedger
-    from countledger.infra.portability.lines import ExportLine
     from countledger.ledger.namespace import Namespace
-
-
-def place_beside(path: Path) -> Path:
-    """The file that keeps how far the export into a file has come."""
-    return path.with_name(f"{path.name}.place")
-
-
-class ExportFile:
-    """An export on the disk.
-
-    Attributes:
-        unread: its lines of what could not be read, those of before an interruption as well.
-    """
-
-    def __init__(self, stream: IO[bytes], unread: Iterable[UnreadLine] = ()) -> None:
-        self._stream = stream
-        self.unread = list(unread)
-
-    def add(self, lines: Iterable[ExportLine]) -> None:
-        """Write lines; they outlive a crash from here on."""
-        for line in lines:
-            self._stream.write(f"{encode_line(line)}\n".encode())
-            if isinstance(line, UnreadLine):
-                self.unread.append(line)
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
-
-
-@contextmanager
-def new_file(path: Path) -> Iterator[ExportFile]:
-    """A file that must not exist yet.
-
-    Raises:
-        BadSetting: it does, or cannot be written.
-    """
-    try:
-        stream = path.open("xb")
-    except FileExistsError:
-        raise BadSetting(f"{path} exists: name another file, or remove it") from None
-    except OSError as error:
-        raise BadSetting(f"{path} cannot be written: {error.strerror}") from error
-    with stream:
-        yield ExportFile(stream)
-
-
-@contextmanager
-def continued_file(path: Path, counters: int) -> Iterator[ExportFile]:
-    """A file of an interrupted export, cut after the counters that its place has recorded.
-
-    Args:
-        path: the file.
-        counters: how many lines of counters are complete.
-
-    Raises:
-        BadSetting: it is gone, or has fewer lines.
-    """
-    try:
-        stream = path.open("r+b")
-    except OSError as error:
-        raise BadSetting(
-            f"{path} cannot be gone on with: {error.strerror}; remove {place_beside(path)} to "
-            "start again"
-        ) from error
-    with stream:
-        left, unread = counters, []
-        while left or _is_namespace(stream):
-            text = stream.readline()
-            if not text.endswith(b"\n"):
-                raise BadSetting(f"{path} has fewer lines than {place_beside(path)} knows of")
-            line = parse_line(text)
-            left -= not _is_of_a_namespace(line)
-            if isinstance(line, UnreadLine):
-                unread.append(line)
-        stream.truncate()
-        yield ExportFile(stream, unread)
-
-
-def _is_namespace(stream: IO[bytes]) -> bool:
-    """Whether the next line is whole, and one of a namespace; the place does not move."""
-    place = stream.tell()
-    line = stream.readline()
-    stream.seek(place)
-    if not line.endswith(b"\n"):
-        return False
-    try:
-        return _is_of_a_namespace(parse_line(line))
-    except BadPayload:
-        return False
-
-
-def _is_of_a_namespace(line: ExportLine) -> bool:
-    return isinstance(line, NamespaceLine) or (
-        isinstance(line, UnreadLine) and line.is_of_a_namespace
-    )
 
 
 _READERS: Final = 8

@@ -11,12 +11,20 @@ sequence             created to continue after the value, or exists and is that 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger import Event, IdempotencyKey, Receipt
-from countledger.infra.portability.lines import CounterLine, ExportLine, NamespaceLine, UnreadLine
+from countledger.infra.portability.lines import (
+    CounterLine,
+    ExportLine,
+    NamespaceLine,
+    UnreadLine,
+    parse_line,
+)
+from countledger.infra.portability.sending import SentChunk, answered
 from countledger.ledger import amount, keys
 from countledger.ledger.attributes import require
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
@@ -29,6 +37,7 @@ from countledger.ledger.errors import (
     CountledgerError,
     NamespaceUnknown,
     SequenceExists,
+    SetupError,
 )
 from countledger.ledger.expressions import Absent
 from countledger.ledger.limits import IMPORT_NAME_MAX_BYTES, SEQUENCE_LAST
@@ -37,10 +46,13 @@ from countledger.ledger.operations import Put
 from countledger.producers.sequences.sequence import check_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
     from countledger import CountLedger
+    from countledger.infra.portability.lines import Line
+    from countledger.infra.portability.place_file import FilePlace
+    from countledger.infra.portability.sending import NumberedLine
 
 
 _CHUNK: Final = 200
@@ -194,6 +206,57 @@ class Importer:
                 ) from None
             return ImportResult.EXISTS
         return ImportResult.MADE
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkImporter:
+    """Imports a chunk of the lines of a file.
+
+    Attributes:
+        importer: of the import; each line counts once under its name, so a chunk can be repeated.
+        drop_holds: whether what was held becomes available.
+    """
+
+    importer: Importer
+    drop_holds: bool = False
+
+    def __call__(self, chunk: Sequence[NumberedLine], place: FilePlace) -> SentChunk:
+        """Import the lines: as `Importer.outcomes`.
+
+        Raises:
+            SetupError: what concerns every line.
+        """
+        lines: list[tuple[int, Line]] = []
+        failures: list[tuple[int, CountledgerError]] = []
+        for number, text in chunk:
+            try:
+                lines.append((number, importable(text, drop_holds=self.drop_holds)))
+            except BadInput as error:
+                failures.append((number, error))
+        counts: Counter[str] = Counter({str(done): 0 for done in ImportResult})
+        outcomes = self.importer.outcomes(line for _, line in lines)
+        for (number, _), outcome in zip(lines, outcomes, strict=True):
+            if isinstance(outcome, SetupError):
+                raise outcome
+            if isinstance(outcome, CountledgerError):
+                failures.append((number, outcome))
+            else:
+                counts[str(outcome)] += 1
+        return answered(place, failures, counts)
+
+
+def importable(text: bytes, *, drop_holds: bool) -> Line:
+    """A line that can be imported.
+
+    Raises:
+        BadInput: it is malformed, the export could not read the item, or some of it was held.
+    """
+    line = parse_line(text)
+    if isinstance(line, UnreadLine):
+        raise missing(line)
+    if isinstance(line, CounterLine) and line.held and not drop_holds:
+        raise held_in(line)
+    return line
 
 
 def missing(line: UnreadLine) -> BadPayload:

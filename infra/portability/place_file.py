@@ -1,4 +1,4 @@
-"""Where an emit of a file has come to, kept on the disk before anything is sent.
+"""How far an emit or an import of a file has come, kept on the disk before anything is sent.
 
 It is an SQLite database of one row: a save is atomic and waits for the disk, and one process locks
 the file until it closes the file or dies.
@@ -23,33 +23,30 @@ if TYPE_CHECKING:
 _APPLICATION: Final = 0x63746C70
 
 
-class EmitPlace(BaseModel):
-    """How far an emit has come.
+class FilePlace(BaseModel):
+    """How far an emit or an import has come.
 
     Attributes:
-        emit: a random id of the emit; the ids of its entries follow from it.
-        purpose: the ledger, and how lines are read. Another emit cannot continue from here.
-        through: the last line of which every entry was answered.
+        id: a random id; the ids of the entries of an emit follow from it.
+        purpose: the ledger, and how lines are read. Another task cannot continue from here.
+        through: the last line of which everything was answered.
         last: the last line that may have been sent; `through`, if there is none after it.
         at_ms: the time of the entries of the lines after `through`, ms since the epoch.
         digest: of everything in the file up to line `last`.
-        recorded, duplicates, bad, entries: what became of the lines up to `through`.
+        counts: what became of the lines up to `through`: how many, by outcome.
         worst: the exit code that they come to.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     format: Literal[1] = 1
-    emit: str
+    id: str
     purpose: str
     through: int = Field(default=0, ge=0)
     last: int = Field(default=0, ge=0)
     at_ms: int = 0
     digest: str = ""
-    recorded: int = 0
-    duplicates: int = 0
-    bad: int = 0
-    entries: int = 0
+    counts: dict[str, int] = Field(default_factory=dict)
     worst: int = 0
 
 
@@ -65,7 +62,7 @@ class PlaceFile:
     path: Path
     connection: sqlite3.Connection
 
-    def load(self) -> EmitPlace | None:
+    def load(self) -> FilePlace | None:
         """The place; None: nothing was saved yet.
 
         Raises:
@@ -76,14 +73,14 @@ class PlaceFile:
         if row is None:
             return None
         try:
-            return EmitPlace.model_validate_json(row[0])
+            return FilePlace.model_validate_json(row[0])
         except ValidationError as error:
             raise BadSetting(
                 f"{self.path} is not valid ({error.errors()[0]['msg']}): find out from the change "
                 "log what was sent, and remove it to send every line again"
             ) from error
 
-    def save(self, place: EmitPlace) -> None:
+    def save(self, place: FilePlace) -> None:
         """Replace the place; it survives the end of the machine.
 
         Raises:
@@ -101,12 +98,12 @@ class PlaceFile:
 
 
 class NoPlace:
-    """No place is kept: an emit of standard input that nobody asked to keep one for."""
+    """No place is kept: of standard input, and nobody asked to keep one."""
 
     def load(self) -> None:
         """Always None."""
 
-    def save(self, place: EmitPlace) -> None:
+    def save(self, place: FilePlace) -> None:
         """Do nothing."""
 
     def remove(self) -> None:
@@ -147,7 +144,9 @@ def _refusing(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise BadSetting(f"{path} is in use: another emit of this file is running") from error
+            raise BadSetting(
+                f"{path} is in use: another emit or import of this file is running"
+            ) from error
         raise BadSetting(
             f"{path} cannot be used ({error}): give --place a file that can be written"
         ) from error

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from countledger.compaction.report import LastRun
     from countledger.compaction.schedule import Schedule
     from countledger.infra.status.regions import RegionFact
+    from countledger.infra.status.silence import SilentFact
     from countledger.infra.status.windows import WindowsFact
     from countledger.ledger.connection import Connection
 
@@ -174,6 +175,7 @@ class Facts:
         at_ms: when it was gathered, ms since the epoch.
         stack: the stack; None: it could not be asked about.
         overdue_holds_ms: for how long the oldest expired hold could have been released; 0: none.
+        silent: the rules on one counter that wait until the counter crosses again.
         foreign: how many items of `ledger` the last complete audit found that are not ours.
         quotas: what the account allows, as far as it says.
         unseen: what could not be read, and why.
@@ -191,6 +193,7 @@ class Facts:
     windows: tuple[WindowsFact, ...] = ()
     quarantined: tuple[QuarantinedFact, ...] = ()
     overdue_holds_ms: int = 0
+    silent: tuple[SilentFact, ...] = ()
     foreign: int = 0
     quotas: ServiceQuotas = field(default_factory=ServiceQuotas)
     unseen: dict[str, str] = field(default_factory=dict)
@@ -278,11 +281,9 @@ def _latest(connection: Connection, metrics: list[dict[str, Any]]) -> list[float
     if not metrics:
         return []
     now = to_datetime(SystemClock().now_ms())
+    stat = {"Period": _PERIOD_S, "Stat": "Maximum"}
     queries = [
-        {
-            "Id": f"m{number}",
-            "MetricStat": {"Metric": metric, "Period": _PERIOD_S, "Stat": "Maximum"},
-        }
+        {"Id": f"m{number}", "MetricStat": {"Metric": metric, **stat}}
         for number, metric in enumerate(metrics)
     ]
     with translated("GetMetricData"):

@@ -21,6 +21,7 @@ from countledger.infra.status.facts import (
     measured,
 )
 from countledger.infra.status.regions import freshness_fact, region_fact
+from countledger.infra.status.silence import silent_facts
 from countledger.infra.status.windows import WindowsFact, windows_facts
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock, to_ms
@@ -68,7 +69,8 @@ class Gathering:
 
         Half a read unit for each namespace and for its windows, twice for each one with a schedule;
         eight and more for the due counters of each schedule, half a unit for each 4 KB of what is
-        quarantined, eight for expired holds.
+        quarantined, eight for expired holds; a read unit for each 4 KB of alert rules, and one for
+        each of the newest 100 rules on one counter.
 
         Raises:
             StackNotFound: there is no such stack.
@@ -102,6 +104,7 @@ class Gathering:
             windows=self._see("windows", lambda: tuple(self._windows()), ()),
             quarantined=self._see("quarantine", lambda: tuple(self._quarantined()), ()),
             overdue_holds_ms=self._see("holds", self._overdue_holds_ms, 0),
+            silent=self._see("alert rules", lambda: tuple(silent_facts(self._client)), ()),
             foreign=self._see("last audit", self._foreign, 0),
             quotas=read_quotas(self._connection),
             unseen=self._unseen,

@@ -10,7 +10,8 @@ import pytest
 
 from countledger import CountLedger
 from countledger.infra.local.stack import LocalStack
-from countledger.infra.portability.exporting import Exporter, new_file, place_beside
+from countledger.infra.portability.export_file import new_file, part_beside, place_beside
+from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import (
     CounterLine,
@@ -170,7 +171,9 @@ def test_an_interrupted_export_goes_on(stack: LocalStack, name: str, tmp_path: P
         rounds = walk.rounds()
         for _ in range(3):
             file.add(next(rounds))
-    out.write_bytes(out.read_bytes() + b'{"counter": "half a li')
+    part = part_beside(out)
+    part.write_bytes(part.read_bytes() + b'{"counter": "half a li')
+    assert not out.exists()
     command = Command(stack.environment())
 
     done = command("export", "--namespace", name, "--out", str(out))
@@ -206,6 +209,36 @@ def test_bad_lines_never_stop_the_rest(stack: LocalStack, name: str, tmp_path: P
     assert "line 3: " in done.err
     client = client_of(stack)
     assert [str(client.exact(f"{name}:{n}").value) for n in "ac"] == ["5", "0.25"]
+
+
+def test_an_import_with_resume_takes_new_lines_alone_and_respects_the_place_of_an_emit(
+    command: Command, name: str, tmp_path: Path
+) -> None:
+    file, place = tmp_path / "balances.jsonl", tmp_path / "balances.jsonl.place"
+    file.write_text(f'{{"counter": "{name}:a", "value": 5}}\n')
+    resumed = ("import", str(file), "--resume", "--json")
+
+    plain = command("import", str(file), "--json")
+    assert not place.exists()
+    first = command(*resumed)
+    with file.open("a") as more:
+        more.write(f'nonsense\n{{"counter": "{name}:b", "value": 6}}\n')
+    grown, again = command(*resumed), command(*resumed)
+    whole = command("import", str(file), "--json")
+
+    assert (plain.json["recorded"], first.json["duplicate"]) == (1, 1)
+    assert "continuing after line 1" in grown.err
+    assert "line 2: " in grown.err
+    assert (grown.code, grown.json["recorded"], grown.json["bad"]) == (1, 1, 1)
+    assert (again.code, again.json) == (1, grown.json)
+    assert "continuing" not in whole.err
+    assert (whole.json["duplicate"], whole.json["bad"]) == (2, 1)
+
+    events = tmp_path / "events.jsonl"
+    events.write_text(f'{{"counter": "{name}:c", "delta": 1}}\n')
+    command("emit", "--file", str(events), "--resume")
+    refused = command("import", str(events), "--json")
+    assert (refused.code, "is of an emit to" in refused.err) == (2, True)
 
 
 def test_an_import_begun_before_the_horizon_is_refused(stack: LocalStack, name: str) -> None:

@@ -340,6 +340,19 @@ _STORIES: Final[dict[str, Story]] = {
         step("alert set NS --now", {"published_now": 1}),
         step("alert delete NS", {"deleted": True}),
     ),
+    "of counters of a prefix, and with a step it is said as well": (
+        step("emit NS:one 150"),
+        step("emit NS:two 20"),
+        totals(one=150, two=20),
+        step(
+            "alert create NS --prefix NS: --threshold 10 --step 50 --direction rising",
+            err="NS:one is at 150, and rule NS has not alerted: it was past 110 before",
+        ),
+        step("alert show NS", err="alerts when the total passes 160, the next step"),
+        step("alert show NS", err="NS:two is at 20"),
+        step("alert list", err=""),
+        step("alert delete NS"),
+    ),
     "totals beyond the threshold alert with --now": (
         step("emit NS:old 150"),
         totals(old=150),
@@ -514,6 +527,31 @@ def test_a_wrong_set_up_is_refused_with_its_reason(
     other = Command(command.variables(environment))
 
     play(other, [step(line, code=2, err=reason)])
+
+
+def test_two_variables_that_name_the_tables_are_enough_to_record_and_to_read(
+    command: Command, stack: LocalStack
+) -> None:
+    """What needs more of a stack names the variable that is not set."""
+    alone = {
+        "COUNTLEDGER_STACK_NAME": "no-such",
+        "COUNTLEDGER_LEDGER_TABLE": stack.outputs["LedgerTableName"],
+        "COUNTLEDGER_COUNTERS_TABLE": stack.outputs["CountersTableName"],
+    }
+    unknown = "how fresh it is, is unknown: COUNTLEDGER_LEDGER_STREAM_ARN is not set"
+
+    play(
+        Command(command.variables(alone)),
+        (
+            step("emit NS:a 3", out="recorded"),
+            step("emit NS:a 2 --wait", {"value": 5}),
+            step("total NS:a", {"totals": [{"value": 5}], "freshness": None}),
+            step("total NS:a --exact", out="NS:a\t5\t5", err=unknown),
+            step("entries NS:a", out="\t2\t"),
+            step("alert list", code=2, err="COUNTLEDGER_HOME_REGION is not set, and no stack"),
+            step("quarantine list", code=2, err="is not set, and no stack 'no-such' has it"),
+        ),
+    )
 
 
 def test_shared_options_are_given_before_or_after_the_command(

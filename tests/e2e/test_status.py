@@ -44,6 +44,25 @@ def told(client: CountLedger) -> set[str]:
     return {one.subject for one in findings(Gathering(client).facts())}
 
 
+def test_a_rule_whose_counter_had_crossed_before_is_named_and_needs_no_action(
+    own: LocalStack, client: CountLedger, name: str
+) -> None:
+    client.record(f"{name}:a", 150)
+    own.drain()
+    client.alerts.create(name, counter=f"{name}:a", threshold=100, direction="rising")
+    command = Command(own.environment())
+    try:
+        shown, read = command("status"), command("status", "--json")
+    finally:
+        client.alerts.delete(name)
+
+    assert f"{name}\t{name}:a\t150\t100\t" in shown.out
+    assert f"countledger alert set {name} --now" in shown.out
+    (silent,) = read.json["silent"]
+    assert (silent["rule"], silent["value"], silent["passed"]) == (name, 150, 100)
+    assert "alert rules" not in told(client)
+
+
 def test_a_healthy_stack_is_shown_whole(own: LocalStack, client: CountLedger, name: str) -> None:
     counter = f"{name}:a"
     client.record(counter, 1)

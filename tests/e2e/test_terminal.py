@@ -150,7 +150,7 @@ def test_an_interrupt_is_exit_code_130_without_a_traceback(command: Command) -> 
     ) as waiting:
         assert waiting.stdin
         assert waiting.stderr
-        waiting.stdin.write(b"not an event\n" * 1_001)  # one more than are read together
+        waiting.stdin.write(b"not an event\n")
         waiting.stdin.flush()
         assert waiting.stderr.readline().startswith(b"line 1:")
         waiting.send_signal(signal.SIGINT)
@@ -158,6 +158,25 @@ def test_an_interrupt_is_exit_code_130_without_a_traceback(command: Command) -> 
 
     assert waiting.returncode == 130
     assert b"Traceback" not in said
+
+
+def test_a_person_who_types_events_sees_at_once_what_became_of_each(
+    command: Command, name: str
+) -> None:
+    with on_a_terminal(command, "emit", "--file", "-", stdout=subprocess.PIPE) as (
+        typing,
+        terminal,
+    ):
+        os.write(terminal, f'{{"counter": "{name}", "delta": 3}}\n'.encode())
+        assert typing.stderr.readline() == b"through line 1: 1 recorded\n"
+        os.write(terminal, b"not an event\n")
+        assert typing.stderr.readline().startswith(b"line 2: ")
+        assert typing.stderr.readline() == b"through line 2: 1 recorded, 1 bad\n"
+        os.write(terminal, b"\x04")  # the end of the input
+        out, _ = typing.communicate(timeout=PATIENCE_S)
+
+    assert typing.returncode == 1
+    assert out.split(b"\n")[1] == b"1\t0\t1"
 
 
 def test_up_serves_a_shell_with_the_rules_of_a_settings_file_until_down(

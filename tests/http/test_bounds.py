@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -84,6 +85,33 @@ def test_who_is_not_known_gets_nothing(api: Api) -> None:
     assert (refused.status_code, names_of(refused.json())) == (401, "not-authenticated")
     assert refused.headers["www-authenticate"] == "Bearer"
     assert api.store.entry_items("likes:bounds") == []
+
+
+def test_a_request_that_takes_too_long_is_unclear_and_its_retry_counts_nothing_twice(
+    api: Api,
+) -> None:
+    """What it has begun cannot be stopped: the entry is written after the answer."""
+    may_open = Event()
+
+    def slow() -> CountLedger:
+        assert may_open.wait(10)
+        return api.clients[0]
+
+    api.get("/v1/counters/likes:late")
+    app = http_app(slow, lambda _: EVERYTHING, answer_timeout_s=0.2)
+    with TestClient(app) as http:
+        headers = {"Idempotency-Key": "k"}
+        path = "/v1/counters/likes:late/entries"
+        late = http.post(path, json={"delta": "1"}, headers=headers)
+        assert api.store.entry_items("likes:late") == []
+        may_open.set()
+        again = http.post(path, json={"delta": "1"}, headers=headers)
+
+    assert (late.status_code, names_of(late.json())) == (504, "unclear")
+    assert late.headers["retry-after"] == "1"
+    assert "same Idempotency-Key" in late.json()["detail"]
+    assert again.json()["status"] in {"recorded", "duplicate"}
+    assert len(api.store.entry_items("likes:late")) == 1
 
 
 def test_an_unexpected_error_says_nothing_of_its_cause() -> None:

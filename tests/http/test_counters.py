@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -97,14 +100,97 @@ def test_a_client_that_has_the_total_gets_no_body(api: Api) -> None:
 
 
 def test_a_name_with_a_slash_or_a_tilde_is_escaped_in_a_path(api: Api) -> None:
-    api.post("/v1/counters/pages:a~1b~0c/entries", {"delta": "3"}, "k")
+    api.post("/v1/counters/pages:a~1b~0c~2d/entries", {"delta": "3"}, "k")
     api.materialize()
 
-    assert len(api.store.entry_items("pages:a/b~c")) == 1
-    assert api.get("/v1/counters/pages:a~1b~0c").json()["counter"] == "pages:a/b~c"
-    assert api.get("/v1/counters/pages:a~4").json()["counter"] == "pages:a~4"
-    for name in ("pages:a~2", "pages:100%/?~1", "pages:~~0"):
-        assert from_path(to_path(name)) == name
+    name = "pages:a/b~c?d"
+    assert len(api.store.entry_items(name)) == 1
+    assert api.get("/v1/counters/pages:a~1b~0c~2d").json()["counter"] == name
+    assert api.get(f"/v1/counters/{quote(to_path(name))}").json()["counter"] == name
+    assert api.get("/v1/counters/pages:a~4~02~3").json()["counter"] == "pages:a~4~2%"
+    assert from_path(to_path("pages:~3%")) == "pages:~3%"
+
+
+@pytest.mark.parametrize("segment", ["caf%FF", "%C3", "%ED%A0%80"])
+def test_bytes_that_are_no_text_name_no_counter(api: Api, segment: str) -> None:
+    """Each would be replaced by the same character, and so two names be one."""
+    headers = [(b"idempotency-key", b"k"), (b"content-type", b"application/json")]
+    refused = asyncio.run(
+        _asgi(api, "POST", f"/v1/counters/likes:{segment}/entries", headers, b'{"delta": "1"}')
+    )
+
+    assert (refused["status"], names_of(refused["body"])) == (400, "malformed-request")
+
+
+async def _asgi(
+    api: Api, method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes
+) -> dict[str, Any]:
+    """Call the application with a path as a server hands it over."""
+    sent: list[Any] = []
+
+    async def receive() -> Any:  # noqa: ANN401 - ASGI's
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:  # noqa: ANN401 - ASGI's
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": unquote(path),
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": headers,
+    }
+    await api.app(scope, receive, send)
+    start, *parts = sent
+    return {
+        "status": start["status"],
+        "body": json.loads(b"".join(one.get("body", b"") for one in parts)),
+    }
+
+
+def test_two_members_of_one_name_are_refused(api: Api) -> None:
+    """Parsers differ in which of them they take, so a proxy may have checked the other."""
+    headers = {"Content-Type": "application/json", "Idempotency-Key": "k"}
+    text = '{"delta": "1", "delta": "1000"}'
+    refused = api.http.post(_ENTRIES.format("twice"), content=text, headers=headers)
+
+    assert (refused.status_code, names_of(refused.json())) == (422, "bad-request")
+    assert "two members of one name" in refused.json()["detail"]
+    assert api.store.entry_items("likes:twice") == []
+
+
+def test_two_keys_of_one_request_are_refused(api: Api) -> None:
+    path = _ENTRIES.format("keys")
+    headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
+    refused = api.http.post(path, json={"delta": "1"}, headers=headers)
+
+    assert (refused.status_code, names_of(refused.json())) == (422, "bad-key")
+    assert api.store.entry_items("likes:keys") == []
+
+
+def test_the_time_of_no_key_is_refused(api: Api) -> None:
+    event = {"counter": "likes:timed", "delta": "1", "key_at": "2026-01-01T00:00:00Z"}
+    refused = api.post("/v1/entries", {"events": [event]}, "k")
+
+    assert (refused.status_code, names_of(refused.json())) == (422, "bad-key")
+    assert api.store.entry_items("likes:timed") == []
+
+
+@pytest.mark.parametrize("method", ["history", "marker", "occ", "request_token", "set", "atomic"])
+def test_a_strict_change_requires_a_key_where_its_method_remembers_keys(
+    api: Api, method: str
+) -> None:
+    name = f"stock:{method}"
+    api.post("/v1/strict", {"counter": name, "method": method, "opening": "5"})
+    changed = api.post(f"/v1/strict/{name}/changes", {"delta": "-1"})
+    value = api.get(f"/v1/strict/{name}").json()["value"]
+
+    if method == "atomic":
+        assert (changed.status_code, value) == (200, "4")
+    else:
+        assert (changed.status_code, names_of(changed.json()), value) == (422, "key-missing", "5")
 
 
 def test_a_scope_of_another_namespace_or_verb_is_not_enough(api: Api) -> None:

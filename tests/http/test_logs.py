@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger.infra.http.api import http_app
-from countledger.infra.http.handler import adapter_of, answer, authorize
+from countledger.infra.http.handler import adapter_of, authorize
 from tests.http.events import IAM, JWT, event_of
 from tests.unit.local_server.server import TOKEN, running
 
@@ -63,7 +63,7 @@ def test_the_function_logs_no_secret(
     bodies: list[dict[str, Any]] = [_BODY, {**_BODY, "delta": 4242424242}, {**_BODY, "more": 1}]
     for body in bodies:
         event = event_of("POST", _PATH, body, authorizer, **_HEADERS)
-        answer(adapter_of(api.app), event, object())  # type: ignore[arg-type]  # not read
+        adapter_of(api.app)(event, object())  # type: ignore[arg-type]  # not read
     api.app.state.authorize = before
 
     text = written()
@@ -78,7 +78,7 @@ def test_an_unexpected_error_is_logged_without_the_request(written: Callable[[],
 
     app = http_app(broken, authorize)
     event = event_of("POST", _PATH, _BODY, IAM, **_HEADERS)
-    failed = answer(adapter_of(app), event, object())  # type: ignore[arg-type]  # not read
+    failed = adapter_of(app)(event, object())  # type: ignore[arg-type]  # not read
 
     assert failed["statusCode"] == 500
     text = written()

@@ -53,7 +53,6 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "consumers/alerts/initial_scan.py": "_totals",
         "consumers/window_verify.py": "compare",
         "infra/demo/run.py": "_coalesced",
-        "infra/portability/emitting.py": "chunks",
     },
     "polling: waits until another process has come so far": {
         "infra/cli/watch.py": "follow",

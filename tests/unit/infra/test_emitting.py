@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.infra.portability.emitting import EventLines, FileEmitter, entries_of
+from countledger.infra.portability.emitting import ChunkEmitter, entries_of
 from countledger.infra.portability.event_rows import parse_event_row, parse_header
+from countledger.infra.portability.file_lines import FileLines
 from countledger.infra.portability.place_file import NoPlace, open_place
+from countledger.infra.portability.sending import CHUNK_LINES, FileSender
 from countledger.ledger.amount import total_of
 from countledger.ledger.errors import BadInput, BadPayload, BadSetting, RequestRejected, Throttled
 from countledger.producers.event import Event
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from countledger.infra.portability.emitting import SentChunk
+    from countledger.infra.portability.place_file import PlaceFile
+    from countledger.infra.portability.sending import SentChunk
 
 LINES = 40
 _CLOCK = ManualClock()
@@ -46,19 +49,33 @@ def _text(lines: int = LINES) -> bytes:
     return "\n".join([*texts[:7], "", *texts[7:9], "{", *texts[9:]]).encode() + b"\n"
 
 
+def _sender(
+    dynamo: MemoryClient,
+    store: PlaceFile | NoPlace,
+    *,
+    coalesce: bool = False,
+    purpose: str = "an emit to ledger",
+    chunk_lines: int = CHUNK_LINES,
+) -> FileSender:
+    send = ChunkEmitter(recorder_on(dynamo, _CLOCK), parse_event_line, coalesce)
+    return FileSender(store, purpose, send, _CLOCK, chunk_lines)
+
+
 def _emit(
     dynamo: MemoryClient, path: Path, text: bytes, *, coalesce: bool = False, remove: bool = False
 ) -> SentChunk:
     """One try to emit a file whose chunks have four lines, later than the one before."""
     _CLOCK.sleep_ms(1_000)
     with open_place(path) as store:
-        emitter = FileEmitter(
-            recorder_on(dynamo, _CLOCK), store, parse_event_line, coalesce, "ledger", chunk_lines=4
-        )
-        *_, last = emitter.chunks(EventLines(BytesIO(text), 16_384), emitter.begin())
+        sender = _sender(dynamo, store, coalesce=coalesce, chunk_lines=4)
+        *_, last = sender.chunks(FileLines(BytesIO(text), 16_384), sender.begin())
         if remove:
             store.remove()
     return last
+
+
+def _sent(last: SentChunk) -> int:
+    return last.place.counts["recorded"] + last.place.counts["duplicates"]
 
 
 def _sums(dynamo: MemoryClient) -> Counter[str]:
@@ -106,7 +123,7 @@ def test_an_emit_that_is_killed_anywhere_and_continued_counts_each_line_once(
 
     assert kills
     assert _sums(dynamo) == _wanted()
-    assert (last.place.recorded + last.place.duplicates, last.place.bad) == (LINES, 1)
+    assert (_sent(last), last.place.counts["bad"]) == (LINES, 1)
     assert not last.stopped
 
 
@@ -135,13 +152,13 @@ def test_a_file_that_was_sent_whole_is_not_sent_again_and_one_that_grew_is_conti
     sent = len(dynamo.calls)
 
     with open_place(path) as store:
-        emitter = FileEmitter(recorder_on(dynamo, _CLOCK), store, parse_event_line, False, "ledger")
-        lines = EventLines(BytesIO(_text()), 16_384)
-        assert list(emitter.chunks(lines, emitter.begin())) == []
+        sender = _sender(dynamo, store)
+        lines = FileLines(BytesIO(_text()), 16_384)
+        assert list(sender.chunks(lines, sender.begin())) == []
     assert len(dynamo.calls) == sent
 
     last = _emit(dynamo, path, _text() + b'{"counter": "a:0", "delta": 1000}\n')
-    assert (last.place.recorded, last.place.through) == (LINES + 1, place.last + 1)
+    assert (_sent(last), last.place.through) == (LINES + 1, place.last + 1)
     assert _sums(dynamo) == _wanted() + Counter({"a:0": 1000})
 
 
@@ -218,9 +235,8 @@ def test_a_place_of_something_else_is_refused(tmp_path: Path) -> None:
 
     _emit(MemoryClient(), tmp_path / "place", _text())
     with open_place(tmp_path / "place") as store:
-        emitter = FileEmitter(recorder_on(MemoryClient()), store, parse_event_line, True, "here")
-        with pytest.raises(BadSetting, match="of an emit to ledger, and this one is to here"):
-            emitter.begin()
+        with pytest.raises(BadSetting, match="of an emit to ledger, and this is an emit to here"):
+            _sender(MemoryClient(), store, purpose="an emit to here").begin()
         store.connection.execute("UPDATE place SET body = '{}'")
         with pytest.raises(BadSetting, match="is not valid"):
             store.load()
@@ -249,9 +265,9 @@ def test_coalesced_lines_of_a_chunk_are_one_entry_and_keep_their_number() -> Non
 
 def test_no_place_is_no_promise() -> None:
     dynamo, store = MemoryClient(), NoPlace()
-    emitter = FileEmitter(recorder_on(dynamo), store, parse_event_line, False, "ledger")
+    sender = _sender(dynamo, store)
     for _ in range(2):
-        list(emitter.chunks(EventLines(BytesIO(b'{"counter":"a","delta":1}'), 99), emitter.begin()))
+        list(sender.chunks(FileLines(BytesIO(b'{"counter":"a","delta":1}'), 99), sender.begin()))
 
     assert entries_in(dynamo) == [1, 1]
 

@@ -12,6 +12,7 @@ from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 
 from countledger.infra.http.access_rules import AccessRules
+from countledger.infra.http.cors import NamedOrigins
 from countledger.infra.http.gate import Gate
 from countledger.infra.http.listening import Listener, listen, serve
 from countledger.infra.http.page_files import page_files
@@ -94,17 +95,18 @@ def running(
     unread_timeout_s: float = 30,
     connections_max: int = 512,
     api: Any = None,  # noqa: ANN401 - ASGI's
+    origins: frozenset[str] = frozenset(),
     **bounds: Any,  # noqa: ANN401 - of the gate
 ) -> Iterator[Server]:
     """A server with these bounds, and by default the small API, for a `with` block."""
     plain = listen()
     listener = Listener(plain.detach(), most=connections_max, unread_timeout_s=unread_timeout_s)
-    gate = Gate(
-        AccessRules(listener.port, TOKEN, allow_writes), page_files(), api or _api, **bounds
-    )
+    rules = AccessRules(listener.port, TOKEN, allow_writes, origins)
+    gate = Gate(rules, page_files(), api or _api, **bounds)
+    app: Any = NamedOrigins(gate, origins)
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
-    work = serve(gate, listener, stop.wait, headers_timeout_s=headers_timeout_s)
+    work = serve(app, listener, stop.wait, headers_timeout_s=headers_timeout_s)
     thread = threading.Thread(target=loop.run_until_complete, args=(work,))
     thread.start()
     try:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.infra.http.gate import BODY_MAX_BYTES, SECURITY_HEADERS
+from countledger.infra.http.edge import BODY_MAX_BYTES
+from countledger.infra.http.gate import SECURITY_HEADERS
 from countledger.infra.http.listening import HEADERS_MAX_BYTES, listen
 from countledger.ledger.errors import BadSetting
 from tests.unit.local_server.server import TOKEN, Server, running
