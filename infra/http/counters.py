@@ -200,7 +200,7 @@ def totals(counter: Names, call: Called, if_none_match: IfNoneMatch = None) -> R
     "/v1/totals/live",
     status_code=200,
     response_class=LiveResponse,
-    responses={200: {"content": {EVENT_STREAM: {"schema": EVENT_SCHEMA}}}},
+    responses={200: {"content": {EVENT_STREAM: {"itemSchema": EVENT_SCHEMA}}}},
 )
 def live_totals(
     counter: Names,
