@@ -148,6 +148,7 @@ def _stack(facts: Facts, running: Running | None) -> list[Row]:
             "status": facts.stack.status,
             "changed": changed,
             "bundle": facts.stack.bundle.rpartition("/")[2],
+            **({"HTTP API": facts.stack.http_url} if facts.stack.http_url else {}),
             **here,
         }
     ]
