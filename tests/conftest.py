@@ -56,6 +56,7 @@ _THOROUGH_TESTS: Final = (
     "a_stack_has_all_that_it_had",
     "a_stack_of_another_template_is_updated",
     "alerts_fire_by_the_states_that_were_kept",
+    "streams_are_read_on_from_where_they_were_read",
     "every_main_path_holds_before_and_after",
     "a_pool_of_processes_hands_the_error",
     "a_process_that_dies_at_any_request",

@@ -4,6 +4,8 @@ A detached supervisor owns engine and pump. It and all its processes have one pr
 which they are found, and which `down` deletes. Data live as long as the supervisor runs.
 """
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import json
@@ -14,20 +16,19 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import psutil
 
 from countledger.infra.local import saved_stack
 from countledger.infra.local.engine import SAVE_TIMEOUT_S, cleaned_environment
 from countledger.infra.local.following import directory_of
-from countledger.infra.local.replication import Way
 from countledger.infra.local.running import (
+    STACK_NAME,
     Running,
     WantedStack,
+    check_regions,
     kept_in_of,
     kill_all,
     log_path,
@@ -38,8 +39,13 @@ from countledger.infra.local.running import (
     wait_until_gone,
     write_cut,
 )
-from countledger.infra.local.stack import STACK_NAME, check_regions
 from countledger.ledger.errors import SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from countledger.infra.local.replication import Way
 
 __all__ = ["Running", "UpFailed", "change_cut", "down", "status", "up", "ways_cut"]
 
