@@ -8,7 +8,7 @@ PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist loadscope
 # The tests start hundreds of processes: none of them compiles again what another one has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-long test-cdk smoke-aws simulate mutate endurance bench check docs docs-site format lock bundle release dynoxide clean
+.PHONY: help demo test test-all test-long test-cdk client-tools smoke-aws simulate mutate endurance bench check docs docs-site format lock bundle release dynoxide clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -70,10 +70,15 @@ test-cdk: $(READY) ## Synthesise the CDK construct (needs node; installs 460 MB 
 	.cache/cdk/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-cdk.lock
 	$(BIN)/pytest tests/unit/infra/test_wrappers.py $(ARGS)
 
+client-tools: $(READY) ## The generator of typed clients, for the test of docs/http.md (beside .venv)
+	$(PYTHON) -m venv .cache/client
+	.cache/client/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-client.lock
+
 lock: $(READY) ## Resolve the dependencies: the newest stable ones that fit
 	$(BIN)/uv pip compile $(LOCK) --all-extras --group dev pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile $(LOCK) --extra functions -c requirements.lock pyproject.toml -o requirements-functions.lock
 	echo aws-cdk-lib | $(BIN)/uv pip compile $(LOCK) - -o requirements-cdk.lock
+	echo openapi-python-client | $(BIN)/uv pip compile $(LOCK) - -o requirements-client.lock
 
 # Hashes and no addresses: it installs from whatever index the user's own configuration names.
 LOCK := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url

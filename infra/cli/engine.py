@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path  # noqa: TC003 - Typer reads it
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -43,6 +43,17 @@ _IN_THE_WAY: Final = (
     "COUNTLEDGER_INGEST_EXPIRED_QUEUE_URL",
 )
 
+Persist = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Keep the stack in this directory. [dim]Default: in memory alone[/dim]",
+    ),
+]
+AllowWrites = Annotated[
+    bool, typer.Option("--allow-writes", help="The HTTP API also accepts changes.")
+]
+
 
 class EngineMissing(SetupError):
     """The embedded engine is not installed."""
@@ -71,13 +82,8 @@ def up(
             min=1, max=65_535, help="Port of the endpoint. [dim]Default: any free one[/dim]"
         ),
     ] = None,
-    persist: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Keep the stack in this directory. [dim]Default: in memory alone[/dim]",
-        ),
-    ] = None,
+    persist: Persist = None,
+    allow_writes: AllowWrites = False,
 ) -> int:
     """Start AWS with the deployed stack on this machine, in the background.
 
@@ -90,6 +96,9 @@ def up(
     their ledgers: late, in any order, and not at all while "countledger region cut" is in effect.
     Commands work on the home region; --region names another one.
 
+    The dashboard and the HTTP API run with it, at the address that it prints. The API only reads;
+    with --allow-writes it records, too, and accepts every other change.
+
     Data is kept in memory and lost on countledger down. With --persist it is saved in DIR every
     few seconds and by down, and the next "countledger up --persist DIR" starts the same stack: its
     data, schedules, alerts and archives, and its port if that is free. What was written after it
@@ -101,6 +110,7 @@ def up(
       countledger up --stack-name other                       [dim]a second one beside it[/dim]
       countledger up --port 4599                              [dim]always the same address[/dim]
       countledger up --persist ~/counters                     [dim]as it was when it ended[/dim]
+      countledger up --allow-writes                           [dim]for programs that use HTTP[/dim]
       countledger up --settings countledger.toml              [dim]with what it says[/dim]
     """
     require_engine()
@@ -110,7 +120,9 @@ def up(
     commands = [] if settings is None else _commands_of(settings)
     wanted = None if regions is None else [one.strip() for one in regions.split(",")]
     name = options.settings.stack_name
-    running = background.up(name, regions=wanted, port=port, persist=persist)
+    running = background.up(
+        name, regions=wanted, port=port, persist=persist, allow_writes=allow_writes
+    )
     code = _apply(commands, running)
     if options.json:
         show_json(document_of(running))
@@ -131,7 +143,8 @@ def _show(running: Running) -> None:
     already = "already runs" if running.was_running else "runs"
     places = f" in {', '.join(running.regions)}" if len(running.regions) > 1 else ""
     notice(f"stack {running.stack_name} {already} on {running.url}{places}")
-    notice(f"dashboard: {running.dashboard}")
+    api = "reads and writes" if running.allow_writes else "only reads"
+    notice(f"dashboard, and HTTP API that {api}: {running.dashboard}")
     _say_what_is_kept(running)
     if sys.stdout.isatty():  # then no shell has taken them
         notice('this shell does not know of it yet: eval "$(countledger up)"')
@@ -215,7 +228,7 @@ def document_of(running: Running) -> dict[str, object]:
     """A local stack as JSON has it."""
     more = facts(
         running,
-        "was_running url dashboard regions started_at pids lost_after",
+        "was_running url dashboard allow_writes regions started_at pids lost_after",
         log=str(running.log),
         kept_in=None if running.kept_in is None else str(running.kept_in),
     )

@@ -25,7 +25,7 @@ from countledger.infra.status.silence import silent_facts
 from countledger.infra.status.windows import WindowsFact, windows_facts
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock, to_ms
-from countledger.ledger.errors import AccessDenied, CorruptItem, TableNotFound
+from countledger.ledger.errors import AccessDenied, CorruptItem, RequestRejected, TableNotFound
 from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.service_errors import translated
 from countledger.producers.strict.overdue import OverdueHolds
@@ -74,8 +74,9 @@ class Gathering:
 
         Raises:
             StackNotFound: there is no such stack.
-            CountledgerError: a service failed. What is forbidden, or an item that was corrupt
-                by hand, is reported in the facts instead.
+            CountledgerError: a service failed. What is forbidden or does not exist, such as a
+                table that was deleted, or an item that was corrupt by hand, is reported in the
+                facts instead.
         """
         stack = self._see("stack", self._stack, None)
         resources: dict[str, dict[str, str]] = self._see("resources", self._resources, {})
@@ -113,7 +114,7 @@ class Gathering:
     def _see(self, what: str, look: Callable[[], T], nothing: T) -> T:
         try:
             return look()
-        except (AccessDenied, CorruptItem) as error:
+        except (AccessDenied, CorruptItem, TableNotFound, RequestRejected) as error:
             self._unseen[what] = str(error)
             return nothing
 

@@ -1,14 +1,20 @@
-"""The table of the HTTP API's problems, made from the classes of errors and outcomes."""
+"""The tables of the HTTP API: its problems, by their classes, and the units of its operations."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from countledger.infra.http.calls import READ_UNITS, WRITE_UNITS
 from countledger.infra.http.outcomes import REFUSALS
 from countledger.infra.http.problems import TYPE_PREFIX, status_of, title_of, type_of
 from countledger.ledger import errors
 from tests.guide.marked import table_of
+from tests.http.samples import OPEN, SAMPLES, Sample
+from tests.http.world import memory_api
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HTTP: Final = Path(__file__).parents[2] / "docs" / "http.md"
 # Caught by the library itself; they never reach a caller.
@@ -16,7 +22,7 @@ _INNER: Final = {"ConditionFailed", "TransactionCancelled", "TokenMismatch"}
 
 
 def http_tables() -> dict[str, str]:
-    """The table by the name of its marks."""
+    """The tables by the names of their marks."""
     kinds = [
         one
         for one in vars(errors).values()
@@ -38,5 +44,38 @@ def http_tables() -> dict[str, str]:
                 ]
                 for status, one in rows
             ),
-        )
+        ),
+        "units": table_of(["operation", "read units", "write units"], units_of_operations()),
     }
+
+
+# Each creates a namespace: the first write to one costs more than those after it.
+_BEFORE: Final = (
+    Sample("", "POST /v1/counters/likes:0/entries", "", {"delta": "1"}, "before", 201),
+    Sample("", "POST /v1/strict", "", {"counter": "stock:0", "method": "atomic"}, status=201),
+    Sample("", "POST /v1/sequences", "", {"sequence": "no:0"}, status=201),
+)
+# Its calls of other services need a whole stack.
+_LEFT_OUT: Final = {"status"}
+
+
+def units_of_operations() -> Iterator[list[str]]:
+    """What the first request of each operation consumes, in the order of the document."""
+    found: dict[str, list[str]] = {}
+    with memory_api() as api:
+        kept: dict[str, str] = {}
+        for sample in (*_BEFORE, *SAMPLES, *OPEN):
+            if sample.operation in _LEFT_OUT:
+                continue
+            method, path, headers, body = sample.request_with(kept)
+            sent = {} if body is None else {"json": body}
+            answer = api.http.request(method, path, headers=headers, **sent)
+            if sample.keeps is not None:
+                kept[sample.keeps[0]] = answer.json()[sample.keeps[1]]
+            units = [answer.headers[READ_UNITS], answer.headers[WRITE_UNITS]]
+            found.setdefault(sample.operation, units)
+        document = api.app.openapi()["paths"]
+    for path, operations in document.items():
+        for method, operation in operations.items():
+            if (name := operation["operationId"]) in found:
+                yield [f"`{method.upper()} {path.removeprefix('/v1')}`", *found[name]]

@@ -53,15 +53,17 @@ class Found:
     failures: list[str] = field(default_factory=list)
 
 
-def fuzz(api: Api, examples: int) -> Found:
+def fuzz(api: Api, examples: int, **coverage: object) -> Found:
     """Send requests of every kind, alone and one after another.
 
     Args:
         api: where; its callers need a token from now on.
         examples: how many for each operation and each way to derive them, about.
+        coverage: settings of the phase that tries each boundary of the document once.
     """
     api.app.state.authorize = _authorize
-    config = SchemathesisConfig.from_dict({**_CONFIG, "generation": {"max-examples": examples}})
+    settings = {"generation": {"max-examples": examples}, "phases": {"coverage": coverage}}
+    config = SchemathesisConfig.from_dict({**_CONFIG, **settings})
     whole = schemathesis.openapi.from_asgi("/v1/openapi.json", api.app, config=config)
     schema = whole.exclude(operation_id=LEFT_OUT)
     found = Found()

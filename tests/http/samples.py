@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,17 @@ class Sample:
     key: str | None = None
     status: int = 200
     keeps: tuple[str, str] | None = None
+
+    def request_with(self, kept: Mapping[str, str]) -> tuple[str, str, dict[str, str], Any]:
+        """Method, path, headers and body, with the values that earlier answers had."""
+        method, path = self.request.split()
+        for name, value in kept.items():
+            path = path.replace(f"{{{name}}}", quote(value, safe=""))
+        body = copy.deepcopy(self.body)
+        if isinstance(body, dict) and "ticket" in body:
+            body["ticket"] = kept.get(body["ticket"].strip("{}"), "")
+        headers = {} if self.key is None else {"Idempotency-Key": self.key}
+        return method, path, headers, body
 
 
 _EVENTS: Final = [{"counter": "likes:a", "delta": "1"}, {"counter": "likes:b", "delta": "2"}]
@@ -160,6 +176,8 @@ SAMPLES: Final = (
     Sample("delete_rule", "DELETE /v1/alerts/rules/low", "*:admin", status=204),
     Sample("alert_log", "GET /v1/alerts/log", "*:read"),
     Sample("freshness", "GET /v1/freshness", "*:read"),
+    Sample("list_shards", "GET /v1/shards", "*:read"),
+    Sample("list_regions", "GET /v1/regions", "*:read"),
     Sample("list_quarantine", "GET /v1/quarantine", "*:read"),
     Sample("status", "GET /v1/status", "*:read", status=504),
 )

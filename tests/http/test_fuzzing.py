@@ -11,15 +11,16 @@ _NAMES = {one.operation for one in (*SAMPLES, *OPEN)}
 
 def test_no_answer_contradicts_the_document() -> None:
     with memory_api() as api:
-        found = fuzz(api, 1)
+        # Any wrong method has the same answer; all of them are tried below.
+        found = fuzz(api, 1, **{"unexpected-methods": ["put"]})
 
     assert found.failures == []
     assert found.operations == _NAMES - {LEFT_OUT}
 
 
-def test_no_answer_of_seven_thousand_contradicts_the_document() -> None:
+def test_no_answer_of_ten_thousand_contradicts_the_document() -> None:
     with memory_api() as api:
-        found = fuzz(api, 100)
+        found = fuzz(api, 110)
 
     assert found.failures == []
-    assert found.cases >= 7_000
+    assert found.cases >= 10_000

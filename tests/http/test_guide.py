@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _TEXT = HTTP.read_text()
 _LINES = re.findall(r"^    (curl .*)  # (\d+)$", _TEXT, re.MULTILINE)
 _BLOCKS = re.findall(r"```python\n(.*?)```", _TEXT, re.DOTALL)
+(_MOUNTED,) = (one for one in _BLOCKS if "http_app(" in one)
+(_LIVE,) = (one for one in _BLOCKS if "def live_totals" in one)
 
 
 @pytest.fixture(scope="module")
@@ -56,18 +58,17 @@ def test_the_examples_answer_as_the_page_says(fresh: Api) -> None:
 
 
 def test_the_blocks_of_python_print_what_they_say() -> None:
-    block, _ = _BLOCKS
     done = subprocess.run(
-        [sys.executable, "-c", block], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", _MOUNTED], capture_output=True, text=True, check=True, timeout=60
     )
 
-    assert done.stdout.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
+    assert done.stdout.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", _MOUNTED, re.MULTILINE)
 
 
 @pytest.mark.parametrize("duration_s", [20, 0])
 def test_the_client_of_live_totals_works_where_answers_are_buffered_too(duration_s: float) -> None:
     names: dict[str, Any] = {}
-    exec(_BLOCKS[1], names)  # noqa: S102 - of our own page
+    exec(_LIVE, names)  # noqa: S102 - of our own page
     bounds = LiveBounds(duration_s=duration_s, poll_s=0.05, retry_ms=50)
     with memory_api(bounds) as api, running(api=api.app) as server:
         live = names["live_totals"](f"http://127.0.0.1:{server.port}", TOKEN, "likes:a", "likes:b")
@@ -85,6 +86,6 @@ def test_the_client_of_live_totals_works_where_answers_are_buffered_too(duration
     ]
 
 
-def test_the_page_has_the_problems_as_they_are() -> None:
-    """After a change of an error, `make docs` writes them again."""
+def test_the_page_has_the_problems_and_the_units_as_they_are() -> None:
+    """After a change of an error or of a request, `make docs` writes them again."""
     assert with_tables(_TEXT, http_tables()) == _TEXT

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,13 +26,7 @@ def whole() -> Iterator[Api]:
 
 
 def _send(api: Api, sample: Sample, kept: dict[str, str]) -> Response:
-    method, path = sample.request.split()
-    for name, value in kept.items():
-        path = path.replace(f"{{{name}}}", quote(value, safe=""))
-    body: Any = json.loads(json.dumps(sample.body))
-    if isinstance(body, dict) and "ticket" in body:
-        body["ticket"] = kept.get(body["ticket"].strip("{}"), "")
-    headers = {} if sample.key is None else {"Idempotency-Key": sample.key}
+    method, path, headers, body = sample.request_with(kept)
     sent = {} if body is None else {"json": body}
     return api.http.request(method, path, headers=headers, **sent)
 

@@ -131,7 +131,7 @@ CANARIES: Final = [
             lambda _id: replace(mapping_settings("EvaluatorMapping"), bisect=True),
         ),
         "alerts",
-        seed=38,
+        seed=49,
     ),
     Canary(
         "alerts: versions",
@@ -190,7 +190,7 @@ CANARIES: Final = [
         "alerts: an initial scan waits until the rule is effective",
         replaced(initial_scan, "wait_until_effective", lambda *_: None),
         "alerts",
-        seed=11,
+        seed=25,
     ),
     Canary(
         "alerts: an initial scan keeps the state before it",

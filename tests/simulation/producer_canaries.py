@@ -265,7 +265,7 @@ CANARIES: Final = [
         "marker: deleted by its incarnation",
         replaced(Leftovers, "_delete_old", _remove_by_age),
         "makings",
-        seed=13,
+        seed=28,
     ),
     Canary("append: on condition", unconditional(Collection, "put"), "numbers", seed=4),
     # After a lost answer the item is put under the next number.

@@ -91,6 +91,7 @@ class HostileServer:
         plan: what the next requests meet; afterwards every one meets an honest answer.
         seen: the operation of every request that arrived, or the method of what is no request.
         delay_s: how long each answer takes, so that two processes wait at the same time.
+        closed: set when the server has ended a connection that it answered by.
     """
 
     url: str
@@ -98,6 +99,7 @@ class HostileServer:
     plan: list[Behaviour] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
     delay_s: float = 0.0
+    closed: Event = field(default_factory=Event)
     _lock: Lock = field(default_factory=Lock)
     _ended: Event = field(default_factory=Event)
 
@@ -127,7 +129,10 @@ class HostileServer:
             with channel, channel.makefile("rb") as received:
                 while (request := _read_request(received)) is not None:
                     if not self._answer(channel, *request):
-                        return
+                        break
+                else:
+                    return
+        self.closed.set()
 
     def _answer(  # noqa: PLR0911 - one for each kind of behaviour
         self, channel: ssl.SSLSocket, method: str, headers: dict[str, str], body: bytes

@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from threading import Thread
-from time import sleep
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -126,9 +125,11 @@ def test_every_answer_means_the_same_to_every_transport(
         server.seen.clear()
         for operation, place in places.items():
             server.plan[:] = [behaviour]
+            server.closed.clear()
             raised[operation] = outcome_of(partial(call, operation, place))
             if behaviour is Behaviour.HONEST_CLOSED:
-                sleep(0.8)  # the end of the connection arrives while nobody uses it
+                # The end of the connection arrives while nobody uses it.
+                assert server.closed.wait(30)
     requests = len(server.seen)
 
     assert raised == dict.fromkeys(places, error)
