@@ -32,6 +32,7 @@ from countledger.infra.local.running import (
     kept_in_of,
     kill_all,
     log_path,
+    log_tail,
     processes_under,
     read_cut,
     read_running,
@@ -51,7 +52,6 @@ __all__ = ["Running", "UpFailed", "change_cut", "down", "status", "up", "ways_cu
 
 START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 15.0
-_LOG_TAIL_LINES: Final = 20
 
 
 class UpFailed(SetupError):
@@ -146,7 +146,7 @@ def down(stack_name: str = STACK_NAME) -> bool:
     with _held(directory):
         running, log = read_running(stack_name, directory), log_path(directory)
         _end_all(directory, keeping=log)
-        tail = _tail(log)
+        tail = log_tail(directory)
         shutil.rmtree(directory, ignore_errors=True)
     if running is not None and running.kept_in is not None:
         _check_saved(running.kept_in, tail)
@@ -261,20 +261,11 @@ def _start(wanted: WantedStack, directory: Path, timeout_s: float) -> None:
 def _fail(
     stack_name: str, directory: Path, starter: subprocess.Popen[bytes], what: str
 ) -> NoReturn:
-    tail = _tail(log_path(directory))
+    tail = log_tail(directory)
     _end_all(directory)
     starter.wait()
     shutil.rmtree(directory, ignore_errors=True)
     raise UpFailed(f"the local stack {stack_name!r} {what}:\n{tail}")
-
-
-def _tail(log: Path) -> str:
-    """The end of a log."""
-    try:
-        text = log.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        text = ""
-    return "\n".join(text.splitlines()[-_LOG_TAIL_LINES:]) or "(its log is empty)"
 
 
 def _end_all(directory: Path, *, keeping: Path | None = None) -> None:

@@ -70,6 +70,7 @@ def kill_all(processes: Iterable[psutil.Process]) -> None:
 
 _CUT: Final = "cut.json"
 _LOG: Final = "supervisor.log"
+_LOG_TAIL_LINES: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +196,15 @@ def read_cut(directory: Path) -> set[tuple[str, str]]:
 def log_path(directory: Path) -> Path:
     """The supervisor's log in its directory."""
     return directory / _LOG
+
+
+def log_tail(directory: Path) -> str:
+    """The end of the supervisor's log."""
+    try:
+        text = log_path(directory).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        text = ""
+    return "\n".join(text.splitlines()[-_LOG_TAIL_LINES:]) or "(its log is empty)"
 
 
 def read_running(stack_name: str, directory: Path) -> Running | None:
