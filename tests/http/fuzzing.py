@@ -106,7 +106,8 @@ def a_valid_request_is_refused_by_a_rule_with_a_name(
 ) -> None:
     """A request that fits the document is never called malformed.
 
-    But 1.0 is an integer of JSON schema, and none of this API.
+    But 1.0 is an integer of JSON schema, and none of this API. And what does not match the pattern
+    of the document, which the API tries as it is, does not fit: the generator has erred.
     """
     mode = case.meta.generation.mode if case.meta else None
     if mode is not schemathesis.GenerationMode.POSITIVE or response.status_code != 422:
@@ -114,4 +115,5 @@ def a_valid_request_is_refused_by_a_rule_with_a_name(
     problem = response.json()
     if problem["type"].endswith(":bad-request"):
         says = [one["says"] for one in problem["errors"]]
-        assert any(one.endswith("valid integer") for one in says), problem
+        erred = ("valid integer", "does not match ")
+        assert any(word in one for one in says for word in erred), problem
