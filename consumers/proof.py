@@ -11,14 +11,11 @@ records. So more empty pages are required when something is done because of the 
 A proof also says up to which sequence number each shard has been handled, and for which shards that
 was so long ago that no write of an earlier invocation can still land. A repair raises the
 watermarks of the other shards, so that no earlier record can count again.
-
-The lag of the totals uses the same facts: progress alone cannot distinguish a quiet stream from a
-stalled one; the records after the progress can.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +29,6 @@ from countledger.consumers.stream import (
     counts,
     made_at_ms,
 )
-from countledger.consumers.totals import freshness_of
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.limits import (
     CLOCK_SKEW_DEFAULT_MS,
@@ -46,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from countledger.consumers.progress import ShardProgress
-    from countledger.consumers.totals import Freshness, TotalsReader
+    from countledger.consumers.totals import TotalsReader
 
 _POLL_MS: Final = 500
 # A stream keeps each record at least this long; the rest is a margin for clock skew.
@@ -212,8 +208,8 @@ def _proof(
 ) -> Proof:
     by_progress = sum(by in (By.CHILD, By.PROGRESS) for by in proofs.values())
     text = (
-        f"{len(proofs)} stream shard(s) past the read: {by_progress} by progress, "
-        f"{len(proofs) - by_progress} with nothing left to handle"
+        "all stream records up to the read have been applied (stream shards: "
+        f"{by_progress} by progress, {len(proofs) - by_progress} with no record left)"
     )
     handled = {name: int(one.sequence) for name, one in opened.items() if one.position}
     # If records expired before they were handled, the progress is not the end.
@@ -245,42 +241,3 @@ def _children_landed(
     children = (str(other.shard) for other in shards if other.parent == one.shard.id)
     found = (progress[name] for name in children if name in progress and progress[name].position)
     return any(child.passed(now_ms, late_ms) is not None for child in found)
-
-
-def proven_freshness(totals: TotalsReader, stream: LedgerStream) -> Freshness:
-    """The freshness of totals, and what of the stream they lack.
-
-    Half a read unit for each shard of the stream, and a few calls.
-    """
-    shards = stream.shards()
-    progress = totals.progress(str(one.shard) for one in shards)
-    waiting_ms = waiting_since_ms(stream, shards, progress)
-    found = freshness_of(shards, progress)
-    return replace(found, up_to_date=waiting_ms is None, waiting_since_ms=waiting_ms)
-
-
-def waiting_since_ms(
-    stream: LedgerStream, shards: Sequence[StreamShard], progress: Mapping[str, ShardProgress]
-) -> int | None:
-    """When the stream created its oldest record that counts and is not handled; None: no record.
-
-    In ms since the epoch, whole seconds. A few calls for each shard; no read units.
-
-    Args:
-        stream: the stream of `ledger`.
-        shards: its shards.
-        progress: the progress of the shards that have any.
-    """
-    found = (
-        _first_ms(stream, one, progress.get(str(one.shard)))
-        for one in shards
-        if not is_finished(one, shards, progress)
-    )
-    return min((at_ms for at_ms in found if at_ms is not None), default=None)
-
-
-def _first_ms(stream: LedgerStream, one: StreamShard, mine: ShardProgress | None) -> int | None:
-    for record in stream.after(one.shard, mine.sequence if mine else None):
-        if counts(record):
-            return int(made_at_ms(record))
-    return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from countledger.consumers.lag import waiting_since_ms
 from countledger.consumers.namespace_rules import TtlCache
-from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.totals import freshness_of
 from countledger.consumers.window_sums import (
     WindowSum,

@@ -322,8 +322,8 @@ class CountLedger:
     ) -> NamesPage:
         """A part of what `names` finds; the next one begins `after` the place that it names.
 
-        At most 20 requests, each for 1,000 items: half a read unit for each 4 KB of them. So a part
-        may have few names, or none, and still not be the last.
+        At most 20 requests, each for 1,000 items, and none after two seconds: half a read unit for
+        each 4 KB of the items. So a part may have few names, or none, and still not be the last.
 
         Args:
             prefix: as of `names`.
@@ -412,7 +412,7 @@ class CountLedger:
         """
         if not prove:
             return self._totals.freshness(self._stream)
-        from countledger.consumers.proof import proven_freshness
+        from countledger.consumers.lag import proven_freshness
 
         return proven_freshness(self._totals, self._stream)
 

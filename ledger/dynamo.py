@@ -118,8 +118,8 @@ class DynamoClient:
         with translated(what):
             answer = call(**read.arguments(), **METERED)
         self.meter.read(consumed_in(answer, what))
-        last = answer.get("LastEvaluatedKey")
-        return Page([decode(item) for item in answer["Items"]], decode(last) if last else None)
+        last, items = answer.get("LastEvaluatedKey"), [decode(item) for item in answer["Items"]]
+        return Page(items, decode(last) if last else None, answer.get("ScannedCount", len(items)))
 
     def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
         """The pages of a query or scan, each read when the caller needs it; no snapshot."""

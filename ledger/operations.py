@@ -196,10 +196,12 @@ class Page:
     Attributes:
         items: those that match; a page may be empty although more pages follow.
         after: the key after which the next page begins, or None after the last page.
+        items_read: how many items were read, before the filter of a scan.
     """
 
     items: list[Item]
     after: Key | None
+    items_read: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,6 @@ from countledger.ledger.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from zoneinfo import ZoneInfo
 
 
@@ -185,11 +184,6 @@ def _check(what: str, value: object, least: int, most: int) -> None:
             f"{what} of windows {show_duration(value)} is out of range: give "
             f"{show_duration(least)} to {show_duration(most)}"
         )
-
-
-def setting_at(settings: Iterable[WindowSetting], at_ms: int) -> WindowSetting | None:
-    """The setting that entries of an `at` belong to; None: they are in no window."""
-    return next((one for one in settings if one.holds_at(at_ms)), None)
 
 
 def accepts(setting: WindowSetting, at_ms: int, occurred_at_ms: int) -> bool:

@@ -2,9 +2,11 @@
 
 import os
 import signal
+from functools import cache
 from pathlib import Path
 from typing import Final
 
+import botocore.loaders
 import pytest
 from hypothesis import settings
 
@@ -26,6 +28,9 @@ settings.load_profile("countledger")
 # The transport that every user has. `make test-all` runs the faults and the engines over the fast
 # one as well, and tests/transport compares both.
 os.environ.setdefault("COUNTLEDGER_TRANSPORT", "boto3")
+
+# Hundreds of sessions of boto3 begin here, and each would read the SDK's models again.
+botocore.loaders.create_loader = cache(botocore.loaders.create_loader)
 
 # A job in the background ignores Ctrl-C, and what it starts inherits that, unless undone here.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

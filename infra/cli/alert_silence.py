@@ -38,7 +38,7 @@ def explain_silence(client: CountLedger, rule: Rule) -> None:
 
 
 def _explain_totals(client: CountLedger, rule: Rule) -> None:
-    page = NamesPage(() if rule.counter is None else (rule.counter,), None)
+    page = NamesPage(() if rule.counter is None else (rule.counter,), None, 0)
     if rule.prefix is not None:
         page = client.names_page(rule.prefix, limit=_COUNTERS_MAX)
     reader = silence_of(client.connection)

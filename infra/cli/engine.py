@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path  # noqa: TC003 - Typer reads it
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -44,6 +44,17 @@ _IN_THE_WAY: Final = (
     "COUNTLEDGER_INGEST_EXPIRED_QUEUE_URL",
 )
 
+Persist = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Keep the stack in this directory. [dim]Default: in memory alone[/dim]",
+    ),
+]
+AllowWrites = Annotated[
+    bool, typer.Option("--allow-writes", help="The HTTP API also accepts changes.")
+]
+
 
 class EngineMissing(SetupError):
     """The embedded engine is not installed."""
@@ -72,13 +83,8 @@ def up(
             min=1, max=65_535, help="Port of the endpoint. [dim]Default: any free one[/dim]"
         ),
     ] = None,
-    persist: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Keep the stack in this directory. [dim]Default: in memory alone[/dim]",
-        ),
-    ] = None,
+    persist: Persist = None,
+    allow_writes: AllowWrites = False,
 ) -> int:
     """Start AWS with the deployed stack on this machine, in the background.
 
@@ -91,6 +97,9 @@ def up(
     their ledgers: late, in any order, and not at all while "countledger region cut" is in effect.
     Commands work on the home region; --region names another one.
 
+    The dashboard and the HTTP API run with it, at the address that it prints. The API only reads;
+    with --allow-writes it records, too, and accepts every other change.
+
     Data is kept in memory and lost on countledger down. With --persist it is saved in DIR every
     few seconds and by down, and the next "countledger up --persist DIR" starts the same stack: its
     data, schedules, alerts and archives, and its port if that is free. What was written after it
@@ -102,6 +111,7 @@ def up(
       countledger up --stack-name other                       [dim]a second one beside it[/dim]
       countledger up --port 4599                              [dim]always the same address[/dim]
       countledger up --persist ~/counters                     [dim]as it was when it ended[/dim]
+      countledger up --allow-writes                           [dim]for programs that use HTTP[/dim]
       countledger up --settings countledger.toml              [dim]with what it says[/dim]
     """
     require_engine()
@@ -111,7 +121,9 @@ def up(
     commands = [] if settings is None else commands_for(settings)
     wanted = None if regions is None else [one.strip() for one in regions.split(",")]
     name = options.settings.stack_name
-    running = background.up(name, regions=wanted, port=port, persist=persist)
+    running = background.up(
+        name, regions=wanted, port=port, persist=persist, allow_writes=allow_writes
+    )
     code = _apply(commands, running)
     if options.json:
         show_json(document_of(running))
@@ -126,7 +138,8 @@ def _show(running: Running) -> None:
     already = "already runs" if running.was_running else "runs"
     places = f" in {', '.join(running.regions)}" if len(running.regions) > 1 else ""
     notice(f"stack {running.stack_name} {already} on {running.url}{places}")
-    notice(f"dashboard: {running.dashboard}")
+    api = "reads and writes" if running.allow_writes else "only reads"
+    notice(f"dashboard, and HTTP API that {api}: {running.dashboard}")
     _say_what_is_kept(running)
     if sys.stdout.isatty():  # then no shell has taken them
         notice('this shell does not know of it yet: eval "$(countledger up)"')
@@ -161,10 +174,10 @@ def _apply(commands: Sequence[Sequence[str]], running: Running) -> int:
 
 @shared
 def down(options: Options) -> None:
-    """Stop the stack of this machine and delete its data, except what --persist keeps.
+    """Stop the stack of this machine and delete its data.
 
-    No other file and no process of it is left, also after a crash. Stopping a stack that does not
-    run is not an error.
+    No process and no file of it is left, also after a crash; only the directory of --persist stays,
+    in which the stack is saved first. Stopping a stack that does not run is not an error.
     """
     require_engine()
     from countledger.infra.local import background  # noqa: PLC0415 - what it imports is an extra
@@ -210,7 +223,7 @@ def document_of(running: Running) -> dict[str, object]:
     """A local stack as JSON has it."""
     more = facts(
         running,
-        "was_running url dashboard regions started_at pids lost_after",
+        "was_running url dashboard allow_writes regions started_at pids lost_after",
         log=str(running.log),
         kept_in=None if running.kept_in is None else str(running.kept_in),
     )

@@ -88,7 +88,8 @@ _NO_TOKEN: Final = Refusal(
 _READ_ONLY: Final = Refusal(
     HTTPStatus.FORBIDDEN,
     "read-only",
-    "this server only reads: start one that may write with `countledger serve --allow-writes`",
+    "this server only reads: start one that may write with `countledger serve --allow-writes`, or "
+    "a local stack with `countledger up --allow-writes`",
 )
 
 

@@ -28,6 +28,7 @@ from countledger.infra.http import (
     history,
     holds,
     numbers,
+    parts,
     quotas,
     stack,
     strict,
@@ -58,6 +59,7 @@ ROUTERS: Final = (
     groups.routes,
     alerts.routes,
     stack.routes,
+    parts.routes,
 )
 _UNEXPECTED: Final = "an error in this API; its log has the details"
 

@@ -241,7 +241,13 @@ def snapshot(counter: Names, call: Called) -> Response:
     return answered(body)
 
 
-@routes.get("/v1/counters", response_model=TotalsAnswer)
+class FoundCountersAnswer(TotalsAnswer):
+    """A page of counters."""
+
+    items_read: int
+
+
+@routes.get("/v1/counters", response_model=FoundCountersAnswer)
 def find_counters(
     call: Called,
     prefix: Annotated[PrefixText, Query(description="with its colon, a namespace")] = "",
@@ -250,9 +256,9 @@ def find_counters(
 ) -> Response:
     """A page of the counters whose names begin with a prefix, in no order, with their totals.
 
-    It reads a part of the table of totals, at most 20,000 items: half a read unit for each 4 KB of
-    them. A page may have few counters, or none, and still have a next one. A prefix without a colon
-    requires the scope of all namespaces.
+    It reads a part of the table of totals, at most 20,000 items (`items_read`), and no further ones
+    after two seconds: half a read unit for each 4 KB of them. A page may have few counters, or
+    none, and still have a next one. A prefix without a colon requires the scope of all namespaces.
     """
     namespace, colon, _ = prefix.partition(":")
     client = call.may(ScopeVerb.READ, namespace) if colon else call.may(ScopeVerb.READ)
@@ -260,8 +266,9 @@ def find_counters(
     page = client.names_page(prefix, after=position[0] if position else None, limit=limit)
     found = client.totals(filter(keys.is_counter, page.names)).values() if page.names else ()
     return answered(
-        TotalsAnswer(
+        FoundCountersAnswer(
             totals=[TotalAnswer.model_validate(one) for one in found],
             next=None if page.after is None else to_cursor(page.after),
+            items_read=page.items_read,
         )
     )

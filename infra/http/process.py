@@ -20,13 +20,14 @@ from countledger.infra.http.cors import NamedOrigins, named_origins
 from countledger.infra.http.gate import Gate
 from countledger.infra.http.listening import Listener, serve
 from countledger.infra.http.page_files import page_files
+from countledger.infra.local.front import ALLOW_WRITES
 
 # No gateway waits for an answer, and the state of a stack may take a while on a busy machine.
 ANSWER_TIMEOUT_S: Final = 60.0
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import BinaryIO
+    from typing import IO
 
     from countledger.infra.http.gate import Asgi
 
@@ -35,7 +36,7 @@ def run(
     listener: Listener,
     rules: AccessRules,
     open_client: Callable[[], CountLedger],
-    ends_with: BinaryIO | None = None,
+    ends_with: IO[bytes] | None = None,
 ) -> None:
     """Serve the dashboard and the API until SIGINT or SIGTERM.
 
@@ -54,7 +55,7 @@ def run(
     asyncio.run(_until_stopped(app, listener, ends_with))
 
 
-async def _until_stopped(app: Asgi, listener: Listener, ends_with: BinaryIO | None) -> None:
+async def _until_stopped(app: Asgi, listener: Listener, ends_with: IO[bytes] | None) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
@@ -63,18 +64,23 @@ async def _until_stopped(app: Asgi, listener: Listener, ends_with: BinaryIO | No
     await serve(app, listener, stop.wait)
 
 
-def _stop_at_end_of(pipe: BinaryIO, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+def _stop_at_end_of(pipe: IO[bytes], loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     pipe.read()
     loop.call_soon_threadsafe(stop.set)
 
 
 def main() -> None:
-    """Serve on an inherited socket; arguments: its descriptor, and that of the pipe."""
-    socket_fd, pipe_fd = map(int, sys.argv[1:])
-    with os.fdopen(pipe_fd, "rb") as pipe:
+    """Serve on an inherited socket.
+
+    Arguments: its descriptor, that of the pipe, and what requests may do.
+    """
+    socket_fd, pipe_fd = map(int, sys.argv[1:3])
+    allow_writes = sys.argv[3] == ALLOW_WRITES
+    # Without a buffer, whose lock the thread that reads it would hold while this one closes it.
+    with os.fdopen(pipe_fd, "rb", buffering=0) as pipe:
         token = pipe.readline().decode().strip()
         listener = Listener(socket_fd)
-        rules = AccessRules(listener.port, token, origins=named_origins())
+        rules = AccessRules(listener.port, token, allow_writes, origins=named_origins())
         run(listener, rules, CountLedger, pipe)
 
 

@@ -62,6 +62,7 @@ def up(
     regions: Sequence[str] | None = None,
     port: int | None = None,
     persist: Path | None = None,
+    allow_writes: bool = False,
     timeout_s: float = START_TIMEOUT_S,
 ) -> Running:
     """Start the local stack in the background and wait until it is ready.
@@ -72,6 +73,7 @@ def up(
         port: of the endpoint; None: any free one, or as it runs, or as it is kept.
         persist: the directory that the stack is kept in, and from which it is started again; None:
             it is in memory alone, or as it runs.
+        allow_writes: whether requests to the HTTP API may change anything.
         timeout_s: how long to wait.
 
     Returns:
@@ -88,7 +90,8 @@ def up(
     with _held(directory):
         running = read_running(stack_name, directory)
         if running is not None:
-            if (how := running.difference(wanted, port, kept_in)) is not None:
+            how = running.difference(wanted, port, kept_in, allow_writes=allow_writes)
+            if how is not None:
                 raise UpFailed(
                     f"the local stack {stack_name!r} runs {how}: end it with `countledger down` "
                     "first"
@@ -100,6 +103,7 @@ def up(
             regions=wanted or (),
             port=port or 0,
             kept_in=None if kept_in is None else str(kept_in),
+            allow_writes=allow_writes,
         )
         _start(started, directory, timeout_s)
         running = read_running(stack_name, directory)

@@ -28,6 +28,9 @@ LOOPBACK: Final = "127.0.0.1"
 # The name of the token in the query of an address.
 TOKEN_FIELD: Final = "token"  # noqa: S105 - a name
 BACKLOG: Final = 128
+# An argument of the server's process, and of what starts it.
+ALLOW_WRITES: Final = "--allow-writes"
+READ_ONLY: Final = "--read-only"
 _TOKEN_BYTES: Final = 32
 _STOP_TIMEOUT_S: Final = 5.0
 # Before a server that has ended is started again.
@@ -77,15 +80,17 @@ class Front:
         url: with its token.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], *, allow_writes: bool = False) -> None:
         """Listen; nothing is started.
 
         Args:
             environment: what a process needs to work on the stack.
+            allow_writes: whether requests may change anything.
         """
         self._socket = listening_socket()
         self._token = new_token()
         self._environment = dict(environment)
+        self._may = ALLOW_WRITES if allow_writes else READ_ONLY
         self._ending, self._end = os.pipe()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.url = address_of(self._socket.getsockname()[1], self._token)
@@ -119,7 +124,10 @@ class Front:
         # The server ends when this pipe does, also when this process is killed.
         with os.fdopen(ours, "wb", buffering=0) as to_server:
             process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", _SERVER, str(self._socket.fileno()), str(theirs)],
+                [
+                    *(sys.executable, "-m", _SERVER),
+                    *(str(self._socket.fileno()), str(theirs), self._may),
+                ],
                 env=os.environ | self._environment,
                 pass_fds=(self._socket.fileno(), theirs),
                 stdin=subprocess.DEVNULL,

@@ -75,6 +75,7 @@ class Running:
         stack_name: of the stack.
         url: the endpoint.
         dashboard: the address of the dashboard, with its token.
+        allow_writes: whether requests to its server may change anything.
         environment: what a process needs in its environment to work on it.
         outputs: of the stack in its home region.
         regions: those that it was started in, home first.
@@ -89,6 +90,7 @@ class Running:
     stack_name: str
     url: str
     dashboard: str
+    allow_writes: bool
     environment: dict[str, str]
     outputs: dict[str, str]
     regions: tuple[str, ...]
@@ -100,13 +102,20 @@ class Running:
     was_running: bool = False
 
     def difference(
-        self, regions: tuple[str, ...] | None, port: int | None, kept_in: Path | None
+        self,
+        regions: tuple[str, ...] | None,
+        port: int | None,
+        kept_in: Path | None,
+        *,
+        allow_writes: bool,
     ) -> str | None:
         """How it runs otherwise than wanted; None of what is wanted: however it runs."""
         if regions not in {None, self.regions}:
             return f"in {', '.join(self.regions)}"
         if port is not None and not self.url.endswith(f":{port}"):
             return f"on {self.url}"
+        if allow_writes and not self.allow_writes:
+            return "with an HTTP API that only reads"
         if kept_in in {None, self.kept_in}:
             return None
         return f"and is kept in {self.kept_in}" if self.kept_in else "in memory alone"
@@ -121,12 +130,14 @@ class WantedStack:
         regions: where it is deployed, home first; none: in one, or as it is kept.
         port: of its endpoint; 0: any free one.
         kept_in: the directory that it is kept in; None: nowhere.
+        allow_writes: whether requests to the HTTP API may change anything.
     """
 
     stack_name: str
     regions: Sequence[str]
     port: int
     kept_in: str | None
+    allow_writes: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +152,7 @@ class SupervisorState:
 
     url: str
     dashboard: str
+    allow_writes: bool
     environment: dict[str, str]
     outputs: dict[str, str]
     regions: tuple[str, ...]
@@ -189,6 +201,7 @@ def read_running(stack_name: str, directory: Path) -> Running | None:
         stack_name=stack_name,
         url=state["url"],
         dashboard=state["dashboard"],
+        allow_writes=state["allow_writes"],
         environment=state["environment"],
         outputs=state["outputs"],
         regions=tuple(state["regions"]),

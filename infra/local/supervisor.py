@@ -69,11 +69,15 @@ def serve(wanted: WantedStack, ready_fd: int, stopping: threading.Event) -> int:
 
 def _serve(local: LocalStack, wanted: WantedStack, ready_fd: int, stopping: threading.Event) -> int:
     directory, found = Path(tempfile.gettempdir()), local.found
-    with local as stack, Front(stack.environment()) as front:
+    with (
+        local as stack,
+        Front(stack.environment(), allow_writes=wanted.allow_writes) as front,
+    ):
         stack.replicator.read_cut = partial(read_cut, directory)
         SupervisorState(
             url=stack.url,
             dashboard=front.url,
+            allow_writes=wanted.allow_writes,
             environment=stack.environment(),
             outputs=stack.outputs,
             regions=local.regions,

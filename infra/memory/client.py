@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from countledger.infra.memory.conditions import holds
@@ -181,22 +182,25 @@ class TableClient(DynamoClient):
             if item := table.items.get((partition, key)):
                 items.append(dict(item))
             if len(items) == size:
-                return Page(items, table.key_in((partition, key)))
-        return Page(items, None)
+                return Page(items, table.key_in((partition, key)), len(items))
+        return Page(items, None, len(items))
 
     def _scan(self, table: Table, read: Scan) -> Page:
-        found, last = self.scanned(table, read)
-        if read.where is not None:
-            found = [item for item in found if holds(read.where, item)]
+        scanned, last = self.scanned(table, read)
+        found = [item for item in scanned if read.where is None or holds(read.where, item)]
         shown = [{n: item[n] for n in read.only or item if n in item} for item in found]
-        return Page(shown, None if last is None else table.key_in(last))
+        return Page(shown, None if last is None else table.key_in(last), len(scanned))
 
     def scanned(self, table: Table, read: Scan) -> tuple[list[Item], TableKey | None]:
         """The items that a page of a scan reads, before its filter; the last key if more follow."""
         size = read.page_size or self.page_items
-        mine = sorted(k for k in table.items if sum(k[0].encode()) % read.segments == read.segment)
-        after = table.key_of(read.after) if read.after else ("", "")
-        left = [key for key in mine if key > after]
+        after = table.key_of(read.after) if read.after else None
+        mine = (
+            key
+            for key in table.keys_after(after)
+            if read.segments == 1 or sum(key[0].encode()) % read.segments == read.segment
+        )
+        left = [*islice(mine, size + 1)]
         found = [table.items[key] for key in left[:size]]
         return found, left[size - 1] if len(left) > size else None
 

@@ -73,9 +73,9 @@ def index_page(table: Table, read: Query, page_items: int) -> Page:
     size = read.page_size or page_items
     shown = [dict(one) for one in found[:size]]
     if len(found) <= size:
-        return Page(shown, None)
+        return Page(shown, None, len(shown))
     names = {index.partition: 0, index.sort: 0, table.partition: 0, table.sort: 0}
-    return Page(shown, {name: shown[-1][name] for name in names})
+    return Page(shown, {name: shown[-1][name] for name in names}, len(shown))
 
 
 def index_units(table: Table, before: Item | None, after: Item | None) -> float:

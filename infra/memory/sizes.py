@@ -43,8 +43,12 @@ def value_bytes(value: Any) -> int:  # noqa: ANN401, PLR0911 - one for each type
 
 
 def _number_bytes(value: int | Decimal) -> int:
-    digits = "".join(map(str, Decimal(value).as_tuple().digits)).strip("0")
-    return (len(digits) + 1) // 2 + (2 if value < 0 else 1)
+    if isinstance(value, int):
+        whole = str(abs(value))
+    else:
+        whole = "".join(map(str, value.as_tuple().digits))
+    digits = len(whole.strip("0"))
+    return (digits + 1) // 2 + (2 if value < 0 else 1)
 
 
 def read_units(size: int, *, consistent: bool) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from countledger.infra.memory.conditions import changed, holds
@@ -15,7 +16,7 @@ from countledger.ledger.errors import ConditionFailed, Throttled
 from countledger.ledger.operations import Check, Delete, Put, Update
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.expressions import Condition
@@ -69,6 +70,8 @@ class Table:
     items: dict[Key, Item] = field(default_factory=dict)
     partitions: dict[Any, list[Any]] = field(default_factory=dict)
     watchers: list[Callable[[Change], None]] = field(default_factory=list)
+    # The partition keys in order, as far as a scan has needed them; a partition is never removed.
+    _order: list[Any] = field(default_factory=list)
 
     def key_of(self, item: Mapping[str, Any]) -> Key:
         """The key of an item, or of what names its key."""
@@ -133,6 +136,19 @@ class Table:
                 insort(order, key[1])
         self._changed(Change(self, key, before, after, local))
         return True
+
+    def keys_after(self, after: Key | None) -> Iterator[Key]:
+        """The keys of the items that follow another key (None: of all), in order."""
+        if len(self._order) < len(self.partitions):
+            # Sorting what is sorted but for the end takes little more than a pass over it.
+            self._order += islice(self.partitions, len(self._order), None)
+            self._order.sort()
+        start = 0 if after is None else bisect_left(self._order, after[0])
+        for partition in islice(self._order, start, None):
+            order = self.partitions[partition]
+            first = bisect_right(order, after[1]) if after and after[0] == partition else 0
+            for sort in order[first:]:
+                yield partition, sort
 
     def next_sort_key(self, partition: object, after: object, *, forward: bool) -> Any:  # noqa: ANN401 - of any key
         """The sort key that follows another one in a partition (None: the first); None: no more."""

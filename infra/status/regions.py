@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from countledger.consumers.assembly import auditor_of
-from countledger.consumers.proof import proven_freshness
+from countledger.consumers.lag import proven_freshness
 from countledger.consumers.region_state import Phase, RegionStateStore
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader

@@ -9,11 +9,14 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from urllib.request import HTTPCookieProcessor, build_opener
+from urllib.error import HTTPError
+from urllib.parse import parse_qs, urlsplit
+from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import psutil
 import pytest
 
+from countledger import CountLedger
 from countledger.infra.local.background import Running, UpFailed, down, status, up
 from countledger.infra.local.running import lives, processes_under
 from countledger.ledger.errors import BadSetting
@@ -44,6 +47,10 @@ def test_two_at_once_and_one_later_are_one_stack_until_down(name: str) -> None:
     assert first.dashboard == third.dashboard
     with build_opener(HTTPCookieProcessor()).open(first.dashboard) as page:
         assert b"<title>countledger</title>" in page.read()
+    assert not first.allow_writes
+    assert _record(first) == 403
+    with pytest.raises(UpFailed, match="only reads: end it with `countledger down` first"):
+        up(name, allow_writes=True)
     assert found is not None
     assert first.pids == second.pids == third.pids == found.pids
     assert down(name)
@@ -106,6 +113,36 @@ def assert_gone(running: Running) -> None:
     assert not directory.exists()
     assert processes_under(directory) == []
     assert not [one for one in psutil.process_iter() if one.pid in running.pids and lives(one)]
+
+
+def test_the_http_api_of_a_stack_writes_if_it_is_asked_to(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first test has one that only reads."""
+    started = up(name, allow_writes=True)
+
+    assert (_record(started), _record(started)) == (201, 200)
+    assert up(name).allow_writes
+    for variable, value in started.environment.items():
+        monkeypatch.setenv(variable, value)
+    assert CountLedger().exact("likes:post-1").value == 1
+
+
+def _record(running: Running) -> int:
+    """Record an event over HTTP, always with the same key: the status of the answer."""
+    parts = urlsplit(running.dashboard)
+    headers = {
+        "Authorization": f"Bearer {parse_qs(parts.query)['token'][0]}",
+        "Content-Type": "application/json",
+        "Idempotency-Key": "k-1",
+    }
+    url = f"http://{parts.netloc}/v1/counters/likes:post-1/entries"
+    request = Request(url, b'{"delta": "1"}', headers)
+    try:
+        with urlopen(request, timeout=60) as answer:  # noqa: S310 - as above
+            return int(answer.status)
+    except HTTPError as refused:
+        return refused.code
 
 
 def test_a_port_that_was_asked_for_is_taken_and_commands_find_the_next_one_by_themselves(

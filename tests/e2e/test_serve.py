@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import psutil
 import pytest
 
-from countledger.infra.local.front import Front, listening_socket
+from countledger.infra.local.front import READ_ONLY, Front, listening_socket
 from tests.e2e.command import Command, eventually
 
 if TYPE_CHECKING:
@@ -128,14 +128,15 @@ def test_the_first_request_starts_the_server_of_a_front_and_a_crash_is_no_end(
         _ask(front.url, "/v1")
 
 
-def test_a_server_ends_with_the_process_that_started_it(stack: LocalStack) -> None:
+@pytest.mark.parametrize("by", ["the process that started it", "a signal"])
+def test_a_server_ends_with(stack: LocalStack, by: str) -> None:
     """Also when that process was killed: the server reads a pipe to its end."""
     with listening_socket() as taken:
         reading, writing = os.pipe()
         server = subprocess.Popen(
             [
                 *(sys.executable, "-m", "countledger.infra.http.process"),
-                *(str(taken.fileno()), str(reading)),
+                *(str(taken.fileno()), str(reading), READ_ONLY),
             ],
             env=os.environ | stack.environment(),
             pass_fds=(taken.fileno(), reading),
@@ -145,6 +146,9 @@ def test_a_server_ends_with_the_process_that_started_it(stack: LocalStack) -> No
         port = taken.getsockname()[1]
         with pytest.raises(urllib.error.HTTPError, match="404"):
             _ask(f"http://127.0.0.1:{port}/?token=a-token", "/none")
+        if by == "a signal":
+            server.terminate()
+            eventually(lambda: server.poll() is not None)
         os.close(writing)
 
         eventually(lambda: server.poll() is not None)

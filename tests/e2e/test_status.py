@@ -76,6 +76,7 @@ def test_a_healthy_stack_is_shown_whole(own: LocalStack, client: CountLedger, na
     assert waiting is not None
     assert waiting.waiting_since_ms is not None, "the stream itself says what waits"
     assert "no action required" in shown.out
+    assert "up to date" in shown.out
     assert "played by a pump here" in shown.out
     assert read.json["healthy"]
     assert read.json["stack"]["status"] == "CREATE_COMPLETE"

@@ -126,7 +126,7 @@ class Tables:
             {"counter": key[0], "part": key[1], "due_bucket": bucket, "due_at": due_at}
             for due_at, key in page
         ]
-        return Page(rows, rows[-1] if len(page) < len(found) else None)
+        return Page(rows, rows[-1] if len(page) < len(found) else None, len(rows))
 
     def _note(self, change: Change) -> None:
         names = ("due_bucket", "due_at")
@@ -239,7 +239,8 @@ class TableClient(DynamoClient):
             rows = (table.items[first.value, sort] for sort in sorts)
             return [dict(row) for row in rows if holds(read.condition, row)]
 
-        return Page(self._call(look, writes=False), None)
+        found = self._call(look, writes=False)
+        return Page(found, None, len(found))
 
     def put(self, write: Put) -> None:
         """Write one item."""

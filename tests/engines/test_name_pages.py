@@ -50,3 +50,15 @@ def test_a_limit_out_of_range_is_refused(store: Store, limit: int) -> None:
 def test_a_place_that_no_part_has_named_is_refused(store: Store, after: str) -> None:
     with pytest.raises(BadSetting, match="place"):
         _page(store, "", after)
+
+
+def test_a_part_says_how_many_items_were_read_for_it(store: Store, namespace: str) -> None:
+    """Also those without the prefix; so together the parts have read the whole table."""
+    for number in range(COUNT):
+        item = {**keys.total_key(f"{namespace}:{number}"), "total": 1}
+        store.dynamo().put(Put(store.counters, item))
+    part = _page(store, f"{namespace}:none")
+
+    assert part.names == ()
+    assert part.after is None
+    assert part.items_read >= COUNT

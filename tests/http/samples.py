@@ -176,6 +176,8 @@ SAMPLES: Final = (
     Sample("delete_rule", "DELETE /v1/alerts/rules/low", "*:admin", status=204),
     Sample("alert_log", "GET /v1/alerts/log", "*:read"),
     Sample("freshness", "GET /v1/freshness", "*:read"),
+    Sample("list_shards", "GET /v1/shards", "*:read"),
+    Sample("list_regions", "GET /v1/regions", "*:read"),
     Sample("list_quarantine", "GET /v1/quarantine", "*:read"),
     Sample("status", "GET /v1/status", "*:read", status=504),
 )

@@ -93,8 +93,10 @@ class SimulatedClient(TableClient):
         if not isinstance(table, SimulatedTable):
             raise TypeError(f"no table of the simulation: {table!r}")
         if read.index == _MEMBERS:
-            return Page(self._memberships(table, read), None)
-        return Page(self._listed(table, read), None)
+            found = self._memberships(table, read)
+        else:
+            found = self._listed(table, read)
+        return Page(found, None, len(found))
 
     def between_items(self) -> None:
         """Others may write."""

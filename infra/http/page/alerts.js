@@ -1,7 +1,7 @@
 // Alerts: the rules, and what they raised.
 
 import { get } from "./api.js";
-import { command, empty, h, part, reading, show, table } from "./dom.js";
+import { command, empty, h, link, part, reading, show, table } from "./dom.js";
 import { amount, moment } from "./format.js";
 
 export function alerts() {
@@ -16,7 +16,7 @@ export function alerts() {
       const [found, raised] = await Promise.all([
         get("/alerts/rules", {}, signal), get("/alerts/log", { limit: 50 }, signal)]);
       show(rules, found.rules.length
-        ? table("Rules", ["Rule", "Watches", ["Threshold", "number"], "Direction", "Effective"],
+        ? table("Rules", ["Rule", "Watches", ["Threshold", "number"], "Direction", ["Effective", "short"]],
           found.rules.map((one) => [one.name, one.counter ?? `${one.prefix}*`,
             one.threshold ? amount(one.threshold) : `every ${amount(one.step)}`, one.direction,
             moment(one.effective_from)]))
@@ -24,9 +24,9 @@ export function alerts() {
           h("p", {}, "A rule raises an alert each time a total crosses a threshold, once:"),
           command("countledger alert create popular --prefix likes: --threshold 100 --direction rising")));
       show(log, raised.alerts.length
-        ? table("Raised alerts", ["When", "Counter", "Rule", ["From", "number"], ["To", "number"]],
+        ? table("Raised alerts", [["When", "short"], "Counter", "Rule", ["From", "number"], ["To", "number"]],
           raised.alerts.map(({ alert: one }) => [moment(one.at),
-            h("a", { href: `#/counter/${encodeURIComponent(one.counter)}` }, one.counter),
+            link(`#/counter/${encodeURIComponent(one.counter)}`, one.counter),
             one.rule, amount(one.old), amount(one.new)]))
         : h("p", { class: "quiet" }, "No alert has been raised yet."));
     },

@@ -2,6 +2,9 @@
 
 const known = new Map();
 const KNOWN_MAX = 200;
+// After which the page says that it waits for an answer, and after which it tries again.
+export const SLOW_MS = 4000;
+const TIMEOUT_MS = 30_000;
 export const last = { answerAt: null };
 
 /** A request that was refused or failed, as the API says it. */
@@ -30,14 +33,19 @@ export async function get(path, query = {}, signal = undefined) {
   const address = `/v1${path}${given.length ? `?${new URLSearchParams(given)}` : ""}`;
   const before = known.get(address);
   const headers = before?.tag ? { "If-None-Match": before.tag } : {};
-  let answer;
+  const late = AbortSignal.timeout(TIMEOUT_MS);
+  let answer, text;
   try {
-    answer = await fetch(address, { headers, signal, cache: "no-store" });
+    const until = signal ? AbortSignal.any([signal, late]) : late;
+    answer = await fetch(address, { headers, signal: until, cache: "no-store" });
+    text = await answer.text();
   } catch (error) {
+    if (late.aborted) {
+      throw new Problem(0, { type: ":unreachable", detail: `No answer came within ${TIMEOUT_MS / 1000} seconds.` });
+    }
     if (error.name === "AbortError") throw error;
     throw new Problem(0, { type: ":server-gone", detail: "The server of this page has ended." });
   }
-  const text = await answer.text();
   const unchanged = answer.status === 304 && before;
   if (!answer.ok && !unchanged) throw new Problem(answer.status, parsed(text));
   last.answerAt = Date.now();
@@ -45,7 +53,8 @@ export async function get(path, query = {}, signal = undefined) {
   const document = JSON.parse(text);
   document.readUnits = Number(answer.headers.get("Countledger-Read-Units") ?? 0);
   known.delete(address);
-  known.set(address, { tag: answer.headers.get("ETag"), document });
+  const tag = answer.headers.get("ETag");
+  if (tag) known.set(address, { tag, document });
   if (known.size > KNOWN_MAX) known.delete(known.keys().next().value);
   return document;
 }

@@ -1,11 +1,12 @@
 // The frame of the page: which view is shown, how often it reads, and what is said when nothing
-// answers any more. A view has `title`, `element`, `every` (ms) and `refresh(signal)`.
+// answers any more. A view has `title`, `element`, `every` (ms) and `refresh(signal)`; its `wake`,
+// if it has one, is replaced by what makes it refresh at once.
 
 import { alerts } from "./alerts.js";
-import { get, last } from "./api.js";
+import { get, last, SLOW_MS } from "./api.js";
 import { counter } from "./counter.js";
 import { counters } from "./counters.js";
-import { command, h, show } from "./dom.js";
+import { command, h, said, show } from "./dom.js";
 import { many, moment } from "./format.js";
 import { health } from "./health.js";
 import { top } from "./top.js";
@@ -13,6 +14,7 @@ import { top } from "./top.js";
 const VIEWS = { "": counters, counter, top, alerts, health };
 const RETRY_MAX_MS = 8000;
 const FINDINGS_MS = 60_000;
+const HIDDEN_MS = 60_000;
 
 const main = document.getElementById("main");
 const link = document.getElementById("link");
@@ -25,7 +27,8 @@ async function navigate() {
   const turn = new AbortController();
   current = turn;
   const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
-  const view = (VIEWS[name] ?? counters)(rest.map(decodeURIComponent).join("/"));
+  const make = Object.hasOwn(VIEWS, name) ? VIEWS[name] : counters;
+  const view = make(rest.map(decoded).join("/"));
   document.title = `${view.title} \u2013 countledger`;
   for (const one of document.querySelectorAll("nav a")) {
     const here = one.hash === `#/${name === "counter" ? "" : name}`;
@@ -39,25 +42,62 @@ async function navigate() {
   await follow(view, turn.signal);
 }
 
+/** A part of the address as text; what is no text stays as it is. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Refreshes a view again and again: one refresh at a time, and none while nobody looks. */
 async function follow(view, signal) {
+  const pause = pauses(signal);
+  view.wake = pause.end;
+  document.addEventListener("visibilitychange", pause.end, { signal });
   let wait = 0;
   while (!signal.aborted) {
+    const turn = new AbortController();
     if (!document.hidden) {
+      const slow = setTimeout(waiting, SLOW_MS);
       try {
-        await view.refresh(signal);
+        await view.refresh(AbortSignal.any([signal, turn.signal]));
         answered();
         wait = 0;
       } catch (problem) {
         if (signal.aborted) return;
+        if (problem.name === "AbortError") continue; // the view has something else to read
         wait = Math.min(RETRY_MAX_MS, Math.max(1000, wait * 2));
         failed(problem);
+      } finally {
+        clearTimeout(slow);
+        turn.abort(); // of several requests one has failed: the others end with it
       }
     }
-    await new Promise((done) => {
-      setTimeout(done, wait || view.every);
-      signal.addEventListener("abort", done, { once: true });
-    });
+    await pause.of(document.hidden ? HIDDEN_MS : wait || view.every);
   }
+}
+
+/** Pauses that end by themselves, by `end`, or with the view. */
+function pauses(signal) {
+  let end = () => {};
+  signal.addEventListener("abort", () => end(), { once: true });
+  return {
+    end: () => end(),
+    of: (milliseconds) => new Promise((done) => {
+      const timer = setTimeout(done, milliseconds);
+      end = () => {
+        clearTimeout(timer);
+        done();
+      };
+    }),
+  };
+}
+
+function waiting() {
+  link.textContent = "waiting";
+  link.className = "link slow";
 }
 
 function answered() {
@@ -98,7 +138,7 @@ function say(title, lines) {
   const since = last.answerAt
     ? [`What is shown is from ${moment(new Date(last.answerAt).toISOString())}.`] : [];
   show(gone, h("p", {}, h("strong", {}, title)),
-    ...[...lines, ...since].map((one) => (typeof one === "string" ? h("p", {}, one) : one)));
+    ...[...lines, ...since].map((one) => (typeof one === "string" ? h("p", {}, said(one)) : one)));
 }
 
 async function countFindings() {

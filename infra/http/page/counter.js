@@ -2,7 +2,7 @@
 
 import { get, segment } from "./api.js";
 import { bars, line } from "./chart.js";
-import { command, empty, fill, h, part, reading, show, speak, table } from "./dom.js";
+import { command, empty, fill, h, named, part, reading, said, show, speak, table } from "./dom.js";
 import { ago, amount, difference, many, moment, signed, sum } from "./format.js";
 
 const SPAN_MS = 180_000;
@@ -49,17 +49,21 @@ export function counter(name) {
   }
 
   async function drawChart(signal) {
-    const shape = CHARTS[per];
+    const asked = per;
+    const shape = CHARTS[asked];
     const since = new Date(Date.now() - shape.back).toISOString().slice(0, 13);
     const short = new Intl.DateTimeFormat(undefined, shape.label);
     try {
-      const { windows } = await get(`${path}/windows`, { per, since: `${since}:00:00Z` }, signal);
+      const { windows } = await get(`${path}/windows`, { per: asked, since: `${since}:00:00Z` }, signal);
+      if (asked !== per) return; // the other chart was chosen meanwhile
       show(places.chart, bars(shape.name, windows.map((one) => ({
         label: short.format(new Date(one.start)), long: one.name, value: one.value,
         events: one.events, open: !one.complete }))),
-      h("p", { class: "quiet" }, "Light bars may still grow."));
+      h("p", { class: "quiet" }, windows.some((one) => Number(one.value) !== 0) ? "Light bars may still grow."
+        : "Nothing was counted in this period since windows are kept."));
     } catch (problem) {
-      if (problem.gone || problem.name === "AbortError") throw problem;
+      if (problem.gone || problem.status === 401 || problem.name === "AbortError") throw problem;
+      if (asked !== per) return;
       show(places.chart, ...fromEntries(problem, shape, short));
     }
   }
@@ -67,7 +71,7 @@ export function counter(name) {
   /** Without windows: the sums of the entries that were read, and how to get all. */
   function fromEntries(problem, shape, short) {
     const namespace = name.includes(":") ? name.split(":")[0] : "default";
-    const how = [h("p", { class: "quiet" }, problem.message),
+    const how = [problem.slug === "no-windows" ? null : h("p", { class: "quiet" }, said(problem.message)),
       h("p", {}, "To keep sums for each hour and day, from now on:"),
       command(`countledger windows enable ${quoted(namespace)} --by hour`)];
     if (!entries?.length) return how;
@@ -82,7 +86,7 @@ export function counter(name) {
       groups.set(start, [...(groups.get(start) ?? []), one]);
     }
     const last = begin(Date.now());
-    const first = Math.max(Math.min(...groups.keys()), last - 47 * size);
+    const first = Math.max(Math.min(...groups.keys(), last - 11 * size), last - 47 * size);
     const rows = [];
     for (let start = begin(first); start <= last; start = begin(start + size * 1.5)) {
       const inside = groups.get(start) ?? [];
@@ -101,7 +105,7 @@ export function counter(name) {
     ({ entries } = await get(`${path}/entries`, { limit: ENTRIES }, signal));
     const shown = entries.slice(0, 20);
     show(places.entries, shown.length
-      ? table("Newest entries", ["Recorded", ["Change", "number"], "Key", "Note"],
+      ? table("Newest entries", [["Recorded", "short"], ["Change", "number"], "Key", "Note"],
         shown.map((one) => [moment(one.at), signed(one.delta), one.key ?? "", noteOf(one.note)]))
       : empty("No entries are waiting.", h("p", {},
         "Either nothing was recorded, or all entries were merged by compaction.")),
@@ -122,7 +126,7 @@ export function counter(name) {
         ? h("meter", { min: found.lower, max: found.upper, value: found.value,
           "aria-label": `between its bounds: ${found.value}` }) : null,
       open.length
-        ? table("Open holds", [["Amount", "number"], "Until", "Key", "Note"], open.map((one) =>
+        ? table("Open holds", [["Amount", "number"], ["Until", "short"], "Key", "Note"], open.map((one) =>
           [amount(one.amount), moment(one.expires_at), one.key ?? "", noteOf(one.note)]))
         : h("p", { class: "quiet" }, "No hold is open."));
   }
@@ -141,7 +145,7 @@ export function counter(name) {
       h("ul", {}, mine.map((one) => h("li", {}, h("strong", {}, one.name), ` at ${
         one.threshold ? amount(one.threshold) : `every ${amount(one.step)}`}, ${one.direction}`))),
       alerts.length
-        ? table("Alerts of this counter", ["When", "Rule", ["From", "number"], ["To", "number"]],
+        ? table("Alerts of this counter", [["When", "short"], "Rule", ["From", "number"], ["To", "number"]],
           alerts.map(({ alert }) => [moment(alert.at), alert.rule, amount(alert.old), amount(alert.new)]))
         : h("p", { class: "quiet" }, "None has been raised yet."));
   }
@@ -165,7 +169,7 @@ export function counter(name) {
     every: 1000,
     element: h("div", {},
       h("p", {}, h("a", { href: "#/" }, "All counters")),
-      h("h1", {}, name), h("section", { "aria-label": "Total" }, places.total),
+      h("h1", {}, named(name)), h("section", { "aria-label": "Total" }, places.total),
       bounds, chart, changes, part("Alerts", places.alerts)),
     async refresh(signal) {
       const found = await get(path, {}, signal);

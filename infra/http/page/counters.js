@@ -1,29 +1,28 @@
-// All counters: find one by the beginning of its name, page by page.
+// All counters: one is found by its whole name at once, several by the beginning of their names, in
+// parts of the table. A person sees what a search has read, and can stop it.
 
 import { get } from "./api.js";
-import { command, empty, h, reading, show, table } from "./dom.js";
+import { command, empty, h, link, named, reading, show, speak, table } from "./dom.js";
 import { ago, amount, many } from "./format.js";
 
 const PAGE = 50;
 const LIVE_MAX = 25;
 const PAUSE_MS = 300;
-// A table that is read again by itself until a counter appears: an empty one, or nearly so.
-const SMALL = 2;
+// A search goes on by itself until it has read so many items; then a person decides.
+const ITEMS_MAX = 250_000;
+// A list that costs so many read units is read again as a whole, so that new counters appear.
+const CHEAP = 4;
 
 export function counters() {
   let prefix = sessionStorage.getItem("prefix") ?? "";
-  let found = null;
-  let cursor;
-  let cost = 0;
-  let pending = null;
-  let search = null;
-  const list = h("div", {}, reading());
+  let search = begun();
+  const list = h("div", { id: "list" }, reading());
   const field = h("input", { id: "search", type: "search", value: prefix, autocomplete: "off",
-    spellcheck: "false", placeholder: "likes: or likes:post-1", maxlength: 1024 });
+    autocapitalize: "off", spellcheck: "false", placeholder: "likes: or likes:post-1", maxlength: 1024 });
   const form = h("form", { role: "search", onsubmit: (event) => {
     event.preventDefault();
     const name = field.value.trim();
-    if (name) location.hash = `#/counter/${encodeURIComponent(name)}`;
+    if (name) location.hash = address(name);
   } }, h("label", { for: "search" }, "Find a counter by the beginning of its name", field),
   h("button", { type: "submit", class: "main" }, "Open"));
   let later;
@@ -32,76 +31,108 @@ export function counters() {
     later = setTimeout(() => {
       prefix = field.value.trim();
       sessionStorage.setItem("prefix", prefix);
-      found = null;
-      search?.abort();
-      read().catch(() => {});
+      again(begun());
     }, PAUSE_MS);
   });
 
-  /** The next page, or the first one. */
-  async function read(signal) {
-    const first = found === null;
-    const asked = prefix;
-    search = new AbortController();
-    signal?.addEventListener("abort", () => search.abort(), { once: true });
-    const query = { prefix, limit: PAGE, cursor: first ? undefined : cursor };
-    const mine = get("/counters", query, search.signal);
-    pending = mine;
-    if (first) show(list, searching());
-    else draw();
-    const page = await mine.finally(() => {
-      if (pending === mine) pending = null;
-    });
-    if (asked !== prefix) return;
-    found = [...(first ? [] : found), ...page.totals];
-    cost = (first ? 0 : cost) + page.readUnits;
-    cursor = page.next;
+  /** What a search knows: `wanted` is how many counters it looks for, `left` how many items it may read. */
+  function begun() {
+    return { exact: null, found: [], cursor: undefined, items: 0, units: 0, wanted: PAGE,
+      left: ITEMS_MAX, state: "running", turn: new AbortController() };
+  }
+
+  function again(next) {
+    search.turn.abort();
+    search = next;
+    draw();
+    view.wake();
+  }
+
+  function goOn(more) {
+    again({ ...search, ...more, left: ITEMS_MAX, state: "running", turn: new AbortController() });
+  }
+
+  function stop() {
+    search.state = "stopped";
+    search.turn.abort();
     draw();
   }
 
-  function searching() {
-    return h("p", { class: "quiet", role: "status" }, prefix
-      ? `Searching for names that begin with \u201c${prefix}\u201d, in a part of the table. Enter opens a counter at once, by its whole name.`
-      : "Reading\u2026");
+  /** Reads until the search is over: the whole name first, then part after part. */
+  async function run(mine, signal) {
+    const both = AbortSignal.any([signal, mine.turn.signal]);
+    if (prefix && mine.items === 0) mine.exact = await whole(prefix, both);
+    while (mine.state === "running") {
+      if (mine === search) draw();
+      const part = await get("/counters", { prefix, limit: PAGE, cursor: mine.cursor }, both);
+      mine.found.push(...part.totals);
+      mine.items += part.items_read;
+      mine.left -= part.items_read;
+      mine.units += part.readUnits;
+      mine.cursor = part.next ?? undefined;
+      if (!mine.cursor) mine.state = "complete";
+      else if (mine.found.length >= mine.wanted || mine.left <= 0) mine.state = "partial";
+    }
+  }
+
+  /** The counter of exactly this name, if it has a total. Half a read unit. */
+  async function whole(name, signal) {
+    try {
+      const { totals: [one] } = await get("/totals", { counter: [name] }, signal);
+      return one.updated_at || one.method ? one : null;
+    } catch (problem) {
+      if (problem.status === 422) return null; // a beginning that is no whole name
+      throw problem;
+    }
+  }
+
+  function rows() {
+    const { exact, found } = search;
+    return exact ? [exact, ...found.filter((one) => one.counter !== exact.counter)] : found;
   }
 
   /** The values of the counters on the page, which move; the list itself is not read again. */
   async function refreshValues(signal) {
-    const names = found.slice(0, LIVE_MAX).map((one) => one.counter);
+    const names = rows().slice(0, LIVE_MAX).map((one) => one.counter);
     if (names.length === 0) return;
+    const mine = search;
     const { totals } = await get("/totals", { counter: names }, signal);
-    if (found === null) return; // another search has begun
     const by = new Map(totals.map((one) => [one.counter, one]));
-    found = found.map((one) => by.get(one.counter) ?? one);
+    mine.found = mine.found.map((one) => by.get(one.counter) ?? one);
+    mine.exact &&= by.get(mine.exact.counter) ?? mine.exact;
     draw();
   }
 
   function draw() {
-    if (found.length === 0) {
-      show(list, cursor ? further(`None so far begins with \u201c${prefix}\u201d.`) : nothing());
-      return;
-    }
-    show(list,
-      table("Counters", ["Counter", "Kind", ["Value", "number"], ["Events", "number"], "Changed"],
-        found.map((one) => [
-          h("a", { href: `#/counter/${encodeURIComponent(one.counter)}` }, one.counter),
-          one.method ? `strict (${one.method})` : "ledger",
-          amount(one.value), one.method ? "" : amount(String(one.events)), ago(one.updated_at)])),
-      further(many(found.length, "counter")));
+    const found = rows();
+    const shown = found.length
+      ? table("Counters", ["Counter", ["Value", "number"], ["Changed", "short"], ["Events", "number"], ["Kind", "short"]],
+        found.map((one) => [link(address(one.counter), one.counter), amount(one.value), ago(one.updated_at),
+          one.method ? "" : amount(String(one.events)), one.method ? `strict (${one.method})` : "ledger"]))
+      : search.state === "complete" ? nothing() : null;
+    const more = ["partial", "stopped"].includes(search.state)
+      ? button("more", prefix ? "Search on" : "Show more", () => goOn({ wanted: search.found.length + PAGE })) : null;
+    show(list, progress(found.length), shown, more);
   }
 
-  function further(text) {
-    const spent = `Read so far: ${amount(String(cost))} read units.`;
-    const more = h("button", { type: "button", id: "more", "aria-disabled": String(Boolean(pending)),
-      onclick: () => { if (!pending) read().catch(() => {}); } },
-    pending ? "Reading\u2026" : "Show more");
-    return h("p", { class: "cost" }, `${text}${cursor ? " and perhaps more" : ", all of them"}. ${spent} `,
-      cursor ? more : null);
+  function progress(count) {
+    const { state, items, units } = search;
+    const spent = `Read${state === "complete" ? "" : " so far"}: ${many(items, "item")} of the table, ${many(units, "read unit")}.`;
+    if (state === "running") {
+      return h("p", { class: "cost" }, prefix
+        ? ["Searching for names that begin with ", named(prefix), `: ${amount(String(count))} found. ${spent} `]
+        : `Reading\u2026 ${items ? spent : ""} `,
+      items || prefix ? button("stop", "Stop", stop) : null);
+    }
+    if (state === "complete") {
+      return h("p", { class: "cost" }, count ? `${many(count, "counter")}, all of them. ` : "", spent);
+    }
+    return h("p", { class: "cost" }, `${many(count, "counter")} so far; the table has not been read to its end. ${spent}`);
   }
 
   function nothing() {
     if (prefix) {
-      return empty(`No counter begins with \u201c${prefix}\u201d.`,
+      return empty(["No counter begins with ", named(prefix), "."],
         h("p", {}, "Names are compared letter by letter, with capitals. A counter appears here ",
           "with its first entry, usually within a second."));
     }
@@ -110,16 +141,33 @@ export function counters() {
       command("countledger emit likes:post-1 3"));
   }
 
-  return {
+  const view = {
     title: "Counters",
     every: 2000,
     element: h("div", {}, h("h1", {}, "Counters"), form, list),
+    wake() {},
     async refresh(signal) {
-      if (pending) await pending.catch(() => {});
-      else if (found === null || (found.length === 0 && !cursor && cost <= SMALL)) {
-        found = null;
-        await read(signal);
+      const mine = search;
+      if (mine.state === "running") {
+        await run(mine, signal);
+        if (mine === search) draw();
+        if (prefix) speak(`${many(rows().length, "counter")} found`, { answer: true });
+      } else if (mine.state === "complete" && mine.units <= CHEAP) {
+        const next = begun();
+        await run(next, signal);
+        if (mine !== search) return;
+        search = next;
+        draw();
       } else await refreshValues(signal);
     },
   };
+  return view;
+}
+
+function address(name) {
+  return `#/counter/${encodeURIComponent(name)}`;
+}
+
+function button(id, text, act) {
+  return h("button", { type: "button", id, onclick: act }, text);
 }

@@ -42,7 +42,8 @@ function same(one, other) {
 }
 
 function keyOf(element) {
-  return `${element.tagName} ${element.id} ${element.getAttribute("href") ?? element.textContent}`;
+  if (element.id) return element.id;
+  return `${element.tagName} ${element.getAttribute("href") ?? element.textContent}`;
 }
 
 /** A table with a caption; a column is a heading, or a heading and "number". */
@@ -55,6 +56,21 @@ export function table(caption, columns, rows) {
       h("thead", {}, h("tr", {}, heads.map(([name, kind]) =>
         h("th", { scope: "col", class: kind }, name)))),
       h("tbody", {}, rows.map((row) => h("tr", {}, row.map(cell))))));
+}
+
+/** A name inside a sentence: apart from it, also if it is written from right to left. */
+export function named(name) {
+  return h("bdi", { class: "name" }, name);
+}
+
+/** A text with its commands set apart: they are between backquotes. */
+export function said(text) {
+  return text.split("`").map((one, at) => (at % 2 ? h("code", {}, one) : one));
+}
+
+/** A link whose text is a name. */
+export function link(address, name) {
+  return h("a", { href: address }, h("bdi", {}, name));
 }
 
 /** A part of a page with its heading. */
@@ -83,21 +99,25 @@ export function empty(title, ...children) {
   return h("div", { class: "empty" }, h("p", { class: "title" }, title), ...children);
 }
 
-/** Fills a place; a refusal is shown in it, and only a stack that is gone concerns the whole page. */
-export async function fill(place, read) {
+/**
+ * Fills a place; a refusal is shown in it, and only a stack that is gone concerns the whole page.
+ * What else depends on the same answer is emptied.
+ */
+export async function fill(place, read, ...others) {
   try {
     await read();
   } catch (problem) {
     if (problem.gone || problem.status === 401 || problem.name === "AbortError") throw problem;
-    show(place, h("p", { class: "error" }, problem.message));
+    show(place, h("p", { class: "error" }, said(problem.message)));
+    for (const one of others) one.replaceChildren();
   }
 }
 
-/** Says something to a screen reader, at most every few seconds. */
-export function speak(text) {
+/** Says something to a screen reader: an answer to a person at once, other news every few seconds. */
+export function speak(text, { answer = false } = {}) {
   const now = Date.now();
-  if (now - speak.last < 10_000) return;
-  speak.last = now;
+  if (!answer && now - speak.last < 10_000) return;
+  if (!answer) speak.last = now;
   document.getElementById("spoken").textContent = text;
 }
 speak.last = 0;

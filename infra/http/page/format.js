@@ -57,6 +57,18 @@ export function ago(moment, now = Date.now()) {
   return age < 1500 ? "now" : `${duration(age)} ago`;
 }
 
+const RATE = /^rate\((\d+) (minute|hour|day)s?\)$/;
+const UNITS_MS = { minute: 60_000, hour: 3_600_000, day: 86_400_000 };
+
+/** When a schedule runs next, as far as its expression and its last run say. */
+export function next(expression, last, now = Date.now()) {
+  const [, number, unit] = RATE.exec(expression) ?? [];
+  if (!unit) return "as the expression says";
+  if (!last) return `within ${number} ${unit}${number === "1" ? "" : "s"}`;
+  const at = Date.parse(last) + number * UNITS_MS[unit];
+  return at > now ? `in ${duration(at - now)}` : "now";
+}
+
 const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 

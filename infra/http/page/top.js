@@ -1,7 +1,7 @@
 // Top lists: the highest counters of ranked namespaces and groups.
 
 import { get, segment } from "./api.js";
-import { command, empty, h, part, reading, show, table } from "./dom.js";
+import { command, empty, h, link, part, reading, show, table } from "./dom.js";
 import { amount } from "./format.js";
 
 const LIMIT = 20;
@@ -55,7 +55,7 @@ export function top() {
         tops[at].top.length
           ? table(`Top of ${one.name}`, [["Rank", "number"], "Counter", ["Value", "number"]],
             tops[at].top.map((row) => [String(row.rank),
-              h("a", { href: `#/counter/${encodeURIComponent(row.counter)}` }, row.counter),
+              link(`#/counter/${encodeURIComponent(row.counter)}`, row.counter),
               amount(row.value)]))
           : h("p", { class: "quiet" }, "No counter is in it yet."))));
     },

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from countledger.consumers.lag import proven_freshness, shard_lags
 from countledger.consumers.progress import ShardProgress
-from countledger.consumers.proof import proven_freshness
 from countledger.consumers.stream import ShardName, StreamShard
 from countledger.consumers.totals import Freshness, TotalsReader, freshness_of
 from countledger.infra.cli.totals import freshness_text
@@ -108,6 +108,27 @@ def test_the_lag_is_the_age_of_the_oldest_change_that_waits(
 
     since_ms = None if lag_ms is None else world.clock.at_ms - lag_ms
     assert (found.waiting_since_ms, found.up_to_date) == (since_ms, lag_ms is None)
+
+
+def test_each_shard_has_a_lag_of_its_own() -> None:
+    """A shard that is handled to its end is not late, however old its last change is."""
+    world = _two_shards()
+
+    late, later = shard_lags(TotalsReader(world.dynamo, COUNTERS), world.stream)
+
+    now_ms = world.clock.at_ms
+    assert (late.shard, later.shard) == ("label/s", "label/t")
+    assert late.handled_through_ms is not None
+    assert (late.waiting_since_ms, later.waiting_since_ms) == (now_ms, now_ms - 5_000)
+    assert later.handled_through_ms is None
+
+
+def test_a_parent_of_a_handled_shard_is_not_listed() -> None:
+    world = _child()
+
+    (found,) = shard_lags(TotalsReader(world.dynamo, COUNTERS), world.stream)
+
+    assert found.waiting_since_ms is None
 
 
 _NOTHING = Freshness((), None, ())

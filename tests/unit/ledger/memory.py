@@ -197,7 +197,7 @@ class MemoryClient(DynamoClient):
 
     def page(self, read: Query | Scan) -> Page:
         if self.hesitant and read.after is None:
-            return Page([], dict(_START))
+            return Page([], dict(_START), 0)
         page: Page = self._call(type(read).__name__.lower(), read, partial(self._page, read))
         return page
 
@@ -219,7 +219,7 @@ class MemoryClient(DynamoClient):
         found = [item for _, item in rows[:size] if where is None or holds(where, item)]
         only = () if isinstance(read, Query) else read.only
         shown = [{name: item[name] for name in only or item if name in item} for item in found]
-        return Page(shown, _key_in(rows[size - 1][1]) if len(rows) > size else None)
+        return Page(shown, _key_in(rows[size - 1][1]) if len(rows) > size else None, len(shown))
 
     def put(self, write: Put) -> None:
         self._call("put", write, partial(self._table(write.table).write, write))

@@ -15,7 +15,7 @@ from countledger.ledger.errors import BadSetting, CorruptItem
 from countledger.ledger.keys import window_key
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.window_items import decode_settings, encode_settings, slots_of
-from countledger.ledger.windows import WindowSetting, business_time_ms, cells_of, setting_at
+from countledger.ledger.windows import WindowSetting, business_time_ms, cells_of
 from tests.unit.ledger.window_settings import window_setting
 
 if TYPE_CHECKING:
@@ -143,10 +143,12 @@ def test_each_entry_belongs_to_the_setting_of_its_own_time() -> None:
     first = setting(ended_ms=ms("2026-06-01"))
     second = setting("Asia/Kolkata", id="s2", from_ms=ms("2026-06-01"))
 
-    assert setting_at([first, second], ms("2026-01-01") - 1) is None
-    assert setting_at([first, second], ms("2026-06-01") - 1) is first
-    assert setting_at([first, second], ms("2026-06-01")) is second
-    assert setting_at([first], ms("2026-06-01")) is None
+    def holding(at_ms: int) -> list[bool]:
+        return [one.holds_at(at_ms) for one in (first, second)]
+
+    assert holding(ms("2026-01-01") - 1) == [False, False]
+    assert holding(ms("2026-06-01") - 1) == [True, False]
+    assert holding(ms("2026-06-01")) == [False, True]
 
 
 def stored(one: WindowSetting, *entries: tuple[str, int]) -> list[Item]:

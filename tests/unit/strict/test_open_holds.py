@@ -91,7 +91,7 @@ def test_a_hold_that_the_index_does_not_show_yet_is_no_difference() -> None:
     shop.hold(2)
 
     def late(_kind: str, _what: object, _request: Any) -> Any:  # noqa: ANN401 - of a plan
-        return Page([], None)
+        return Page([], None, 0)
 
     shop.dynamo.plans.append(at(late, "query", times=1))
 
