@@ -108,7 +108,7 @@ def test_the_function_answers_the_preflight_request_of_a_named_origin(
 ) -> None:
     """It has no token, so its route of the gateway has no authorizer."""
     asked = {"access-control-request-method": "POST", "origin": "https://app.example"}
-    event = _event("OPTIONS", "/v1/entries", None, None, **asked)
+    event = event_of("OPTIONS", "/v1/entries", None, None, **asked)
     monkeypatch.setenv(CORS_VARIABLE, "https://app.example")
     handler._adapter.cache_clear()
     try:
