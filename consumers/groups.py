@@ -161,11 +161,14 @@ class Groups:
             self._make(group)  # the calls that added them have succeeded
         return len(removed)
 
-    def switch_ranking(self, group: str, *, on: bool) -> int:
+    def switch_ranking(
+        self, group: str, *, on: bool, on_member: Callable[[int], object] = lambda _: None
+    ) -> int:
         """Switch a group's ranking on or off: one write unit, and two for each member.
 
         While it is on, each change of a member's total costs two write units more. A counter can
-        be ranked in one group (and in its namespace).
+        be ranked in one group (and in its namespace). `on_member` is called after each member, with
+        the number of those that are done; the setting is effective before the first.
 
         Returns:
             The number of its members.
@@ -177,7 +180,7 @@ class Groups:
         self.get(group)
         self._switch(group, on=on)
         for _ in range(_SWITCHES):
-            members = self._sweep(group, on=on)
+            members = self._sweep(group, on=on, on_member=on_member)
             now = self._ranked(group)
             if now is None or now == on:
                 break
@@ -185,25 +188,19 @@ class Groups:
             on = now
         return members
 
-    def _sweep(self, group: str, *, on: bool) -> int:
-        board, members = self.board(group), []
-        for counter in board.members():
-            members.append(counter)
-            if on:
-                self._place_or_switch_off(board, counter)
-            else:
-                board.take_off(counter)
+    def _sweep(self, group: str, *, on: bool, on_member: Callable[[int], object]) -> int:
+        board, members = self.board(group), 0
         if not on:
-            board.take_strays_off(members)
-        return len(members)
-
-    def _place_or_switch_off(self, board: GroupBoard, counter: str) -> None:
-        try:
-            board.place(counter)
-        except (Refused, BadInput, CorruptItem):
-            self._switch(board.group, on=False)
-            self._sweep(board.group, on=False)
-            raise
+            return board.take_all_off(on_member)
+        for members, counter in enumerate(board.members(), start=1):
+            try:
+                board.place(counter)
+            except (Refused, BadInput, CorruptItem):
+                self._switch(group, on=False)
+                board.take_all_off()
+                raise
+            on_member(members)
+        return members
 
     def top(
         self, group: str, limit: int = 10, *, on_corrupt: OnCorrupt | None = None

@@ -248,6 +248,15 @@ class GroupBoard:
         except ConditionFailed:
             return
 
+    def take_all_off(self, on_member: Callable[[int], object] = lambda _: None) -> int:
+        """Take members and strays off, calling back after each member; the number of members."""
+        members = list(self.members())
+        for done, counter in enumerate(members, start=1):
+            self.take_off(counter)
+            on_member(done)
+        self.take_strays_off(members)
+        return len(members)
+
     def take_off_unless_member(self, counter: str) -> None:
         """Take a former member off the board: as `take_off`, and a read unit.
 

@@ -208,8 +208,8 @@ def _proof(
 ) -> Proof:
     by_progress = sum(by in (By.CHILD, By.PROGRESS) for by in proofs.values())
     text = (
-        f"{len(proofs)} stream shard(s) past the read: {by_progress} by progress, "
-        f"{len(proofs) - by_progress} with nothing left to handle"
+        "all stream records up to the read have been applied (stream shards: "
+        f"{by_progress} by progress, {len(proofs) - by_progress} with no record left)"
     )
     handled = {name: int(one.sequence) for name, one in opened.items() if one.position}
     # If records expired before they were handled, the progress is not the end.

@@ -144,7 +144,10 @@ class Doctor:
             return _failed("stack", error)
         by_variables = all(getattr(settings, name) for name in _TABLES)
         whose = "named by variables" if by_variables else f"of stack {settings.stack_name!r}"
-        return DoctorCheck("stack", CheckResult.OK, f"tables {' and '.join(names)}, {whose}")
+        # Only an app that reads the outputs anyway may see them.
+        http_url = "" if by_variables else self.connection.outputs.get("HttpApiUrl", "")
+        also = f"; HTTP API {http_url}" if http_url else ""
+        return DoctorCheck("stack", CheckResult.OK, f"tables {' and '.join(names)}, {whose}{also}")
 
     def _permission(self, name: str, policy: str, call: Callable[[], object]) -> DoctorCheck:
         began_s = time.perf_counter()

@@ -174,10 +174,10 @@ def _apply(commands: Sequence[Sequence[str]], running: Running) -> int:
 
 @shared
 def down(options: Options) -> None:
-    """Stop the stack of this machine and delete its data, except what --persist keeps.
+    """Stop the stack of this machine and delete its data.
 
-    No other file and no process of it is left, also after a crash. Stopping a stack that does not
-    run is not an error.
+    No process and no file of it is left, also after a crash; only the directory of --persist stays,
+    in which the stack is saved first. Stopping a stack that does not run is not an error.
     """
     require_engine()
     from countledger.infra.local import background  # noqa: PLC0415 - what it imports is an extra

@@ -10,6 +10,7 @@ import typer
 from countledger.infra.cli.namespaces import Limit, show_top
 from countledger.infra.cli.options import AtMost, Options, shared
 from countledger.infra.cli.output import Unread, notice, show, show_all, show_facts
+from countledger.infra.cli.progress import open_progress
 from countledger.infra.cli.totals import total_document, total_row
 from countledger.ledger.amount import add as added_up
 from countledger.ledger.amount import to_text
@@ -143,7 +144,7 @@ def rank(options: Options, name: Name) -> None:
     Examples:
       countledger group rank season-2026
     """
-    members = options.client().groups.switch_ranking(name, on=True)
+    members = _switch(options, name, on=True)
     show_facts(options, {"group": name, "ranked": True, "members": members})
 
 
@@ -151,7 +152,7 @@ def rank(options: Options, name: Name) -> None:
 @shared
 def unrank(options: Options, name: Name) -> None:
     """Keep the totals of a group in order no more; they cost again what they did before."""
-    members = options.client().groups.switch_ranking(name, on=False)
+    members = _switch(options, name, on=False)
     show_facts(options, {"group": name, "ranked": False, "members": members})
 
 
@@ -161,6 +162,12 @@ def delete(options: Options, name: Name) -> None:
     """Delete a group; its counters stay as they are."""
     members = options.client().groups.delete(name)
     show_facts(options, {"group": name, "deleted": True, "members": members})
+
+
+def _switch(options: Options, name: str, *, on: bool) -> int:
+    with open_progress() as progress:
+        bar = progress.add("members")
+        return options.client().groups.switch_ranking(name, on=on, on_member=bar.set)
 
 
 def _show_changed(

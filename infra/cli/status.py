@@ -148,6 +148,7 @@ def _stack(facts: Facts, running: Running | None) -> list[Row]:
             "status": facts.stack.status,
             "changed": changed,
             "bundle": facts.stack.bundle.rpartition("/")[2],
+            **({"HTTP API": facts.stack.http_url} if facts.stack.http_url else {}),
             **here,
         }
     ]
@@ -178,7 +179,7 @@ def _totals(facts: Facts) -> list[Row]:
     behind = None if since_ms is None else _duration(max(0, facts.at_ms - since_ms))
     return [
         {
-            "oldest total": "complete" if behind is None else f"{behind} behind",
+            "oldest total": "up to date" if behind is None else f"{behind} behind",
             "last change": None if through_ms is None else to_datetime(through_ms),
             "idle shards": fresh.idle,
         }

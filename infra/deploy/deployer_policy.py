@@ -25,9 +25,11 @@ _ANYWHERE: Final = (
     "iam:CreateServiceLinkedRole",
     "kinesis:ListStreams",
     "lambda:*EventSourceMapping",
+    "logs:*LogDeliver*",
     "logs:DescribeIndexPolicies",
     "logs:DescribeLogGroups",
     "logs:DescribeResourcePolicies",
+    "logs:PutResourcePolicy",
 )
 # A service -> what of it CloudFormation does with the resources of the template, and their ARNs.
 _RESOURCES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
@@ -54,6 +56,14 @@ _RESOURCES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         (
             "backup:{region}:{account}:backup-plan:*",
             "backup:{region}:{account}:backup-vault:*",
+        ),
+    ),
+    "Gateways": (
+        ("apigateway:*",),
+        (
+            "apigateway:{region}::/apis",
+            "apigateway:{region}::/apis/*",
+            "apigateway:{region}::/tags/*",
         ),
     ),
     "Tables": (("dynamodb:*",), ("dynamodb:{region}:{account}:table/{stack}-*",)),

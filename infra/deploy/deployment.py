@@ -24,7 +24,11 @@ from countledger.infra.deploy.change_set import (
 )
 from countledger.infra.deploy.code_bucket import upload
 from countledger.infra.deploy.stack_operation import DeployFailed, StackEvent, StackReader
-from countledger.infra.deploy.template_limits import Surroundings, refuse_oversized
+from countledger.infra.deploy.template_limits import (
+    Surroundings,
+    refuse_broken_rules,
+    refuse_oversized,
+)
 from countledger.infra.template import only_tables, parse_template, template_text
 
 if TYPE_CHECKING:
@@ -89,12 +93,13 @@ class Deployment:
             watched: alarms that take an update back; of no use for a creation.
 
         Raises:
-            BadInput: a parameter makes a policy larger than IAM takes.
+            BadInput: a parameter breaks a rule of the template, or makes a policy larger than IAM
+                takes.
             DeployFailed: CloudFormation refuses it, or the stack is in no state to be changed.
         """
         text = template or template_text()
         existing = self._changeable()
-        self._refuse_oversized(text, parameters or {}, existing)
+        self._refuse_beforehand(text, parameters or {}, existing)
         given = dict(parameters or {})
         given["CodeBucket"] = bucket
         given["CodeKey"] = upload(self.s3, bucket, bundle, ".zip")
@@ -244,7 +249,7 @@ class Deployment:
             raise DeployFailed(f"stack {self.stack_name!r} was refused: {reason}")
         return replace(proposal, changes=changes_in(self._changes(made["Id"])))
 
-    def _refuse_oversized(
+    def _refuse_beforehand(
         self, template: str, given: Mapping[str, str], existing: Mapping[str, Any] | None
     ) -> None:
         kept = {
@@ -253,7 +258,9 @@ class Deployment:
         }
         meta = self.cloudformation.meta
         around = Surroundings(self.stack_name, meta.region_name, meta.partition)
-        refuse_oversized(parse_template(template), {**kept, **given}, around)
+        parsed, whole = parse_template(template), {**kept, **given}
+        refuse_broken_rules(parsed, whole, around)
+        refuse_oversized(parsed, whole, around)
 
     def _changeable(self) -> Mapping[str, Any] | None:
         """The stack, if it exists."""

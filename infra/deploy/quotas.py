@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Lambda leaves so much of an account's concurrency unreserved.
 UNRESERVED_MIN: Final = 100
+_RESERVING: Final = ("MaterializerConcurrency", "HttpConcurrency")
 # Functions besides the compactors: two readers of four shards each, ingest, dispatcher, audit.
 _OTHERS: Final = 12
 # What of Service Quotas is shown: the service, a part of the quota's name, and our name for it.
@@ -108,13 +109,12 @@ def refuse_beyond(quotas: ServiceQuotas, wanted: Mapping[str, str], now: Mapping
     Raises:
         BadInput: naming the parameter, its value, the quota and what to do.
     """
-    reserved = int(wanted.get("MaterializerConcurrency", "0"))
-    before = int(now.get("MaterializerConcurrency", "0"))
+    reserved, before = _reserved(wanted), _reserved(now)
     if reserved and quotas.unreserved is not None:
         most = max(0, quotas.unreserved + before - UNRESERVED_MIN)
         if reserved > most:
             raise BadInput(
-                f"MaterializerConcurrency={reserved} is more than the account can reserve: of its "
+                f"{' and '.join(_RESERVING)} reserve {reserved}, more than the account can: of its "
                 f"concurrency of {quotas.concurrency}, Lambda keeps {UNRESERVED_MIN} unreserved; "
                 f"give {most} or less, or have the quota `Concurrent executions` of Lambda raised"
             )
@@ -149,6 +149,13 @@ def warnings(quotas: ServiceQuotas, parameters: Mapping[str, str]) -> Iterator[s
             f"the stack can use {needed}: have the quota `Concurrent executions` raised, or lower "
             "MaxCompactors"
         )
+
+
+def _reserved(parameters: Mapping[str, str]) -> int:
+    """How many invocations the functions of a stack reserve; one that is not made reserves none."""
+    http = parameters.get("HttpApi", "none") != "none"
+    made = (name for name in _RESERVING if http or not name.startswith("Http"))
+    return sum(int(parameters.get(name, "0")) for name in made)
 
 
 def _parameter(given: Mapping[str, str], name: str) -> str:

@@ -219,6 +219,7 @@ _ITS_OWN: Final = frozenset(
         "CodeBucket",
         "CodeKey",
         "HomeRegion",
+        "HttpApi",
         "IngestStream",
         "KmsKeyArn",
         "LedgerStreamArn",

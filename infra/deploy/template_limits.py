@@ -1,4 +1,4 @@
-"""Limits of AWS that a template's parameters can pass: checked before anything is made.
+"""Limits of AWS that a template's parameters can pass, and its rules: checked before anything.
 
 IAM and Lambda refuse what is too large in the middle of a deployment, after the tables are made.
 The documents are evaluated as CloudFormation does, with names of the greatest length that it gives.
@@ -72,6 +72,26 @@ def refuse_oversized(
                 f"nothing was changed. The longest parameter is {longest[0]}: shorten it (in "
                 "AlertTopicArns one * can stand for many topics), or use a shorter stack name"
             )
+
+
+def refuse_broken_rules(
+    template: Mapping[str, Any], given: Mapping[str, str], around: Surroundings
+) -> None:
+    """Refuse parameters that break a rule of the template, before the code is uploaded.
+
+    Raises:
+        BadInput: what each broken rule says.
+    """
+    values = _Values(template, given, around)
+    broken = [
+        assertion["AssertDescription"]
+        for rule in template.get("Rules", {}).values()
+        if values.of(rule.get("RuleCondition", True))
+        for assertion in rule["Assertions"]
+        if not values.of(assertion["Assert"])
+    ]
+    if broken:
+        raise BadInput(f"{' '.join(broken)} Nothing was changed")
 
 
 def sizes(
@@ -155,6 +175,8 @@ class _Values:
             return parts[1][int(parts[0])]
         if name == "Fn::Equals":
             return str(parts[0]) == str(parts[1])
+        if name == "Fn::Contains":
+            return parts[1] in parts[0]
         if name in {"Fn::Not", "Fn::And"}:
             return all(parts) if name == "Fn::And" else not parts[0]
         if name == "Fn::Or":

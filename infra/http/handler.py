@@ -2,7 +2,8 @@
 
 The gateway has checked who calls before it invokes the function; here is read what it has found:
 
-    JWT    the claim `scope` of the token, or `scp`, a text or a list
+    JWT    the claim `scope` of the token, or `scp`, a text or a list, without the prefix that
+           COUNTLEDGER_HTTP_SCOPE_PREFIX names
     IAM    every scope: what a caller may do is in its policy, by method and path of `execute-api`
 
 A request without either is refused: the function never trusts that a gateway is in front of it.
@@ -10,7 +11,8 @@ A request without either is refused: the function never trusts that a gateway is
 
 from __future__ import annotations
 
-from functools import cache
+import os
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from mangum import Mangum
@@ -21,6 +23,8 @@ from countledger.infra.http.api import http_app
 from countledger.infra.http.cors import NamedOrigins, named_origins
 from countledger.infra.http.live import BUFFERED, EVENT_STREAM
 from countledger.infra.http.problems import MEDIA_TYPE
+from countledger.ledger.errors import BadInput
+from countledger.ledger.settings import PREFIX
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -29,29 +33,37 @@ if TYPE_CHECKING:
 _CLAIMS = ("scope", "scp")
 
 
-def authorize(request: Request) -> Scopes:
+def authorize(request: Request, scope_prefix: str = "") -> Scopes:
     """What the gateway's authorizer has found.
 
     Raises:
         NotAuthenticated: the event has no result of an authorizer.
+        BadInput: the path may mean two names.
     """
     event = request.scope.get("aws.event")
     context = event.get("requestContext") if isinstance(event, dict) else None
-    return scopes_of(context.get("authorizer") if isinstance(context, dict) else None)
+    found = context.get("authorizer") if isinstance(context, dict) else None
+    scopes = scopes_of(found, scope_prefix)
+    # Reports differ in whether the gateway decodes these three characters.
+    if "%25" in request.scope["path"]:
+        raise BadInput("the path has %25 once it is decoded: write ~3 for a percent sign in a name")
+    return scopes
 
 
-def scopes_of(authorizer: object) -> Scopes:
+def scopes_of(authorizer: object, prefix: str = "") -> Scopes:
     """The scopes in what an authorizer has found.
 
     Args:
         authorizer: as API Gateway sends it in an event of format 2.0.
+        prefix: what a scope of a token begins with; one without it is of another system.
 
     Raises:
         NotAuthenticated: it is of neither kind.
     """
     match authorizer:
         case {"jwt": {"claims": dict() as claims}}:
-            return Scopes.parse(_scope_texts(claims))
+            ours = [text for text in _scope_texts(claims) if text.startswith(prefix)]
+            return Scopes.parse(text.removeprefix(prefix) for text in ours)
         case {"iam": {"userArn": str() as arn}} if arn:
             return EVERYTHING
     raise NotAuthenticated(
@@ -93,7 +105,9 @@ def adapter_of(app: ASGI) -> Mangum:
 @cache
 def _adapter() -> Mangum:
     """Built at the first invocation: one request at a time, so one client."""
-    app = http_app(CountLedger, authorize, clients=1, live=BUFFERED)
+    prefix = os.environ.get(f"{PREFIX}HTTP_SCOPE_PREFIX", "")
+    caller = partial(authorize, scope_prefix=prefix)
+    app = http_app(CountLedger, caller, clients=1, live=BUFFERED)
     return adapter_of(NamedOrigins(app, named_origins()))
 
 

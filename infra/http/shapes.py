@@ -94,19 +94,21 @@ def _show_amount(value: object) -> object:
 
 
 def from_path(segment: str) -> str:
-    """The name in a segment of a path: `~1` is a slash, `~2` a question mark, `~0` a tilde.
+    """The name in a segment of a path.
+
+    `~1` is a slash, `~2` a question mark, `~3` a percent sign, `~0` a tilde.
 
     Raises:
         ValueError: proxies and clients remove such a segment.
     """
     if segment in {".", ".."}:
         raise ValueError("a path cannot name a counter of dots alone")
-    return segment.replace("~1", "/").replace("~2", "?").replace("~0", "~")
+    return segment.replace("~1", "/").replace("~2", "?").replace("~3", "%").replace("~0", "~")
 
 
 def to_path(name: str) -> str:
     """A name as a segment of a path, before percent-encoding."""
-    return name.replace("~", "~0").replace("/", "~1").replace("?", "~2")
+    return name.replace("~", "~0").replace("/", "~1").replace("?", "~2").replace("%", "~3")
 
 
 def _prefix(text: str) -> str:
@@ -185,7 +187,8 @@ CounterPath = Annotated[
         lambda segment: keys.check_counter(from_path(segment)),
         PATH_PATTERN,
         maxLength=COUNTER_NAME_MAX_BYTES,
-        description="a name; `~1` is a slash in it, `~2` a question mark, `~0` a tilde",
+        description="a name; `~1` is a slash in it, `~2` a question mark, `~3` a percent "
+        "sign, `~0` a tilde",
         examples=["likes:post-1"],
     ),
 ]

@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from ministack.core.responses import get_region
-from ministack.services import eventbridge, lambda_svc
+from ministack.services import apigateway, eventbridge, lambda_svc
 from ministack.services.cloudformation import changesets, engine, handlers, provisioners, stacks
 
 _THIS_REGION: Final = {"Ref": "AWS::Region"}
@@ -128,7 +128,22 @@ def patch_names_differ_between_regions() -> None:
     provisioners._physical_name = name_of  # noqa: SLF001 - as above
 
 
+def patch_origins_of_an_http_api() -> None:
+    """The CORS configuration of an HTTP API may come from a template.
+
+    MiniStack keeps it by the names of CloudFormation, and reads it by those of its own API.
+    """
+    for name in ("_cors_preflight_response", "_cors_response_headers"):
+        plain = getattr(apigateway, name)
+
+        def answer(configured: dict[str, Any], origin: str, plain: Any = plain) -> Any:  # noqa: ANN401 - its own
+            return plain(provisioners._pascal_to_camel(configured), origin)  # noqa: SLF001 - as above
+
+        setattr(apigateway, name, answer)
+
+
 TEMPLATE_PATCHES: Final = (
+    patch_origins_of_an_http_api,
     patch_conditions_join_split_and_know_the_region,
     patch_change_sets_follow_conditions,
     patch_alarms_over_several_metrics,

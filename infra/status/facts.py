@@ -35,6 +35,7 @@ class StackFact:
         bundle: the key of the functions' code in its bucket, named by its content.
         pumped: the mappings, by their names in the template, whose work pumps on this machine do.
         parameters: of the template, as they are.
+        http_url: the address of the HTTP API; empty: it is switched off.
     """
 
     name: str
@@ -44,6 +45,7 @@ class StackFact:
     bundle: str
     pumped: tuple[str, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
+    http_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +219,8 @@ def alarms_of(connection: Connection, names: Mapping[str, str]) -> tuple[AlarmFa
     client = connection.metrics()
     for begin in range(0, len(asked), _NAMES_MAX):
         with translated("DescribeAlarms"):
-            answer = client.describe_alarms(
-                AlarmNames=asked[begin : begin + _NAMES_MAX], MaxRecords=_NAMES_MAX
-            )
+            some = asked[begin : begin + _NAMES_MAX]
+            answer = client.describe_alarms(AlarmNames=some, MaxRecords=_NAMES_MAX)
         found += [
             AlarmFact(
                 ours[one["AlarmName"]],

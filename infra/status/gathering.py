@@ -137,6 +137,7 @@ class Gathering:
             parameters.get("CodeKey", ""),
             tuple(tags.get(PUMPED_TAG, "").split()),
             parameters,
+            self._connection.outputs.get("HttpApiUrl", ""),
         )
 
     def _resources(self) -> dict[str, dict[str, str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.batch_body import spell
 from countledger.ledger.before_send import watch
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from countledger.ledger.connection import Connection, Retries
+
+
+# What the SDK reads from its own files, as `botocore` calls it.
+_OF_EVERY_SERVICE: Final = ("endpoints", "partitions", "sdk-default-configuration")
+_OF_A_SERVICE: Final = ("service-2", "endpoint-rule-set-1")
 
 
 class LoopCredentials:
@@ -58,17 +63,30 @@ async def open_session(connection: Connection) -> Any:  # noqa: ANN401 - aioboto
     Raises:
         SetupError: the extra `async` is not installed.
     """
-    try:
-        from aiobotocore.session import AioSession  # noqa: PLC0415 - an optional extra
-    except ModuleNotFoundError as error:
-        raise _not_installed(error) from error
-    profile = connection.session.profile_name
-    # boto3 reports "default" if no profile is named; if we named it, it would have to exist.
-    session: Any = AioSession(profile=None if profile == "default" else profile)
+    # Importing and reading files takes up to seconds, in which no other task could run.
+    session = await asyncio.to_thread(_session, connection.session.profile_name)
     with translated("the credentials"):
         found = await asyncio.to_thread(credentials_of, connection.session)
     session._credentials = LoopCredentials(found)  # noqa: SLF001 - it takes keys only
     return session
+
+
+def _session(profile: str) -> Any:  # noqa: ANN401 - as above
+    try:
+        from aiobotocore.session import AioSession  # noqa: PLC0415 - an optional extra
+    except ModuleNotFoundError as error:
+        raise _not_installed(error) from error
+    # boto3 reports "default" if no profile is named; if we named it, it would have to exist.
+    session: Any = AioSession(profile=None if profile == "default" else profile)
+    for name in _OF_EVERY_SERVICE:
+        session.get_component("data_loader").load_data(name)
+    return session
+
+
+def _load_service(session: Any, service: str) -> None:  # noqa: ANN401 - as above
+    """Read what describes a service; the session's loader keeps it for the client."""
+    for kind in _OF_A_SERVICE:
+        session.get_component("data_loader").load_service_model(service, kind)
 
 
 @asynccontextmanager
@@ -94,6 +112,7 @@ async def open_client(
     from countledger.ledger.asynchronous.direct import direct  # noqa: PLC0415 - needs the extra
 
     with translated(f"the {service} client"):
+        await asyncio.to_thread(_load_service, session, service)
         made = session.create_client(
             service,
             endpoint_url=connection.endpoint_url,

@@ -11,6 +11,7 @@ from countledger import CountLedger
 from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.local.stack import LocalStack
 from tests.e2e.command import Command, Finished
+from tests.e2e.gateway import ORIGIN
 from tests.e2e.world import bundle_of, client_of
 
 Deploy: TypeAlias = Callable[..., Finished]
@@ -26,7 +27,8 @@ def stack() -> Iterator[LocalStack]:
 @pytest.fixture(scope="session")
 def auth_stack() -> Iterator[LocalStack]:
     """The same with IAM enforced; `client_of(auth_stack, "EmitPolicyArn")` is an actor."""
-    with LocalStack(name="countledger-auth", auth=True) as running:
+    http = {"HttpApi": "iam", "HttpCorsOrigins": ORIGIN}
+    with LocalStack(name="countledger-auth", auth=True, parameters=http) as running:
         yield running
 
 

@@ -76,6 +76,7 @@ def test_a_healthy_stack_is_shown_whole(own: LocalStack, client: CountLedger, na
     assert waiting is not None
     assert waiting.waiting_since_ms is not None, "the stream itself says what waits"
     assert "no action required" in shown.out
+    assert "up to date" in shown.out
     assert "played by a pump here" in shown.out
     assert read.json["healthy"]
     assert read.json["stack"]["status"] == "CREATE_COMPLETE"
@@ -92,6 +93,17 @@ def test_a_healthy_stack_is_shown_whole(own: LocalStack, client: CountLedger, na
         "Quarantine",
     }
     assert len(read.json["alarms"]) >= 12
+
+
+def test_a_part_that_does_not_exist_is_named_and_the_rest_is_shown(own: LocalStack) -> None:
+    facts = Gathering(client_of(own, counters_table="no-such-table")).facts()
+    found = {one.subject: one.says for one in findings(facts)}
+
+    assert {"freshness", "holds"} <= set(facts.unseen)
+    assert "no-such-table" in found["freshness"]
+    assert facts.stack is not None
+    assert facts.queues
+    assert facts.mappings
 
 
 def test_a_stack_that_is_not_there_is_told(own: LocalStack) -> None:

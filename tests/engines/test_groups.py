@@ -103,7 +103,9 @@ def test_a_ranked_group_keeps_its_order_by_itself(store: Store, namespace: str) 
     groups = _groups(store)
     groups.add(namespace, names[:3])
 
-    assert groups.switch_ranking(namespace, on=True) == 3
+    done: list[int] = []
+    assert groups.switch_ranking(namespace, on=True, on_member=done.append) == 3
+    assert done == [1, 2, 3]
     groups.add(namespace, [names[3], late])
     assert [one.counter for one in groups.top(namespace)] == [*names[:0:-1], names[0], late]
     assert store.totals().read(late).version == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,3 +27,13 @@ def api(_api: Api) -> Api:
     """The API; its callers may do everything until a test says otherwise."""
     _api.scopes = EVERYTHING
     return _api
+
+
+@pytest.fixture
+def loop() -> Iterator[None]:
+    """The event loop of the thread, which the adapter would make, and never close."""
+    made = asyncio.new_event_loop()
+    asyncio.set_event_loop(made)
+    yield
+    asyncio.set_event_loop(None)
+    made.close()

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 import pytest
 
 from countledger.infra.http.access import Scopes
-from countledger.infra.http.shapes import to_path
+from countledger.infra.http.shapes import from_path, to_path
 from tests.http.world import names_of
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ def test_a_name_with_a_slash_or_a_tilde_is_escaped_in_a_path(api: Api) -> None:
     assert len(api.store.entry_items(name)) == 1
     assert api.get("/v1/counters/pages:a~1b~0c~2d").json()["counter"] == name
     assert api.get(f"/v1/counters/{quote(to_path(name))}").json()["counter"] == name
-    assert api.get("/v1/counters/pages:a~3~02").json()["counter"] == "pages:a~3~2"
+    assert api.get("/v1/counters/pages:a~4~02~3").json()["counter"] == "pages:a~4~2%"
+    assert from_path(to_path("pages:~3%")) == "pages:~3%"
 
 
 @pytest.mark.parametrize("segment", ["caf%FF", "%C3", "%ED%A0%80"])
@@ -147,6 +148,17 @@ async def _asgi(
         "status": start["status"],
         "body": json.loads(b"".join(one.get("body", b"") for one in parts)),
     }
+
+
+def test_a_body_without_its_content_type_is_refused_and_says_so(api: Api) -> None:
+    """As curl sends it by default."""
+    headers = {"Idempotency-Key": "k", "Content-Type": "application/x-www-form-urlencoded"}
+    path = _ENTRIES.format("untyped")
+    refused = api.http.post(path, content='{"delta": "1"}', headers=headers)
+
+    assert (refused.status_code, names_of(refused.json())) == (422, "bad-request")
+    assert "Content-Type: application/json" in refused.json()["detail"]
+    assert api.store.entry_items("likes:untyped") == []
 
 
 def test_two_members_of_one_name_are_refused(api: Api) -> None:

@@ -62,6 +62,15 @@ def test_what_has_alerted_is_not_silent_also_long_after() -> None:
     assert _silent(stack, rule, "old", "new") == [("a:old", 150, 100)]
 
 
+def test_what_passed_more_steps_at_once_than_have_an_alert_each_is_not_silent() -> None:
+    stack = _stack(one=1)
+    rule = _rule(stack, prefix="a:", threshold=10, step=1)
+    stack.ledger.record("a:one", 500)
+
+    assert [one["through"] for one in stack.alerts] == ["501"]
+    assert _silent(stack, rule, "one") == []
+
+
 def test_a_change_of_a_rule_after_its_alert_leaves_nothing_silent() -> None:
     """Unless its threshold changes: for that one there was no alert."""
     stack = _stack(one=1)

@@ -263,6 +263,15 @@ def test_the_documents_say_what_the_probe_costs() -> None:
     assert f"about ${sum(parts.values()) + 0.06:.1f}0 a month" in page
 
 
+def test_the_documents_say_what_a_request_over_http_costs() -> None:
+    memory = resource("HttpFunction")["MemorySize"]["Ref"]
+    gb = load_template()["Parameters"][memory]["Default"] / 1_024
+    parts = LAMBDA_REQUEST * MILLION + 0.03 * gb * LAMBDA_GB_SECOND * MILLION
+
+    page = (Path(__file__).parents[3] / "docs/costs.md").read_text()
+    assert f"an\ninvocation of 30 ms at 1,024 MB of Lambda each (${parts:.2f} in all)" in page
+
+
 _BY_DEFAULT = {"IsHome", "ReleasesHolds"}
 
 

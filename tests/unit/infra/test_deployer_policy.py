@@ -35,7 +35,8 @@ UNUSED: Final = (
     "lambda:*CodeSigning*",
     "lambda:GetLayerVersion",
     "lambda:PassCapacityProvider",
-    "logs:CreateLogDelivery",
+    # No definition of an API lies in a bucket.
+    "s3:getObject",
     "s3:REST.PUT.OBJECT",
     "s3files:*",
     "sns:*",
@@ -43,13 +44,25 @@ UNUSED: Final = (
     "iam:*GroupPolicy",
     "iam:*UserPolicy",
 )
+# What AWS documents for the access log of an HTTP API, beyond the schemas.
+DOCUMENTED: Final = {
+    "AWS::ApiGatewayV2::Stage": {
+        "logs:CreateLogDelivery",
+        "logs:DeleteLogDelivery",
+        "logs:DescribeResourcePolicies",
+        "logs:GetLogDelivery",
+        "logs:ListLogDeliveries",
+        "logs:PutResourcePolicy",
+        "logs:UpdateLogDelivery",
+    }
+}
 
 
 @cache
 def needed() -> dict[str, set[str]]:
     """A type of the template -> the actions with which CloudFormation handles it."""
     schemas = Path(cfnlint.__file__).parent / "data/schemas/resources"
-    found: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = {kind: set(actions) for kind, actions in DOCUMENTED.items()}
     for path in schemas.glob("*.json"):
         schema = json.loads(path.read_text())
         if schema["typeName"] in TYPES:

@@ -53,7 +53,7 @@ def test_the_lines_that_have_arrived_are_sent_before_the_next_one_comes() -> Non
 
         write.write(_LINE * 3 + b"\n" + _LINE[:9])
         first = next(chunks)
-        assert (first.place.through, len(entries_in(dynamo))) == (4, 3)
+        assert (first.place.through, len(entries_in(dynamo)), first.failures) == (4, 3, [])
 
         write.write(_LINE[9:] + b"oops\n")
         second = next(chunks)

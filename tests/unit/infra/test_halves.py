@@ -21,6 +21,7 @@ REPLICA: Final = {"LedgerTableName": "shop-Ledger", "LedgerStreamArn": STREAM}
 EVERYTHING: Final = {
     "AuditSchedule": "rate(1 day)",
     "BackupSchedule": "cron(0 3 * * ? *)",
+    "HttpApi": "iam",
     "IngestStream": "on-demand",
     "KmsKeyArn": "arn:aws:kms:eu-west-1:1:key/k-eu",
     "Probe": "on",
@@ -65,6 +66,9 @@ REGIONAL: Final = {
     "DeletePolicy",
     "EmitPolicy",
     "Evaluator",
+    "HttpFunction",
+    "HttpGateway",
+    "HttpReadPolicy",
     "LagAlarm",
     "LedgerThrottleAlarm",
     "Materializer",

@@ -21,6 +21,7 @@ EVERYTHING = {
     "BackupCopyVaultArn": "arn:aws:backup:ap-southeast-1:123456789012:backup-vault:" + "v" * 50,
     "BackupSchedule": "cron(0 3 * * ? *)",
     "AuditSchedule": "rate(1 day)",
+    "HttpApi": "iam",
     "IngestStream": "on-demand",
     "KmsKeyArn": "arn:aws:kms:ap-southeast-1:123456789012:key/" + "k" * 36,
 }

@@ -18,6 +18,12 @@ ACCOUNT = ServiceQuotas(
     [
         ({"MaterializerConcurrency": "200"}, {}, None),
         ({"MaterializerConcurrency": "201"}, {}, "give 200 or less"),
+        (
+            {"MaterializerConcurrency": "150", "HttpApi": "iam", "HttpConcurrency": "51"},
+            {},
+            "200 or",
+        ),
+        ({"MaterializerConcurrency": "150", "HttpConcurrency": "51"}, {}, None),
         # What the stack has reserved itself becomes free.
         ({"MaterializerConcurrency": "250"}, {"MaterializerConcurrency": "50"}, None),
         ({"LedgerWarmWriteUnits": "40000"}, {}, None),

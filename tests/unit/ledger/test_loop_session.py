@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -116,3 +119,40 @@ def test_without_credentials_the_signer_says_so(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(NoCredentials):
         key_of(boto3.Session(region_name="us-east-1", botocore_session=botocore.session.Session()))
     assert asyncio.run(LoopCredentials(None).get_frozen_credentials()) is None
+
+
+_OPENING = """
+import asyncio, sys, threading
+from countledger.ledger.asynchronous.session import open_client, open_session
+from countledger.ledger.connection import Connection
+
+def note(event, arguments):
+    if event == "open" and ".json" in str(arguments[0]):
+        print(threading.current_thread() is threading.main_thread(), arguments[0])
+
+async def main():
+    connection = Connection.open(region="us-east-1")
+    sys.addaudithook(note)
+    session = await open_session(connection)
+    async with open_client(connection, session, "dynamodb", "none", "us-east-1") as client:
+        print("opened", client.meta.region_name)
+
+asyncio.run(main())
+"""
+
+
+def test_no_data_of_the_sdk_is_read_in_the_thread_of_the_loop() -> None:
+    """Reading it takes a second or two, in which no other task of the loop could go on."""
+    keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
+    done = subprocess.run(
+        [sys.executable, "-c", _OPENING],
+        env={**os.environ, **keys},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    *read, opened = done.stdout.splitlines()
+    assert opened == "opened us-east-1"
+    assert any("dynamodb" in line for line in read)
+    assert [line for line in read if not line.startswith("False")] == []

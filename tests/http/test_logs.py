@@ -1,0 +1,99 @@
+"""No log has a token, a key or what a body holds: of the function, and of the local server."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from countledger.infra.http.api import http_app
+from countledger.infra.http.handler import adapter_of, authorize
+from tests.http.events import IAM, JWT, event_of
+from tests.unit.local_server.server import TOKEN, running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from countledger import CountLedger
+    from tests.http.world import Api
+
+_SECRETS = {
+    "token": "TOKEN-OF-THE-CALLER",
+    "key": "KEY-OF-THE-CHANGE",
+    "amount": "4242424242",
+    "note": "WORDS-OF-THE-NOTE",
+}
+_BODY = {"delta": _SECRETS["amount"], "note": {"who": _SECRETS["note"]}}
+_HEADERS = {
+    "authorization": f"Bearer {_SECRETS['token']}",
+    "idempotency-key": _SECRETS["key"],
+    "content-type": "application/json",
+}
+_PATH = "/v1/counters/likes:logged/entries"
+
+
+@pytest.fixture
+def written(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> Callable[[], str]:
+    """All that was logged, also where levels are lower than by default, or printed."""
+    caplog.set_level(logging.DEBUG)
+
+    def text() -> str:
+        streams = capfd.readouterr()
+        return f"{caplog.text}{streams.out}{streams.err}"
+
+    return text
+
+
+def _holds_no_secret(text: str, *more: str) -> None:
+    for secret in (*_SECRETS.values(), *more):
+        assert secret not in text
+
+
+@pytest.mark.usefixtures("loop")
+@pytest.mark.parametrize("authorizer", [JWT, IAM, None])
+def test_the_function_logs_no_secret(
+    api: Api, written: Callable[[], str], authorizer: object
+) -> None:
+    """Whether the request is answered or refused."""
+    before, api.app.state.authorize = api.app.state.authorize, authorize
+    bodies: list[dict[str, Any]] = [_BODY, {**_BODY, "delta": 4242424242}, {**_BODY, "more": 1}]
+    for body in bodies:
+        event = event_of("POST", _PATH, body, authorizer, **_HEADERS)
+        adapter_of(api.app)(event, object())  # type: ignore[arg-type]  # not read
+    api.app.state.authorize = before
+
+    text = written()
+    assert _PATH in text  # what the adapter logs is seen here
+    _holds_no_secret(text)
+
+
+@pytest.mark.usefixtures("loop")
+def test_an_unexpected_error_is_logged_without_the_request(written: Callable[[], str]) -> None:
+    def broken() -> CountLedger:
+        raise RuntimeError("of the test")
+
+    app = http_app(broken, authorize)
+    event = event_of("POST", _PATH, _BODY, IAM, **_HEADERS)
+    failed = adapter_of(app)(event, object())  # type: ignore[arg-type]  # not read
+
+    assert failed["statusCode"] == 500
+    text = written()
+    assert "RuntimeError: of the test" in text
+    _holds_no_secret(text)
+
+
+def test_the_local_server_logs_no_secret(api: Api, written: Callable[[], str]) -> None:
+    headers = {"Idempotency_Key": _SECRETS["key"], "Content_Type": "application/json"}
+    with running(allow_writes=True) as server:
+        server.gate.api = api.app
+        body = json.dumps(_BODY).encode()
+        done = server.ask(_PATH, "POST", body, **headers)
+        refused = server.ask(_PATH, "POST", body, Authorization=_HEADERS["authorization"])
+        server.ask(f"/?token={TOKEN}")
+
+    assert (done.status < 300, refused.status) == (True, 401)
+    _holds_no_secret(written(), TOKEN)
