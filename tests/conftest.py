@@ -69,6 +69,7 @@ _THOROUGH_TESTS: Final = (
     "examples_of_a_page_run_as_they_are[docs/",
     "no_answer_of_ten_thousand",
     "the_generated_client",
+    "the_bundle_runs_where_the_checkout_does",  # what it holds is checked beside it
     "the_deployers_policy_is_what_deploy_and_destroy_call",
     "the_simulation_meets_the_limits_of_the_model[direct-wide-1000000",
     "the_simulation_meets_the_limits_of_the_model[through",
