@@ -61,6 +61,7 @@ _THOROUGH_TESTS: Final = (
     "a_stack_has_all_that_it_had",
     "a_stack_of_another_template_is_updated",
     "alerts_fire_by_the_states_that_were_kept",
+    "streams_are_read_on_from_where_they_were_read",
     "every_main_path_holds_before_and_after",
     "a_pool_of_processes_hands_the_error",
     "a_process_that_dies_at_any_request",
@@ -68,6 +69,7 @@ _THOROUGH_TESTS: Final = (
     "examples_of_a_page_run_as_they_are[docs/",
     "no_answer_of_ten_thousand",
     "the_generated_client",
+    "the_bundle_runs_where_the_checkout_does",  # what it holds is checked beside it
     "the_deployers_policy_is_what_deploy_and_destroy_call",
     "the_simulation_meets_the_limits_of_the_model[direct-wide-1000000",
     "the_simulation_meets_the_limits_of_the_model[through",

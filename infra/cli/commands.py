@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TABLE: Final = """
 On this machine
   up engine.up Start AWS with the deployed stack on this machine, in the background.
-  down engine.down Stop the stack of this machine and delete its data, except what --persist keeps.
+  down engine.down Stop the stack of this machine and delete its data.
   serve serve.serve Serve the dashboard and the HTTP API of a stack on this machine, until Ctrl-C.
   demo demo.demo Count a git repository, and check every total against git.
 In an AWS account

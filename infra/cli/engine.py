@@ -14,7 +14,6 @@ import typer
 
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import facts, notice, show_json, show_or_say, show_text
-from countledger.infra.cli.settings_file import commands_for
 from countledger.ledger.errors import SetupError
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def up(
     from countledger.infra.local import background  # noqa: PLC0415 - what it imports is an extra
 
     # A file that cannot be read is refused before anything is started for it.
-    commands = [] if settings is None else commands_for(settings)
+    commands = [] if settings is None else _commands_of(settings)
     wanted = None if regions is None else [one.strip() for one in regions.split(",")]
     name = options.settings.stack_name
     running = background.up(
@@ -130,6 +129,12 @@ def up(
     else:
         _show(running)
     return code
+
+
+def _commands_of(settings: Path) -> list[list[str]]:
+    from countledger.infra.cli.settings_file import commands_for  # noqa: PLC0415 - loads the SDK
+
+    return commands_for(settings)
 
 
 def _show(running: Running) -> None:

@@ -199,7 +199,7 @@ def totals(counter: Names, call: Called, if_none_match: IfNoneMatch = None) -> R
 @routes.get(
     "/v1/totals/live",
     status_code=200,
-    response_class=LiveResponse,
+    response_class=Response,
     responses={200: {"content": {EVENT_STREAM: {"itemSchema": EVENT_SCHEMA}}}},
 )
 def live_totals(

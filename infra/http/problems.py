@@ -213,6 +213,8 @@ def _says(found: Mapping[str, Any]) -> str:
     cause = found.get("ctx", {}).get("error")
     if found["type"] == "json_invalid":
         return f"the body is no JSON: {cause}"
+    if found["loc"] == ("body",) and isinstance(found.get("input"), bytes):
+        return "the body is not sent as JSON: send the header Content-Type: application/json"
     return str(cause if isinstance(cause, Exception) else found["msg"])
 
 

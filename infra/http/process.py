@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, READ_EVERYTHING
@@ -21,6 +21,9 @@ from countledger.infra.http.gate import Gate
 from countledger.infra.http.listening import Listener, serve
 from countledger.infra.http.page_files import page_files
 from countledger.infra.local.front import ALLOW_WRITES
+
+# No gateway waits for an answer, and the state of a stack may take a while on a busy machine.
+ANSWER_TIMEOUT_S: Final = 60.0
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +48,9 @@ def run(
     """
     # The gate has accepted a request before the API asks what it may do.
     scopes = EVERYTHING if rules.allow_writes else READ_EVERYTHING
-    api = http_app(open_client, authorize=lambda _request: scopes)
+    api = http_app(
+        open_client, authorize=lambda _request: scopes, answer_timeout_s=ANSWER_TIMEOUT_S
+    )
     app = NamedOrigins(Gate(rules, page_files(), api), rules.origins)
     asyncio.run(_until_stopped(app, listener, ends_with))
 

@@ -4,6 +4,8 @@ A detached supervisor owns engine and pump. It and all its processes have one pr
 which they are found, and which `down` deletes. Data live as long as the supervisor runs.
 """
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import json
@@ -14,23 +16,23 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import psutil
 
 from countledger.infra.local import saved_stack
 from countledger.infra.local.engine import SAVE_TIMEOUT_S, cleaned_environment
 from countledger.infra.local.following import directory_of
-from countledger.infra.local.replication import Way
 from countledger.infra.local.running import (
+    STACK_NAME,
     Running,
     WantedStack,
+    check_regions,
     kept_in_of,
     kill_all,
     log_path,
+    log_tail,
     processes_under,
     read_cut,
     read_running,
@@ -38,14 +40,18 @@ from countledger.infra.local.running import (
     wait_until_gone,
     write_cut,
 )
-from countledger.infra.local.stack import STACK_NAME, check_regions
 from countledger.ledger.errors import SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from countledger.infra.local.replication import Way
 
 __all__ = ["Running", "UpFailed", "change_cut", "down", "status", "up", "ways_cut"]
 
 START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 15.0
-_LOG_TAIL_LINES: Final = 20
 
 
 class UpFailed(SetupError):
@@ -140,7 +146,7 @@ def down(stack_name: str = STACK_NAME) -> bool:
     with _held(directory):
         running, log = read_running(stack_name, directory), log_path(directory)
         _end_all(directory, keeping=log)
-        tail = _tail(log)
+        tail = log_tail(directory)
         shutil.rmtree(directory, ignore_errors=True)
     if running is not None and running.kept_in is not None:
         _check_saved(running.kept_in, tail)
@@ -255,20 +261,11 @@ def _start(wanted: WantedStack, directory: Path, timeout_s: float) -> None:
 def _fail(
     stack_name: str, directory: Path, starter: subprocess.Popen[bytes], what: str
 ) -> NoReturn:
-    tail = _tail(log_path(directory))
+    tail = log_tail(directory)
     _end_all(directory)
     starter.wait()
     shutil.rmtree(directory, ignore_errors=True)
     raise UpFailed(f"the local stack {stack_name!r} {what}:\n{tail}")
-
-
-def _tail(log: Path) -> str:
-    """The end of a log."""
-    try:
-        text = log.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        text = ""
-    return "\n".join(text.splitlines()[-_LOG_TAIL_LINES:]) or "(its log is empty)"
 
 
 def _end_all(directory: Path, *, keeping: Path | None = None) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from countledger.infra.local.checkpoints import Checkpoints
 from countledger.infra.local.shard_delivery import (
     FunctionAnswer,
     Invocation,
@@ -106,6 +107,7 @@ class Pump:
         settings: MappingSettings,
         on_failure: OnFailure | None = None,
         now_s: Callable[[], float] = time.time,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         """Describe a pump; nothing is read yet.
 
@@ -115,6 +117,7 @@ class Pump:
             settings: of the event source mapping.
             on_failure: called with the note of a batch that is abandoned after the last retry.
             now_s: the clock that closes windows.
+            checkpoints: where it goes on, and notes how far it has come; None: it begins.
 
         Raises:
             TemplateUnsupported: the settings require a feature that it does not simulate.
@@ -128,6 +131,7 @@ class Pump:
         self._settings = settings
         self._on_failure = on_failure
         self._now_s = now_s
+        self._checkpoints = checkpoints
         self._open: dict[str, ShardDelivery] = {}
         self._finished: set[str] = set()
         self._listed_at_s = float("-inf")
@@ -148,6 +152,7 @@ class Pump:
                 one = lane.deliver(self._now_s())
                 if one is not None:
                     made.append(one)
+                    self._note(shard_id, lane.handled_through)
                 if lane.finished:
                     self._finished.add(shard_id)
                     del self._open[shard_id]
@@ -228,7 +233,8 @@ class Pump:
         self._listed_at_s = time.monotonic()
 
     def _delivery_of(self, shard_id: str, *, latest: bool) -> ShardDelivery:
-        reader = self._source.reader(shard_id, "LATEST" if latest else "TRIM_HORIZON")
+        after = None if self._checkpoints is None else self._checkpoints.read(shard_id)
+        reader = self._source.reader(shard_id, "LATEST" if latest else "TRIM_HORIZON", after)
         return ShardDelivery(
             shard_id,
             ReadAhead(reader, self._readers),
@@ -237,3 +243,7 @@ class Pump:
             invoke=self._invoke,
             on_failure=self._on_failure,
         )
+
+    def _note(self, shard_id: str, sequence: str | None) -> None:
+        if self._checkpoints is not None and sequence is not None:
+            self._checkpoints.note(shard_id, sequence)

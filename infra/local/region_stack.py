@@ -4,10 +4,9 @@ import contextlib
 import io
 import json
 import os
-import re
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +16,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from countledger.infra.deploy.deployment import Deployment, deploy
+from countledger.infra.local.checkpoints import Checkpoints
 from countledger.infra.local.engine import REGION, ROOT_KEY, ROOT_SECRET
 from countledger.infra.local.mappings import (
     MAPPINGS,
@@ -35,13 +35,10 @@ from countledger.infra.template import (
     table_schemas,
     template_text,
 )
-from countledger.ledger.errors import BadSetting
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
 
-_REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
-_MOST_REGIONS: Final = 5
 _BUCKET: Final = "countledger-code"
 # Longer than any function may run (15 minutes): an invocation is awaited, never repeated.
 _INVOKE_TIMEOUT_S: Final = 910
@@ -116,15 +113,13 @@ class RegionStack:
         """Deploy it, with further parameters, and close the gaps that the engine leaves."""
         self._parameters |= parameters or {}
         s3 = self.client("s3")
-        # S3 has one space of names for all regions.
-        bucket = _BUCKET if self.region == REGION else f"{_BUCKET}-{self.region}"
         place = (
             {}
             if self.region == REGION
             else {"CreateBucketConfiguration": {"LocationConstraint": self.region}}
         )
         with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou):
-            s3.create_bucket(Bucket=bucket, **place)
+            s3.create_bucket(Bucket=self._bucket, **place)
         deployment = Deployment(
             cloudformation=self.client("cloudformation"),
             s3=s3,
@@ -134,12 +129,17 @@ class RegionStack:
         )
         self.outputs = deploy(
             deployment,
-            bucket=bucket,
+            bucket=self._bucket,
             bundle=bundle,
             parameters=self._parameters,
             tags={PUMPED_TAG: " ".join(one.logical_id for one in MAPPINGS)},
         )
         self._patch_time_to_live()
+
+    @property
+    def _bucket(self) -> str:
+        """Of the code: S3 has one space of names for all regions."""
+        return _BUCKET if self.region == REGION else f"{_BUCKET}-{self.region}"
 
     def take_up(self, bundle: bytes) -> bool:
         """Take up the stack if there is one, updated if its template is another; whether one is."""
@@ -168,11 +168,18 @@ class RegionStack:
         described = self.client("dynamodb").describe_table(TableName=ledger_table)["Table"]
         return Copy(self.region, self.url, ledger_table, described["LatestStreamArn"])
 
-    def take_mappings(self) -> None:
-        """Make the pumps, which play the mappings; the engine's own are disabled."""
+    def take_mappings(self, *, kept: bool = False) -> None:
+        """Make the pumps, which play the mappings; the engine's own are disabled.
+
+        Args:
+            kept: whether they go on where pumps of an earlier process came to.
+        """
         mappings = [one for one in MAPPINGS if one.id_output in self.outputs]
         self._patch_mappings_are_ours(mappings)
-        self.pumps = {one: self.new_pump(mapping=one) for one in mappings}
+        for one in mappings:
+            key = f"checkpoints/{self.name}/{one.logical_id}"
+            places = Checkpoints(self.client("s3"), self._bucket, key) if kept else None
+            self.pumps[one] = self.new_pump(mapping=one, checkpoints=places)
 
     def drain(self) -> None:
         """Return once all that was sent so far has gone through every function.
@@ -193,6 +200,7 @@ class RegionStack:
         function_name: str | None = None,
         on_failure: OnFailure | None = None,
         now_s: Callable[[], float] = time.time,
+        checkpoints: Checkpoints | None = None,
     ) -> Pump:
         """A pump of its own, which begins at the start of the stream: all is delivered again.
 
@@ -203,6 +211,7 @@ class RegionStack:
             function_name: what it invokes (default: what the mapping does).
             on_failure: called with the note of a batch that is abandoned after the last retry.
             now_s: the clock that closes windows.
+            checkpoints: where it goes on instead, and notes how far it has come.
         """
         client: LambdaClient = self.client(
             "lambda",
@@ -217,6 +226,7 @@ class RegionStack:
             settings=settings,
             on_failure=on_failure,
             now_s=now_s,
+            checkpoints=checkpoints,
         )
 
     def _source(self, mapping: StreamMapping, arn: str, settings: MappingSettings) -> ShardSource:
@@ -261,22 +271,6 @@ def session_of(credentials: Credentials = ROOT, region: str = REGION) -> boto3.S
         region_name=region,
         botocore_session=botocore.session.Session(_NOT_THE_USERS),
     )
-
-
-def check_regions(regions: Sequence[str]) -> tuple[str, ...]:
-    """The regions of a stack.
-
-    Raises:
-        BadSetting: one has no valid name or is given twice, or there are none or more than five.
-    """
-    for name in regions:
-        if not _REGION.fullmatch(name):
-            raise BadSetting(f"{name!r} is not the name of a region, such as us-east-1")
-    if len(set(regions)) != len(regions):
-        raise BadSetting(f"a region is given twice: {', '.join(regions)}")
-    if not 1 <= len(regions) <= _MOST_REGIONS:
-        raise BadSetting(f"a stack has 1 to {_MOST_REGIONS} regions, not {len(regions)}")
-    return tuple(regions)
 
 
 def empty_bundle() -> bytes:

@@ -5,6 +5,7 @@ Only processes of this project are found and ended.
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +16,11 @@ from typing import Any, Final
 import psutil
 
 from countledger.infra.local.following import STATE_FILE
+from countledger.ledger.errors import BadSetting
 
+STACK_NAME: Final = "countledger"
+_REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
+_MOST_REGIONS: Final = 5
 KILL_TIMEOUT_S: Final = 5.0
 _PAUSE_S: Final = 0.02
 
@@ -65,6 +70,7 @@ def kill_all(processes: Iterable[psutil.Process]) -> None:
 
 _CUT: Final = "cut.json"
 _LOG: Final = "supervisor.log"
+_LOG_TAIL_LINES: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +198,15 @@ def log_path(directory: Path) -> Path:
     return directory / _LOG
 
 
+def log_tail(directory: Path) -> str:
+    """The end of the supervisor's log."""
+    try:
+        text = log_path(directory).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        text = ""
+    return "\n".join(text.splitlines()[-_LOG_TAIL_LINES:]) or "(its log is empty)"
+
+
 def read_running(stack_name: str, directory: Path) -> Running | None:
     """The stack of this directory, if its supervisor and its engine both live."""
     state = _read(directory)
@@ -251,3 +266,19 @@ def _living(state: Mapping[str, Any], directory: Path) -> list[psutil.Process]:
             if ours and lives(process):
                 found.append(process)
     return found
+
+
+def check_regions(regions: Sequence[str]) -> tuple[str, ...]:
+    """The regions of a stack.
+
+    Raises:
+        BadSetting: one has no valid name or is given twice, or there are none or more than five.
+    """
+    for name in regions:
+        if not _REGION.fullmatch(name):
+            raise BadSetting(f"{name!r} is not the name of a region, such as us-east-1")
+    if len(set(regions)) != len(regions):
+        raise BadSetting(f"a region is given twice: {', '.join(regions)}")
+    if not 1 <= len(regions) <= _MOST_REGIONS:
+        raise BadSetting(f"a stack has 1 to {_MOST_REGIONS} regions, not {len(regions)}")
+    return tuple(regions)

@@ -125,6 +125,8 @@ class ShardDelivery:
         self._waiting: deque[StreamRecord] = deque()
         self._batches: deque[RecordBatch] = deque()
         self._window: TumblingWindow | None = None
+        # The last record of which nothing before it must be delivered again.
+        self.handled_through: str | None = None
 
     @property
     def finished(self) -> bool:
@@ -167,6 +169,8 @@ class ShardDelivery:
             self._reorder(again)
         self._batches.extendleft(reversed(again))
         self._report(follow_up.withdrawn)
+        if not self._batches:
+            self.handled_through = batch.records[-1].sequence
         if self._window is not None and not isinstance(verdict, BatchFailed):
             self._window = TumblingWindow(
                 self._window.start_s, self._window.length_s, verdict.state

@@ -74,8 +74,8 @@ class ShardSource(Protocol):
     def shards(self) -> list[ListedShard]:
         """All shards that the service still shows."""
 
-    def reader(self, shard_id: str, start: StartingPosition) -> ShardReader:
-        """A reader of one of them."""
+    def reader(self, shard_id: str, start: StartingPosition, after: str | None) -> ShardReader:
+        """A reader of one of them; after a sequence number, if that is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,13 @@ class StreamSource:
         """All shards that the service still shows. One call per hundred shards."""
         return list(list_shards(self.streams, self.arn))
 
-    def reader(self, shard_id: str, start: StartingPosition) -> "StreamShardReader":
-        """A reader of one of them."""
-        return StreamShardReader(self.streams, self.arn, shard_id, start=start, passes=self.passes)
+    def reader(
+        self, shard_id: str, start: StartingPosition, after: str | None
+    ) -> "StreamShardReader":
+        """A reader of one of them; after a sequence number, if that is given."""
+        made = StreamShardReader(self.streams, self.arn, shard_id, start=start, passes=self.passes)
+        made.last_sequence = after
+        return made
 
 
 class _IteratorReader(ABC):
@@ -234,9 +238,11 @@ class KinesisSource:
                 return found
             which = {"NextToken": answer["NextToken"]}
 
-    def reader(self, shard_id: str, start: StartingPosition) -> "KinesisReader":
-        """A reader of one of them."""
-        return KinesisReader(self.client, self.arn, shard_id, start)
+    def reader(self, shard_id: str, start: StartingPosition, after: str | None) -> "KinesisReader":
+        """A reader of one of them; after a sequence number, if that is given."""
+        made = KinesisReader(self.client, self.arn, shard_id, start)
+        made.last_sequence = after
+        return made
 
 
 class KinesisReader(_IteratorReader):

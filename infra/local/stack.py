@@ -21,11 +21,11 @@ from countledger.infra.local.region_stack import (
     ROOT,
     Credentials,
     RegionStack,
-    check_regions,
     empty_bundle,
     session_of,
 )
 from countledger.infra.local.replication import Replicator
+from countledger.infra.local.running import STACK_NAME, check_regions
 from countledger.infra.local.saved_stack import SavedStack, StackDirectory
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["ROOT", "STACK_NAME", "Credentials", "LocalStack", "check_regions", "session_of"]
 
 _LOG: Final = logging.getLogger(__name__)
-STACK_NAME: Final = "countledger"
 _PARAMETERS: Final = {
     "DeletionProtection": "false",
     "LogLevel": "INFO",
@@ -94,6 +93,7 @@ class LocalStack:
         self.found = None if kept_in is None else kept_in.find(name, regions)
         earlier = (REGION,) if self.found is None else self.found.regions
         self.regions = check_regions(regions or earlier)
+        self._is_kept = kept_in is not None
         self.engine = Engine(
             auth=auth,
             parent_dir=parent_dir,
@@ -115,7 +115,7 @@ class LocalStack:
             self.engine.keep()
             opening.callback(lambda: _stop_pumps(self.stacks.values()))
             for stack in self.stacks.values():
-                stack.take_mappings()
+                stack.take_mappings(kept=self._is_kept)
                 self._start(stack)
             table = self.outputs["LedgerTableName"]
             copies = {name: one.replica(table) for name, one in self.stacks.items()}
@@ -277,7 +277,7 @@ class LocalStack:
         for region in replicas - self.stacks.keys():
             stack = self._stack(region)
             if stack.find():
-                stack.take_mappings()
+                stack.take_mappings(kept=self._is_kept)
                 self._start(stack)
                 self.stacks[region] = stack
 

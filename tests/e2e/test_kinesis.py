@@ -150,7 +150,7 @@ def test_a_reader_whose_iterator_is_gone_goes_on_behind_its_last_record(
 ) -> None:
     """One lives for five minutes, and a failing function may hold up its shard for hours."""
     source = KinesisSource(streaming.client("kinesis"), streaming.outputs["IngestStreamArn"])
-    readers = [source.reader(shard.shard_id, "TRIM_HORIZON") for shard in source.shards()]
+    readers = [source.reader(shard.shard_id, "TRIM_HORIZON", None) for shard in source.shards()]
     seen = [record.sequence for reader in readers for record in reader.read()[1]]
     before = len(seen)
     for number in range(3):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from countledger import Claim, CountLedger, Direction, outcomes
+from countledger import Claim, CountLedger, Direction, Event, outcomes
 from countledger.infra.deploy.deployment import Deployment, deploy
 from countledger.infra.local.region_stack import empty_bundle
 from countledger.infra.local.saved_stack import StackDirectory
@@ -109,6 +109,25 @@ def test_every_main_path_holds_before_and_after(kept_in: StackDirectory) -> None
         Paths(client, mark="before").verify()
         for _, path in Paths(client, mark="after").all():
             path()
+
+
+def test_streams_are_read_on_from_where_they_were_read(kept_in: StackDirectory) -> None:
+    """A message of Kinesis that comes again after the horizon would be refused as expired."""
+    parameters = {"IngestStream": "provisioned"}
+    with LocalStack(name="kept", kept_in=kept_in, pumping=False, parameters=parameters) as stack:
+        client = client_of(stack)
+        client.namespaces.create("likes")
+        assert len(list(client.kinesis.send_many([Event("likes:a", 1)]))) == 1
+        stack.drain()
+        stack.drain()
+        client.record("likes:a", 1)
+
+    with LocalStack(name="kept", kept_in=kept_in, pumping=False, parameters=parameters) as stack:
+        delivered = {one.logical_id: pump.drain() for one, pump in stack.pumps.items()}
+        assert [len(one.sequences) for one in delivered["MaterializerMapping"]] == [1]
+        assert delivered["IngestMapping"] == []
+        stack.drain()
+        assert client_of(stack).total("likes:a").value == 2
 
 
 def test_alerts_fire_by_the_states_that_were_kept(kept_in: StackDirectory, name: str) -> None:

@@ -95,6 +95,17 @@ def test_a_healthy_stack_is_shown_whole(own: LocalStack, client: CountLedger, na
     assert len(read.json["alarms"]) >= 12
 
 
+def test_a_part_that_does_not_exist_is_named_and_the_rest_is_shown(own: LocalStack) -> None:
+    facts = Gathering(client_of(own, counters_table="no-such-table")).facts()
+    found = {one.subject: one.says for one in findings(facts)}
+
+    assert {"freshness", "holds"} <= set(facts.unseen)
+    assert "no-such-table" in found["freshness"]
+    assert facts.stack is not None
+    assert facts.queues
+    assert facts.mappings
+
+
 def test_a_stack_that_is_not_there_is_told(own: LocalStack) -> None:
     gone = Command(own.environment())("status", "--stack-name", "no-such", "--json")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from starlette.testclient import TestClient
 
 from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
 from countledger.infra.http.api import http_app
-from countledger.infra.http.edge import BODY_MAX_BYTES, SECURITY_HEADERS, TARGET_MAX_BYTES
+from countledger.infra.http.edge import BODY_MAX_BYTES, SECURITY_HEADERS, TARGET_MAX_BYTES, Edge
 from countledger.infra.http.lending import Clients
 from countledger.ledger.errors import Throttled
 from tests.http.world import names_of
@@ -112,6 +113,26 @@ def test_a_request_that_takes_too_long_is_unclear_and_its_retry_counts_nothing_t
     assert "same Idempotency-Key" in late.json()["detail"]
     assert again.json()["status"] in {"recorded", "duplicate"}
     assert len(api.store.entry_items("likes:late")) == 1
+
+
+def test_an_answer_after_its_time_is_dropped() -> None:
+    """The problem is the one answer of the request: a second one would be another request's."""
+    sent: list[str] = []
+
+    async def slow(_scope: Any, _receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
+        await asyncio.sleep(0.05)
+        await send({"type": "http.response.start", "status": 201, "headers": []})
+
+    async def send(message: Any) -> None:  # noqa: ANN401 - ASGI's
+        sent.append(message.get("status", message["type"]))
+
+    async def ask() -> None:
+        scope = {"type": "http", "path": "/v1/x", "headers": [], "method": "GET"}
+        await Edge(slow, answer_timeout_s=0.01)(scope, None, send)  # type: ignore[arg-type]  # not read
+        await asyncio.sleep(0.1)
+
+    asyncio.run(ask())
+    assert sent == [504, "http.response.body"]
 
 
 def test_an_unexpected_error_says_nothing_of_its_cause() -> None:

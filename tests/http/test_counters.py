@@ -150,6 +150,17 @@ async def _asgi(
     }
 
 
+def test_a_body_without_its_content_type_is_refused_and_says_so(api: Api) -> None:
+    """As curl sends it by default."""
+    headers = {"Idempotency-Key": "k", "Content-Type": "application/x-www-form-urlencoded"}
+    path = _ENTRIES.format("untyped")
+    refused = api.http.post(path, content='{"delta": "1"}', headers=headers)
+
+    assert (refused.status_code, names_of(refused.json())) == (422, "bad-request")
+    assert "Content-Type: application/json" in refused.json()["detail"]
+    assert api.store.entry_items("likes:untyped") == []
+
+
 def test_two_members_of_one_name_are_refused(api: Api) -> None:
     """Parsers differ in which of them they take, so a proxy may have checked the other."""
     headers = {"Content-Type": "application/json", "Idempotency-Key": "k"}

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from countledger.infra.http import handler
 from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
+from countledger.infra.http.cors import CORS_VARIABLE
 from countledger.infra.http.handler import adapter_of, authorize, scopes_of
 from tests.http.events import IAM, JWT, event_of
 from tests.http.world import names_of
@@ -98,6 +100,24 @@ def test_a_body_in_base64_is_read(invoke: Mangum) -> None:
     event |= {"body": base64.b64encode(b'{"delta": "2"}').decode(), "isBase64Encoded": True}
 
     assert invoke(event, object())["statusCode"] == 201  # type: ignore[arg-type]  # not read
+
+
+def test_the_function_answers_the_preflight_request_of_a_named_origin(
+    monkeypatch: pytest.MonkeyPatch,
+    loop: None,  # noqa: ARG001 - the adapter finds it
+) -> None:
+    """It has no token, so its route of the gateway has no authorizer."""
+    asked = {"access-control-request-method": "POST", "origin": "https://app.example"}
+    event = event_of("OPTIONS", "/v1/entries", None, None, **asked)
+    monkeypatch.setenv(CORS_VARIABLE, "https://app.example")
+    handler._adapter.cache_clear()
+    try:
+        answer = handler.handle(event, object())  # type: ignore[arg-type]  # not read
+    finally:
+        handler._adapter.cache_clear()
+
+    assert answer["statusCode"] == 200
+    assert answer["headers"]["access-control-allow-origin"] == "https://app.example"
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ class Mapping:
         return StreamSource(client, self.stream.arn, self.passes)
 
     def _take_up(self, shard_id: str, source: ShardSource) -> None:
-        reader: Any = source.reader(shard_id, "TRIM_HORIZON")
+        reader: Any = source.reader(shard_id, "TRIM_HORIZON", None)
         lane = ShardDelivery(
             shard_id,
             reader,

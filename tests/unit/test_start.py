@@ -75,6 +75,12 @@ def test_help_loads_no_command_and_no_sdk() -> None:
     assert "boto3" not in loaded
 
 
+def test_starting_a_local_stack_loads_no_sdk_in_the_process_that_waits() -> None:
+    loaded = _loaded_by("import countledger.infra.cli.engine, countledger.infra.local.background")
+
+    assert not {"boto3", "botocore", "pydantic", "yaml"} & loaded
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_table_of_commands_says_what_each_commands_help_says(name: str) -> None:
     command = COMMANDS[name].load(name)

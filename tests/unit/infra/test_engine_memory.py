@@ -14,6 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 _PROCESS = """
 import collections, decimal, json, pickle, sys, time, traceback
@@ -148,4 +149,27 @@ memory.put_back(copy)
 
 assert ("kinesis", "_shard_iterators") not in pickle.loads(copy)["stores"]
 assert scheduler._schedule_last_fired == {("a", "us-east-1", "g/s"): 17.0}
+""")
+
+
+def test_a_stack_that_runs_again_is_not_complete_until_it_ends(run: Run, tmp_path: Path) -> None:
+    """What is written before it is saved again would be lost in silence."""
+    run(f"""
+import asyncio, pathlib
+from countledger.infra.local.saved_stack import read_header
+directory = pathlib.Path({str(tmp_path)!r})
+facts = json.dumps({{"stack_name": "kept", "regions": ["us-east-1"], "port": 4599}})
+
+def complete():
+    found = read_header(directory)
+    return found and found.complete
+
+saver = memory.Saver(directory, facts)
+saver.save_at_the_end()
+assert complete() is None  # half of a deployment is not saved
+saver.begin()
+saver.save_at_the_end()
+assert complete() is True
+memory.Saver(directory, facts)
+assert complete() is False
 """)
