@@ -29,7 +29,7 @@ ScopePath = Annotated[
     str,
     Text(
         from_path,
-        r"^(?!\.{1,2}$)[ !\"$-.0-~]+$",
+        r"^(?!\.{1,2}$)[ !\"$-.0->@-~]+$",
         maxLength=SCOPE_MAX_BYTES,
         description="a scope of printable ASCII; `~1` is a slash in it, `~2` a question mark",
         examples=["user-email"],

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # No `#`, no control characters; with a colon, text on both sides of it.
 _CHARACTER: Final = r"[^#\u0000-\u001f\u007f-\u009f\u2028\u2029]"
 _OF_NAMESPACE: Final = _CHARACTER.replace("^", "^:")
-_IN_PATH: Final = r"[^#/\u0000-\u001f\u007f-\u009f\u2028\u2029]"
+_IN_PATH: Final = r"[^#/?\u0000-\u001f\u007f-\u009f\u2028\u2029]"
 _OF_NAMESPACE_IN_PATH: Final = _IN_PATH.replace("^", "^:", 1)
 COUNTER_PATTERN: Final = f"^{_OF_NAMESPACE}+(?::{_CHARACTER}+)?$"
 _CHARACTER_OF_KEY: Final = _CHARACTER.replace("#", "", 1)
@@ -99,10 +99,13 @@ def from_path(segment: str) -> str:
     `~1` is a slash, `~2` a question mark, `~3` a percent sign, `~0` a tilde.
 
     Raises:
-        ValueError: proxies and clients remove such a segment.
+        ValueError: proxies and clients remove such a segment, or it has a question mark: API
+            Gateway cuts a path there, so the same request would mean another name on AWS.
     """
     if segment in {".", ".."}:
         raise ValueError("a path cannot name a counter of dots alone")
+    if "?" in segment:
+        raise ValueError("a path has a question mark in a name: write ~2 for it")
     return segment.replace("~1", "/").replace("~2", "?").replace("~3", "%").replace("~0", "~")
 
 

@@ -111,6 +111,17 @@ def test_a_name_with_a_slash_or_a_tilde_is_escaped_in_a_path(api: Api) -> None:
     assert from_path(to_path("pages:~3%")) == "pages:~3%"
 
 
+def test_a_question_mark_in_a_path_is_refused_because_gateways_cut_there(api: Api) -> None:
+    """`DELETE .../pages:a%3Fb` would delete `pages:a` behind a gateway that decodes first."""
+    api.post("/v1/counters/pages:a/entries", {"delta": "3"}, "k")
+    api.materialize()
+
+    refused = api.get("/v1/counters/pages:a%3Fb")
+
+    assert refused.status_code == 422
+    assert "write ~2" in refused.text
+
+
 @pytest.mark.parametrize("segment", ["caf%FF", "%C3", "%ED%A0%80"])
 def test_bytes_that_are_no_text_name_no_counter(api: Api, segment: str) -> None:
     """Each would be replaced by the same character, and so two names be one."""

@@ -21,9 +21,10 @@ export class Problem extends Error {
   }
 }
 
-/** A counter's name in a path. */
+/** A counter's name in a path; gateways change these characters, whether they are encoded or not. */
 export function segment(name) {
-  return encodeURIComponent(name.replaceAll("~", "~0").replaceAll("/", "~1"));
+  const plain = name.replaceAll("~", "~0").replaceAll("/", "~1");
+  return encodeURIComponent(plain.replaceAll("?", "~2").replaceAll("%", "~3"));
 }
 
 /** What is below /v1 at this path; `query` leaves out what is undefined. */
