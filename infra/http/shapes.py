@@ -11,7 +11,14 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core.core_schema import no_info_plain_validator_function
 
 from countledger.ledger import keys
@@ -47,6 +54,18 @@ class InputBody(BaseModel):
     """A part of a request: strict, and without unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_object(cls, value: object) -> object:
+        """FastAPI lets pydantic read the attributes of any other value, and use defaults for all.
+
+        Raises:
+            ValueError: it is no object of JSON.
+        """
+        if not isinstance(value, dict | cls):
+            raise ValueError("give an object of JSON")  # noqa: TRY004 - pydantic's
+        return value
 
 
 class AnswerBody(BaseModel):

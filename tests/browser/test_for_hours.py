@@ -22,6 +22,7 @@ expect.set_options(timeout=PATIENCE_MS)
 POLLS = 120
 # A view may keep a few more for a moment.
 MORE = 40
+COLLECTIONS = 5
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +67,11 @@ def test_polls_leave_nothing_behind(new_page: Opener, one: Served, part: str, pa
 
     _poll(page, path, POLLS)
 
-    after = _kept(page)
+    # One collection does not find all that is garbage; what leaks is found by none.
+    counts = [_kept(page) for _ in range(COLLECTIONS)]
     for name in ("JSEventListeners", "Nodes"):
-        assert after[name] <= before[name] + MORE, (name, before[name], after[name])
+        after = min(one[name] for one in counts)
+        assert after <= before[name] + MORE, (name, before[name], after)
 
 
 def test_a_slow_server_gets_one_request_at_a_time(new_page: Opener, one: Served) -> None:

@@ -48,7 +48,9 @@ def test_a_whole_name_is_found_before_the_table_is_searched(new_page: Opener, ma
         page.get_by_role("searchbox").fill("stock:item-099997")
     expect(page.get_by_role("link", name="stock:item-099997")).to_be_visible()
     expect(page.locator(".cost")).to_contain_text("1 counter, all of them.")
-    expect(page.locator(".cost")).to_contain_text(re.compile("Read so far: 100\u202f0.. items"))
+    expect(page.locator(".cost")).to_contain_text(
+        re.compile("Read(?: so far)?: 100\u202f0.. items")
+    )
     assert 5 <= len(searched) <= 120
 
 
@@ -67,7 +69,9 @@ def test_a_search_shows_what_it_has_read_and_can_be_stopped_and_continued(
     page.get_by_role("button", name="Search on").click()
 
     expect(page.get_by_text("No counter begins with nothing.")).to_be_visible()
-    expect(page.locator(".cost")).to_contain_text(re.compile("Read so far: 100\u202f0.. items"))
+    expect(page.locator(".cost")).to_contain_text(
+        re.compile("Read(?: so far)?: 100\u202f0.. items")
+    )
 
 
 def test_a_list_is_read_page_by_page_and_its_values_move(new_page: Opener, many: Served) -> None:

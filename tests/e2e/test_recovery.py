@@ -17,14 +17,13 @@ import pytest
 
 from countledger import Claim, Event, IdempotencyKey, Judgement, Kind, outcomes
 from countledger.infra.deploy.deployment import Deployment, deploy
-from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.local.pump import PumpStalled
 from countledger.infra.local.stack import Credentials, LocalStack
 from countledger.infra.portability.restoring import RestoredTables, Restorer
 from countledger.infra.template import mapping_settings, template_text
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock, to_datetime
-from countledger.ledger.errors import AccessDenied, BadSetting, NamespaceUnknown
+from countledger.ledger.errors import AccessDenied, BadInput, BadSetting, NamespaceUnknown
 from countledger.ledger.limits import DAY_MS
 from tests.e2e.command import Command, Finished
 from tests.e2e.world import bundle_of, client_of, record_aged, record_all
@@ -50,6 +49,9 @@ class _RunningEngine:
 
     def __exit__(self, *_: object) -> None:
         """Leave it running."""
+
+    def keep(self) -> None:
+        """Its memory is kept nowhere."""
 
 
 def beside(stack: LocalStack, *, pumping: bool = True, **parameters: str) -> LocalStack:
@@ -433,7 +435,7 @@ def test_a_plan_copies_its_backups(shop: Shop) -> None:
 def test_a_copy_without_backups_is_refused(shop: Shop) -> None:
     vault = "arn:aws:backup:eu-west-1:000000000000:backup-vault:far"
     with (
-        pytest.raises(DeployFailed, match="BackupCopyVaultArn needs a BackupSchedule"),
+        pytest.raises(BadInput, match="BackupCopyVaultArn needs a BackupSchedule"),
         beside(shop.stack, BackupCopyVaultArn=vault),
     ):
         pass

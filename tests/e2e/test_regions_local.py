@@ -215,7 +215,7 @@ def test_a_reader_of_every_region_has_the_policy_of_each_stack(
 
 
 @pytest.mark.parametrize(
-    "regions", [("mars",), (HOME, HOME), (), ("us-east-1", "us-east-2", *REGIONS, "us-west-2")]
+    "regions", [("mars",), (HOME, HOME), ("us-east-1", "us-east-2", *REGIONS, "us-west-2")]
 )
 def test_regions_that_no_stack_can_have_are_refused(regions: tuple[str, ...]) -> None:
     with pytest.raises(BadSetting):

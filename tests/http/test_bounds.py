@@ -163,3 +163,15 @@ def test_a_client_that_could_not_be_opened_counts_for_nothing() -> None:
     for _ in range(3):
         with pytest.raises(RuntimeError):
             clients.take()
+
+
+@pytest.mark.parametrize("body", [b"1.5", b"-9007199254740992.0", b"1e3", b"7", b"[]", b'"x"'])
+def test_a_body_that_is_no_object_is_refused_where_every_field_has_a_default(
+    api: Api, body: bytes
+) -> None:
+    headers = {"content-type": "application/json"}
+
+    refused = api.http.post("/v1/sequences/bills:a/numbers", content=body, headers=headers)
+
+    assert (refused.status_code, names_of(refused.json())) == (422, "bad-request")
+    assert api.get("/v1/sequences/bills:a").status_code == 404
