@@ -35,7 +35,7 @@ UNUSED: Final = (
     "lambda:*CodeSigning*",
     "lambda:GetLayerVersion",
     "lambda:PassCapacityProvider",
-    # No definition of an API lies in a bucket.
+    # No definition of an API is read from a bucket.
     "s3:getObject",
     "s3:REST.PUT.OBJECT",
     "s3files:*",

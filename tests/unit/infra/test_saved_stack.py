@@ -145,7 +145,7 @@ def test_two_stacks_never_use_one_directory(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_others_may_enter_or_that_is_none_is_refused(tmp_path: Path) -> None:
-    """Whoever may write there decides what the engine puts in its memory."""
+    """A user who may write there decides what the engine puts in its memory."""
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path)
     for name in ("file", "link", "no/parent"):
