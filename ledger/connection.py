@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import boto3
 from botocore.config import Config
@@ -68,8 +68,10 @@ class Connection:
         meter: where every client of this connection sums its units.
         elsewhere: a region instead of the session's.
         clock: the time, and the waits, of everything that is put together from this connection.
+        makes_requests: whether its clients do; those of a stack in memory do not.
     """
 
+    makes_requests: ClassVar[bool] = True
     settings: Settings
     session: boto3.Session
     endpoint_url: str | None = None
@@ -250,9 +252,14 @@ class Connection:
     def _client(
         self, service: str, retries: Retries = "standard", region: str | None = None
     ) -> Any:  # noqa: ANN401 - typed by its callers
-        return ClientPerProcess(partial(self._make_client, service, retries, region))
+        return ClientPerProcess(partial(self.make_client, service, retries, region))
 
-    def _make_client(self, service: str, retries: Retries, region: str | None) -> object:
+    def make_client(self, service: str, retries: Retries, region: str | None) -> object:
+        """A client of a service for this process, whose requests are checked as they leave.
+
+        Raises:
+            CountledgerError: the client cannot be made.
+        """
         make: Any = self.session.client
         with translated(f"the {service} client"):
             config = self.config(service, retries, region)
@@ -283,7 +290,7 @@ class Connection:
             ) from error
 
     def config(self, service: str, retries: Retries, region: str | None = None) -> Config:
-        """How the clients of a service are set up, of boto3 and of others that take it."""
+        """How the clients of a service are set up."""
         return Config(
             connect_timeout=self.settings.connect_timeout_ms / SECOND_MS,
             read_timeout=self.settings.read_timeout_ms / SECOND_MS,
