@@ -255,18 +255,12 @@ class Connection:
         return ClientPerProcess(partial(self.make_client, service, retries, region))
 
     def make_client(self, service: str, retries: Retries, region: str | None) -> object:
-        """A client of a service for this process, whose requests are checked as they leave.
-
-        Raises:
-            CountledgerError: the client cannot be made.
-        """
-        make: Any = self.session.client
-        with translated(f"the {service} client"):
+        """A client of a service for this process, whose requests are checked as they leave."""
+        make: Any = self.session.client  # it makes one client at a time
+        with translated(f"the {service} client"), _ONE_CLIENT_AT_A_TIME:
+            renew_in_fork(self.session)
             config = self.config(service, retries, region)
-            # boto3 makes one client at a time; two threads may each make their first call.
-            with _ONE_CLIENT_AT_A_TIME:
-                renew_in_fork(self.session)
-                client = make(service, endpoint_url=self.endpoint_url, config=config)
+            client = make(service, endpoint_url=self.endpoint_url, config=config)
         watch(client, self.settings.call_timeout_ms)
         if service != "dynamodb":
             return client
@@ -277,10 +271,9 @@ class Connection:
         """The client with the fast transport, whose dependency is an extra."""
         from countledger.ledger.transport.client import FastClient  # noqa: PLC0415
 
-        credentials = self.session.get_credentials()
+        limits = CallLimits(self.settings.call_timeout_ms, self._attempts(retries))
         try:
-            limits = CallLimits(self.settings.call_timeout_ms, self._attempts(retries))
-            return FastClient(client, credentials, limits)
+            return FastClient(client, self.session.get_credentials(), limits)
         except AttributeError as error:
             if not self.settings.transport:
                 return client
