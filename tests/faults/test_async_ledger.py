@@ -10,6 +10,7 @@ import warnings
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
+from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -292,6 +293,37 @@ def test_closing_waits_for_calls_and_leaves_nothing(store: Store) -> None:
         assert asyncio.run(work()) == set()
         gc.collect()
     assert [str(one.message) for one in warned] == []
+
+
+def test_a_storm_of_cancellations_counts_every_event_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand calls over ten connections, each cancelled at any moment; then sent again."""
+    monkeypatch.setattr("countledger.ledger.asynchronous.connection.CONNECTIONS", 10)
+    random = Random(1)  # noqa: S311 - no secret
+
+    async def add(ledger: AsyncCountLedger, counter: str) -> int:
+        try:
+            async with asyncio.timeout(random.choice([None, 0.001, 0.02, 0.2, 0.5])):
+                await ledger.record(counter, 1)
+        except TimeoutError as error:
+            cancelled = CallCancelled.of(error)
+            entries = cancelled.entries if cancelled else ()
+            for entry in entries:
+                await ledger.resend(entry)
+            return len(entries)
+        return 1
+
+    async def work() -> None:
+        counter = f"n{fresh()}:c"
+        async with ledger_of(store) as ledger:
+            await ledger.record(counter, 1)
+            counted = sum(await asyncio.gather(*(add(ledger, counter) for _ in range(1_000))))
+        async with ledger_of(store) as ledger:
+            assert (await ledger.exact(counter)).value == 1 + counted
+        assert 0 < counted < 1_000
+
+    asyncio.run(work())
 
 
 def test_another_loop_is_told_what_to_do(store: Store) -> None:
