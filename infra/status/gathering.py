@@ -98,7 +98,7 @@ class Gathering:
             windows = rows("windows", self._windows)
             quarantined = rows("quarantine", self._quarantined)
             overdue_holds_ms = see("holds", self._overdue_holds_ms, 0)
-            silent = rows("alert rules", partial(silent_facts, self._client))
+            silent = see("alert rules", partial(silent_facts, self._client), None)
             foreign = see("last audit", self._foreign, 0)
             quotas = pool.submit(read_quotas, self._connection)
             resources: dict[str, dict[str, str]] = self._see("resources", self._resources, {})

@@ -234,11 +234,25 @@ def test_the_status_policy_is_what_is_needed(
     assert facts.stack is not None
     assert name in {one.schedule.namespace for one in facts.schedules}
     assert (len(facts.mappings), len(facts.queues)) == (3, 4)
+    assert facts.silent is None, "it shows no value of a counter"
     with pytest.raises(AccessDenied):
         guarded.record(f"{name}:a", 1)
     with pytest.raises(AccessDenied):
         guarded.schedules.delete(name)
     root.schedules.delete(name)
+
+
+def test_rules_that_may_not_be_read_are_said_to_be_unseen(auth_stack: LocalStack) -> None:
+    """The policy of status shows no values, so it cannot show which counters had crossed."""
+    user = auth_stack.credentials_for("StatusPolicyArn")
+    command = Command(auth_stack.environment(user))
+
+    shown, read = command("status"), command("status", "--json")
+
+    assert "not looked at: these credentials may not read rules and totals" in shown.out
+    assert read.json["silent"] is None
+    both = client_of(auth_stack, "StatusPolicyArn", "ReadPolicyArn")
+    assert Gathering(both).facts().silent == ()
 
 
 def test_who_may_see_nothing_is_told_so(auth_stack: LocalStack) -> None:
