@@ -254,8 +254,8 @@ def judge_clock(offset_ms: tuple[int, int], limit_ms: int) -> DoctorCheck:
     return DoctorCheck(
         "clock",
         CheckResult.PROBLEM,
-        f"{differs} {'ahead of' if ahead else 'behind'} the service's, or more; clocks may differ by "
-        f"{limit}",
+        f"{differs} {'ahead of' if ahead else 'behind'} the service's, or more; clocks may differ "
+        f"by {limit}",
         "set the clock of this machine (NTP, chrony): entries would be refused or merged too early",
     )
 
