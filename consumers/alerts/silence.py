@@ -5,7 +5,7 @@
     alert log   of a rule that is older than states are kept: no alert of this revision either
 
 A rule for both directions has no side on which a counter is beyond its threshold, so it is left
-out; and of a rule with windows only the current window of its one counter is looked at.
+out. Of a rule with windows the command line looks at the current window of each counter.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class Facts:
         at_ms: when it was gathered, ms since the epoch.
         stack: the stack; None: it could not be asked about.
         overdue_holds_ms: for how long the oldest expired hold could have been released; 0: none.
-        silent: the rules on one counter that wait until the counter crosses again.
+        silent: the rules on one counter that wait for its next crossing; None: nobody may look.
         foreign: how many items of `ledger` the last complete audit found that are not ours.
         quotas: what the account allows, as far as it says.
         unseen: what could not be read, and why.
@@ -193,7 +193,7 @@ class Facts:
     windows: tuple[WindowsFact, ...] = ()
     quarantined: tuple[QuarantinedFact, ...] = ()
     overdue_holds_ms: int = 0
-    silent: tuple[SilentFact, ...] = ()
+    silent: tuple[SilentFact, ...] | None = ()
     foreign: int = 0
     quotas: ServiceQuotas = field(default_factory=ServiceQuotas)
     unseen: dict[str, str] = field(default_factory=dict)

@@ -57,7 +57,7 @@ _SDK_FILES = {
     "ledger/transport/signing.py",  # the type of credentials of one moment
     "ledger/asynchronous/direct.py",  # the type of aiobotocore's settings
     "infra/memory/services.py",  # the modelled errors of schedules
-    "infra/memory/stream_client.py",  # the modelled errors of the streams API
+    "infra/memory/stream.py",  # the modelled errors of the streams API
     "infra/local/region_stack.py",
     "infra/local/stack.py",
     "infra/local/pump.py",
