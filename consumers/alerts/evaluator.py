@@ -22,8 +22,8 @@ from countledger.consumers.alerts.crossing import TotalChange, total_change_of
 from countledger.consumers.alerts.state import may_matter
 from countledger.consumers.alerts.window_records import WindowRecords
 from countledger.consumers.record import MalformedRecord, created_at_ms, find, sequence_of
+from countledger.ledger.before_send import Deadline
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
     CountledgerError,
     OutOfTime,

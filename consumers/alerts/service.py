@@ -11,8 +11,7 @@ from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters, Resender
 from countledger.consumers.alerts.delivery import ServicePublisher, Targets
 from countledger.consumers.alerts.initial_scan import InitialScan, wait_until_effective
-from countledger.consumers.alerts.rule_check import check_watched, refuse_now
-from countledger.consumers.alerts.rule_spec import changed_rule, rule_of
+from countledger.consumers.alerts.rule_spec import changed_rule, check_watched, refuse_now, rule_of
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.region_state import RegionStateStore
 from countledger.consumers.totals import TotalsReader

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from countledger.infra.memory.table import Key as TableKey
     from countledger.infra.memory.table import Table
-    from countledger.infra.memory.transactions import Transactions
+    from countledger.infra.memory.tables import Transactions
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Delete, Put, PutBatch, Scan, Update, Write
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.memory.conditions import holds
-from countledger.infra.memory.sizes import item_bytes, write_units
+from countledger.infra.memory.conditions import holds, item_bytes, write_units
 from countledger.ledger.operations import Page
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from countledger.producers.kinesis.message import decode
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from countledger.ledger.deadline import Deadline
+    from countledger.ledger.before_send import Deadline
     from countledger.ledger.entry import Entry
     from countledger.producers.sender import Sender
 

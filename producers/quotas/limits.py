@@ -1,7 +1,7 @@
 """The limits of counters as a process knows them: read, and used for a few seconds.
 
 A quota is read before the limit of one of its counters, so that the later of the two revisions
-names a limit that was valid at that revision. Every write names it: see `writing`.
+names a limit that was valid at that revision. Every write names it: see `decision`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
     from countledger.infra.memory.table import Table
-    from countledger.infra.memory.transactions import Transactions
+    from countledger.infra.memory.tables import Transactions
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Delete, Put, Scan, Update, Write
     from tests.simulation.process import Process
