@@ -30,7 +30,7 @@ from countledger.ledger.clock import Clock, SystemClock, to_ms
 from countledger.ledger.errors import AccessDenied, CorruptItem, RequestRejected, TableNotFound
 from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.service_errors import translated
-from countledger.producers.strict.overdue import OverdueHolds
+from countledger.producers.strict.open_holds import OverdueHolds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

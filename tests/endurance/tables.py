@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
-from countledger.infra.memory.conditions import holds, key_of
+from countledger.infra.memory.items import holds, key_of
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import CountledgerError, Throttled, TransactionCancelled, Unclear
 from countledger.ledger.errors import Reason as Cancelled
