@@ -15,8 +15,8 @@ from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import failures_from, index_of
 from countledger.consumers.stream import ShardName, label_of
 from countledger.consumers.watermark import PassedShards
+from countledger.ledger.before_send import Deadline
 from countledger.ledger.connection import Connection
-from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import BadPayload, OutOfTime, ProgressLost
 from countledger.ledger.limits import late_write_ms
 from countledger.ledger.message_queue import MessageQueue

@@ -24,7 +24,6 @@ from countledger.ledger.errors import CountledgerError, Unreachable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
 HELP = """Counters on DynamoDB in which a retry never counts twice.
 
 Try it on this machine, without an AWS account:
@@ -109,7 +108,7 @@ def _with_advice(error: CountledgerError) -> str:
     """The error's text, and where it leads to a local stack that has ended, how to go on."""
     if not isinstance(error, Unreachable):
         return str(error)
-    from countledger.ledger.loopback import is_loopback  # noqa: PLC0415 - at its first use
+    from countledger.ledger.settings import is_loopback  # noqa: PLC0415 - at its first use
 
     return f"{error}; {ENDED}" if is_loopback(None, "cloudformation") else str(error)
 

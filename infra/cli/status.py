@@ -33,7 +33,7 @@ def status(options: Options) -> int:
     It shows the stack, its event source mappings, the lag of the totals, queues and their oldest
     messages, alarms, and the schedules of compaction with their due counters and last run. Each
     finding says what to do. Rules on one counter that had crossed before they were made are listed
-    to those who may read rules; "countledger alert show" looks at rules with a prefix.
+    to those who may read rules and totals; "countledger alert show" looks at rules with a prefix.
 
     A stack of that name on this machine (countledger up) takes precedence over one in an account;
     name a profile, a region or an endpoint for the latter. Ages that CloudWatch measures require
@@ -212,6 +212,9 @@ def _alarms(facts: Facts) -> list[Row]:
 
 
 def _silent(facts: Facts) -> list[Row]:
+    if facts.silent is None:
+        missing = "these credentials may not read rules and totals, as ReadPolicyArn allows"
+        return [{"rules": f"not looked at: {missing}"}]
     return [
         {
             "rule": one.rule,

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from countledger.infra.memory.client import TableClient
-from countledger.infra.memory.conditions import key_of
+from countledger.infra.memory.items import key_of
 from countledger.ledger.errors import CountledgerError, Throttled, TransactionCancelled, Unclear
 from countledger.ledger.errors import Reason as Cancelled
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS, TOKEN_LIFE_MS

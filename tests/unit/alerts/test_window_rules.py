@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger.consumers.alerts.dead_letters import (
+from countledger.consumers.alerts.alert_log import (
     DeadLetter,
     decode_dead_letter,
     encode_dead_letter,
 )
 from countledger.consumers.alerts.message import alert_in, body_of
 from countledger.consumers.alerts.rule import Bus
-from countledger.consumers.alerts.rule_check import check_watched, refuse_now
 from countledger.consumers.alerts.rule_items import decode_rule, encode_rule
-from countledger.consumers.alerts.rule_spec import rule_of
+from countledger.consumers.alerts.rule_spec import check_watched, refuse_now, rule_of
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.amount import to_text
