@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from countledger.infra.memory.table import Change, Table
     from countledger.infra.memory.table import Key as ItemKey
-    from countledger.infra.memory.transactions import Transactions
+    from countledger.infra.memory.tables import Transactions
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Scan, Write
 
