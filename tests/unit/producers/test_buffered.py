@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from countledger.ledger.amount import total_of
-from countledger.ledger.errors import IdempotencyKeyReused, NoCredentials, Unclear
+from countledger.ledger.errors import IdempotencyKeyReused, NoCredentials, Throttled, Unclear
+from countledger.ledger.namespace import Namespaces
 from countledger.producers.buffer.buffering import (
     BufferFull,
     Buffering,
@@ -22,9 +24,10 @@ from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.threaded import ThreadedBuffer
 from countledger.producers.event import Event, Receipt
+from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, refuses
 from tests.unit.producers.buffers import PATIENT_MS, GatedClient, producer_on
-from tests.unit.producers.senders import REGION, TABLE, entries_in
+from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -271,6 +274,34 @@ def test_an_interrupt_while_the_caller_sends_hands_the_batch_back() -> None:
         producer.flush(5)
     assert [failure.entry for failure in raised.value.failures] == [pending.entry]
     producer.close()
+
+
+def test_a_namespace_that_cannot_be_read_fails_its_own_entries_alone() -> None:
+    """The others of the batch are recorded; once it can be read, so are these."""
+    dynamo, clock = MemoryClient(), ManualClock()
+    unreadable = refuses(
+        Throttled("slow"), "get", times=99, where=lambda get: get.key["counter"] == "namespace#bad"
+    )
+    reads = MemoryClient(tables=dynamo.tables, plans=[unreadable])
+    sender = replace(sender_on(dynamo, clock), namespaces=Namespaces(reads, TABLE, REGION, REGION))
+    with BufferedProducer(
+        Buffering(linger_ms=PATIENT_MS),
+        lambda: BatchDelivery(sender, 3),
+        EntryMaker(REGION, clock),
+        ledger="x",
+    ) as producer:
+        producer.add("good:a", 1)
+        producer.add("bad:a", 2)
+        with pytest.raises(NotRecorded) as raised:
+            producer.flush()
+        ((entry, error),) = raised.value.failures
+        assert entries_in(dynamo) == [1]
+        assert isinstance(error, Throttled)
+        assert entry is not None
+        reads.plans.clear()
+        producer.resend(entry)
+
+    assert sorted(map(str, entries_in(dynamo))) == ["1", "2"]
 
 
 @pytest.mark.parametrize("error", [NoCredentials("none"), OSError("too many open files")])
