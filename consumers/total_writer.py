@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.consumers import watermark
 from countledger.consumers.fold import FoldedChange, after, folded_change
@@ -46,8 +46,7 @@ _READABLE: Final = AnyOf(Absent("v"), Compare("v", "=", FORMAT))
 _NOT_STRICT: Final = Absent("method")
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """What became of one counter's changes.
 
     Attributes:
@@ -258,8 +257,7 @@ def _of_windows(windowed: Sequence[WindowChanges], shard: str, first: int) -> tu
 
 
 def _both(first: Written, second: Written) -> Written:
-    return replace(
-        second,
+    return second._replace(
         applied=first.applied + second.applied,
         duplicates=first.duplicates + second.duplicates,
         rejected=first.rejected + second.rejected,
