@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from countledger.consumers.alerts.alert import Publisher
-    from countledger.consumers.alerts.dead_letters import DeadLetters
+    from countledger.consumers.alerts.alert_log import DeadLetters
     from countledger.consumers.alerts.rule_index import KnownRules, RuleIndex
     from countledger.consumers.quarantine import Quarantine
     from countledger.consumers.region_state import RegionStateStore

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from countledger.infra.memory.conditions import holds
-from countledger.infra.memory.indexes import index_page
+from countledger.infra.memory.items import holds, index_page
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import RequestRejected
 from countledger.ledger.expressions import AllOf, Compare

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.infra.memory.dynamo import client_of
-from countledger.infra.memory.refusal import Missing, RefusingClient, refuse
+from countledger.infra.memory.faults import Missing, RefusingClient, refuse
 from countledger.infra.memory.services import MemoryQueues, MemoryScheduler, MemoryTargets
 from countledger.infra.memory.stream import StreamsClient
 from countledger.infra.memory.tables import ACCOUNT, COUNTERS, LEDGER, REGION, MemoryTables

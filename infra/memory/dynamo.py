@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from countledger.infra.memory.client import TableClient
-from countledger.infra.memory.conditions import item_bytes, read_units, write_units
-from countledger.infra.memory.indexes import index_units
-from countledger.infra.memory.refusal import Missing, RefusingClient
+from countledger.infra.memory.faults import Missing, RefusingClient
+from countledger.infra.memory.items import index_units, item_bytes, read_units, write_units
 from countledger.infra.memory.table import Conflict
 from countledger.infra.memory.tables import REGION
 from countledger.ledger.before_send import leave

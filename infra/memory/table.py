@@ -13,7 +13,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from countledger.infra.memory.conditions import changed, holds, item_bytes
+from countledger.infra.memory.items import changed, holds, item_bytes
 from countledger.ledger.attributes import decode, encode
 from countledger.ledger.errors import ConditionFailed, RequestRejected, Throttled
 from countledger.ledger.limits import (

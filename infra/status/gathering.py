@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction.report import LastRunStore
-from countledger.consumers.audit import AUDIT_MODES
+from countledger.consumers.walk import ForeignItems
 from countledger.infra.deploy.quotas import read_quotas
 from countledger.infra.local.mappings import PUMPED_TAG
 from countledger.infra.status.facts import (
@@ -30,7 +30,7 @@ from countledger.ledger.clock import Clock, SystemClock, to_ms
 from countledger.ledger.errors import AccessDenied, CorruptItem, RequestRejected, TableNotFound
 from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.service_errors import translated
-from countledger.producers.strict.overdue import OverdueHolds
+from countledger.producers.strict.open_holds import OverdueHolds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -99,7 +99,7 @@ class Gathering:
             quarantined = rows("quarantine", self._quarantined)
             overdue_holds_ms = see("holds", self._overdue_holds_ms, 0)
             silent = see("alert rules", partial(silent_facts, self._client), None)
-            foreign = see("last audit", self._foreign, 0)
+            foreign = see("last audit", partial(self._foreign, stack), ForeignItems())
             quotas = pool.submit(read_quotas, self._connection)
             resources: dict[str, dict[str, str]] = self._see("resources", self._resources, {})
             own, pumped = resources.get(_MAPPING, {}), stack.pumped if stack else ()
@@ -226,12 +226,14 @@ class Gathering:
     def _windows(self) -> Iterator[WindowsFact]:
         yield from windows_facts(self._client, partial(self._note, "windows"))
 
-    def _foreign(self) -> int:
-        """What the audits of the stack stored at the end of their walks: half a read unit each."""
-        dynamo = self._connection.dynamo("standard")
+    def _foreign(self, stack: StackFact | None) -> ForeignItems:
+        """What the audit of the stack stored at the end of its last walk: half a read unit."""
+        mode = stack.parameters.get("AuditMode") if stack else None
+        if mode is None:
+            return ForeignItems()
         table = self._connection.setting("counters_table")
-        found = [dynamo.get(table, keys.bookmark_key(mode)) for mode in AUDIT_MODES]
-        return max(int((item or {}).get("foreign", 0)) for item in found)
+        item = self._connection.dynamo("standard").get(table, keys.bookmark_key(mode)) or {}
+        return ForeignItems(int(item.get("foreign", 0)), str(item.get("foreign_first", "")))
 
     def _schedules(self) -> Iterator[ScheduleFact]:
         if not self._is_home:

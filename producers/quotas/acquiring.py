@@ -57,8 +57,8 @@ from countledger.producers.strict.definition import Method
 if TYPE_CHECKING:
     from countledger.ledger.attempts import Attempts, Exhausted, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item
+    from countledger.producers.quotas.admin import Limits
     from countledger.producers.quotas.decision import Wanted
-    from countledger.producers.quotas.limits import Limits
     from countledger.producers.quotas.outcome import Admitted
     from countledger.producers.quotas.quota import CounterLimit
     from countledger.producers.strict.context import MethodContext

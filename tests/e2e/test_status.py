@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger import CountLedger, Settings
+from countledger.consumers.audit import ItemBookmarks
+from countledger.consumers.walk import ForeignItems
 from countledger.infra.local.mappings import MAPPINGS, PUMPED_TAG
 from countledger.infra.local.stack import LocalStack, session_of
 from countledger.infra.status.findings import findings
@@ -201,6 +203,20 @@ def test_the_last_compaction_is_told(own: LocalStack, client: CountLedger, name:
 def _last(client: CountLedger) -> Any:  # noqa: ANN401 - a run that there is
     (schedule,) = Gathering(client).facts().schedules
     return schedule.last
+
+
+def test_foreign_items_are_those_of_the_audit_that_the_stack_runs(
+    own: LocalStack, client: CountLedger
+) -> None:
+    """What an audit of another mode once found may have been deleted since."""
+    dynamo, table = client.connection.dynamo("standard"), own.outputs["CountersTableName"]
+    for mode, found in (("repair", ForeignItems(7, "b old")), ("verify", ForeignItems(2, "a b"))):
+        ItemBookmarks(dynamo, table, mode).clear(found)
+    assert Gathering(client).facts().foreign == ForeignItems(2, "a b")
+    assert told(client) == {"ledger"}
+
+    ItemBookmarks(dynamo, table, "verify").clear(ForeignItems())
+    assert told(client) == set()
 
 
 def test_a_mapping_that_is_off_or_gone_is_found(own: LocalStack, client: CountLedger) -> None:

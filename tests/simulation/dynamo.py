@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from countledger.infra.memory.client import TableClient
-from countledger.infra.memory.conditions import holds
+from countledger.infra.memory.items import holds
 from countledger.ledger.errors import Reason, TransactionCancelled, Unclear
 from countledger.ledger.expressions import AllOf
 from countledger.ledger.keys import MEMBER_PREFIX

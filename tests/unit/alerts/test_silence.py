@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger.consumers.alerts.silence import silence_of
+from countledger.consumers.alerts.initial_scan import silence_of
 from countledger.infra.status.silence import silent_facts
 from countledger.testing import MemoryStack
 

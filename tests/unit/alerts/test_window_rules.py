@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger.consumers.alerts.dead_letters import (
+from countledger.consumers.alerts.alert_log import (
     DeadLetter,
     decode_dead_letter,
     encode_dead_letter,

@@ -11,7 +11,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from countledger.infra.memory.conditions import holds, key_of
+from countledger.infra.memory.items import holds, key_of
 from countledger.infra.memory.table import Table
 from countledger.infra.memory.tables import Transactions
 from countledger.ledger.attributes import Item, Key, decode, encode
