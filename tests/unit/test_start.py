@@ -71,8 +71,8 @@ def test_the_materializer_loads_what_its_first_batch_needs() -> None:
     """Schedules, rankings, windows and the quarantine are loaded where a record needs them."""
     loaded = _loaded_by("import countledger.consumers.handler")
 
-    later = ("ledger.calendar", "ledger.due", "ledger.ranking", "ledger.quarantine_store")
-    later += ("ledger.window_items", "ledger.message_queue", "consumers.window_writer")
+    core = ("calendar", "due", "message_queue", "quarantine_store", "ranking", "window_items")
+    later = {"consumers.quarantine", "consumers.window_writer", *(f"ledger.{n}" for n in core)}
     assert not {f"countledger.{name}" for name in later} & loaded
     assert not {"ctypes", "tzdata", "zoneinfo", "pydantic"} & loaded
 
