@@ -219,6 +219,13 @@ _SERVICE_IDS: Final = {"dynamodbstreams": "DYNAMODB_STREAMS"}
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
+# A shell outlives the stack that `up` pointed it at.
+LOCAL_STACK_ENDED: Final = (
+    'what AWS_ENDPOINT_URL names on this machine has ended: `eval "$(countledger up)"` starts '
+    "another, `unset AWS_ENDPOINT_URL` leads to AWS again"
+)
+
+
 def is_loopback(endpoint_url: str | None, service: str) -> bool:
     """Whether a service's calls stay on this machine, by what is given or by AWS_ENDPOINT_URL*."""
     own = f"AWS_ENDPOINT_URL_{_SERVICE_IDS.get(service, service.upper())}"
