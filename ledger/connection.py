@@ -25,11 +25,10 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.forks import ClientPerProcess, lock_open_in_forks, made_once
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.loopback import is_loopback
 from countledger.ledger.meter import Meter
 from countledger.ledger.replacement import replacement
 from countledger.ledger.service_errors import translated
-from countledger.ledger.settings import OF_THE_HOME, ON_REQUEST, OUTPUTS, Settings
+from countledger.ledger.settings import OF_THE_HOME, ON_REQUEST, OUTPUTS, Settings, is_loopback
 from countledger.ledger.transport.choice import is_fast
 
 if TYPE_CHECKING:

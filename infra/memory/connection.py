@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from countledger.infra.memory.dynamo import client_of
-from countledger.infra.memory.refusal import Missing, RefusingClient, refuse
+from countledger.infra.memory.faults import Missing, RefusingClient, refuse
 from countledger.infra.memory.services import MemoryQueues, MemoryScheduler, MemoryTargets
-from countledger.infra.memory.stream_client import StreamsClient
+from countledger.infra.memory.stream import StreamsClient
 from countledger.infra.memory.tables import ACCOUNT, COUNTERS, LEDGER, REGION, MemoryTables
 from countledger.ledger.attempts import CallLimits
 from countledger.ledger.connection import Connection
