@@ -42,6 +42,7 @@ No counter name holds a `#`, so no counter has the key of another item.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -117,8 +118,10 @@ _ENTRY_KEYS = re.compile(
     r"|[0-9a-f]{0,2}k[0-9a-f]{32})\n)*+"
 )
 _NAMESPACE = re.compile(r"[^#:]+")
-# Counter names of printable ASCII, as nearly all are: a fifth of the time of the full check.
-_is_ordinary = re.compile(r"[ -\"$-9;-~]+(?::[ -\"$-~]+)?").fullmatch
+# Names of printable ASCII, as nearly all are.
+_ORDINARY = re.compile(r"[ -\"$-9;-~]+(?::[ -\"$-~]+)?")
+# An app uses the same names again and again.
+_NAMES_KNOWN: Final = 4_096
 
 
 def has_control_characters(text: str) -> bool:
@@ -132,7 +135,7 @@ def check_counter(name: object) -> str:
     Raises:
         BadCounterName: naming the rule that it breaks.
     """
-    if type(name) is str and len(name) <= COUNTER_NAME_MAX_BYTES and _is_ordinary(name):
+    if type(name) is str and _is_ordinary(name):
         return name
     if not isinstance(name, str):
         raise BadCounterName(f"counter name {shown(name)} is a {type(name).__name__}, not a str")
@@ -141,6 +144,11 @@ def check_counter(name: object) -> str:
     if (broken := _broken_rule(name)) is not None:
         raise BadCounterName(f"counter name {shown(name, 80)} {broken}")
     return name
+
+
+@lru_cache(_NAMES_KNOWN)
+def _is_ordinary(name: str) -> bool:
+    return len(name) <= COUNTER_NAME_MAX_BYTES and _ORDINARY.fullmatch(name) is not None
 
 
 def _broken_rule(name: str) -> str | None:
@@ -191,9 +199,9 @@ def check_namespace(name: object) -> str:
 
 def entry_key(entry_id: str, spread: int) -> str:
     """The sort key of an entry: zero, one or two hex digits of the id's hash, then the id."""
+    if spread == 1:
+        return ENTRY_PREFIX + entry_id
     digits = _SPREAD_DIGITS[spread]
-    if not digits:
-        return f"{ENTRY_PREFIX}{entry_id}"
     prefix = blake2b(entry_id.encode(), digest_size=1).hexdigest()[:digits]
     return f"{ENTRY_PREFIX}{prefix}{entry_id}"
 

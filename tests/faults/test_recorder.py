@@ -40,9 +40,7 @@ def fresh_id_for_every_attempt(patch: pytest.MonkeyPatch) -> None:
 
     def send(operation: Put | PutBatch, check: Any) -> Send:  # noqa: ANN401 - handed on
         if isinstance(operation, PutBatch):
-            again = [
-                (replace(one, id=new_id(one.at_ms)), spread) for one, spread in operation.entries
-            ]
+            again = [replace(one, id=new_id(one.at_ms)) for one in operation.entries]
             return Send(replace(operation, entries=again), check)
         return Send(replace(operation, item=renewed(operation.item)), check)
 
