@@ -153,7 +153,11 @@ class Recorder:
     def _record_chunk(self, events: Sequence[Event], pool: Workers) -> Settled:
         now_ms = self.clock.now_ms()
         seed_here()
-        entry_of = partial(make_entry, now_ms=now_ms, origin=self.region, new_id=self.new_id)
+        origin, new_id = self.region, self.new_id
+
+        def entry_of(event: Event) -> Entry:
+            return make_entry(event, now_ms=now_ms, origin=origin, new_id=new_id)
+
         return self._send_chunk(events, entry_of, pool)
 
     def _send_chunk(
@@ -166,16 +170,25 @@ class Recorder:
         outcomes: dict[int, Outcome] = {}
         if refused:
             outcomes = {n: refused[one] for n, one in enumerate(counters) if one in refused}
-        entries = {n: entry_of(one) for n, one in enumerate(things) if n not in outcomes}
-        note_entries(entries.values())
-        keyed = {n: entry for n, entry in entries.items() if entry.key is not None}
-        plain = [n for n in entries if n not in keyed]
-        groups = [
-            plain[start : start + BATCH_WRITE_ITEMS]
-            for start in range(0, len(plain), BATCH_WRITE_ITEMS)
+        keyed: dict[int, Entry] = {}
+        numbers: list[int] = []
+        plain: list[Entry] = []
+        for number, thing in enumerate(things):
+            if number in outcomes:
+                continue
+            entry = entry_of(thing)
+            if entry.key is None:
+                numbers.append(number)
+                plain.append(entry)
+            else:
+                keyed[number] = entry
+        note_entries(chain(plain, keyed.values()))
+        jobs = [
+            Job(numbers[one], partial(self.sender.send_batch, plain[one]))
+            for one in (
+                slice(at, at + BATCH_WRITE_ITEMS) for at in range(0, len(plain), BATCH_WRITE_ITEMS)
+            )
         ]
-        send_batch = self.sender.send_batch
-        jobs = [Job(one, partial(send_batch, [entries[n] for n in one])) for one in groups]
         jobs += [
             Job([*group], partial(self._send_in_turn, group.values()))
             for group in _by_identity(keyed)

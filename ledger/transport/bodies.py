@@ -51,29 +51,25 @@ def puts_of_json(batch: PutBatch) -> orjson.Fragment:
     heads: dict[tuple[str, int, str], str] = {}
     puts: list[str] = []
     for entry in batch.entries:
-        spread = spreads[entry.counter]
-        if not _is_plain(entry):
+        spread, entry_id = spreads[entry.counter], entry.id
+        is_plain = (
+            type(entry.delta) is int
+            and entry.events == 1
+            and entry.key is None
+            and entry.note is None
+            and entry.occurred_at_ms is None
+            and entry_id.isascii()
+        )
+        if not is_plain:
             puts.append(_put_of(encode(encode_entry(entry, spread))))
             continue
         shared = entry.counter, entry.at_ms, entry.origin
         head = heads.get(shared)
         if head is None:
             head = heads[shared] = _head_of(entry)
-        sort_key = orjson.dumps(entry_key(entry.id, spread)).decode()
+        sort_key = orjson.dumps(entry_key(entry_id, spread)).decode()
         puts.append(f'{head}{sort_key}}},"delta":{{"N":"{entry.delta}"}}}}}}}}')
     return orjson.Fragment(f"[{','.join(puts)}]")
-
-
-def _is_plain(entry: Entry) -> bool:
-    """Whether it differs from others that are made with it by its id and an integer only."""
-    return (
-        type(entry.delta) is int
-        and entry.id.isascii()
-        and entry.events == 1
-        and entry.key is None
-        and entry.note is None
-        and entry.occurred_at_ms is None
-    )
 
 
 def _put_of(item: Mapping[str, Any]) -> str:
