@@ -52,7 +52,7 @@ class PendingEntry:
     )
 
     def __init__(
-        self, outcomes: Outcomes, counter: str, delta: Amount, entry: Entry | None
+        self, outcomes: Outcomes, counter: str, delta: Amount, entry: Entry | None, size: int = 0
     ) -> None:
         self._outcomes = outcomes
         self.counter = counter
@@ -63,7 +63,7 @@ class PendingEntry:
         # The attributes below are internal to the buffer.
         self.number = 0  # its place in the queue
         self.since_ms = 0.0
-        self.size = 0
+        self.size = size
         self.rows: list[int] | None = None  # its row numbers in the spool
         self.unfrozen = False  # whether the spool has its events and not yet its entry
         self.reported = False  # whether a caller has the outcome, or waits for it
@@ -153,9 +153,9 @@ class Outcomes:
             The entries to `notify` about: all but those that are recorded and have no callback.
         """
         to_notify: list[PendingEntry] = []
+        self.tally.count(outcomes)
         for pending, outcome in zip(pendings, outcomes, strict=True):
             pending.outcome = outcome
-            self.tally.count(outcome)
             recorded = type(outcome) is Receipt
             if recorded and pending.callbacks is None and pending.rows is None:
                 continue
@@ -271,6 +271,8 @@ class Outcomes:
 
     def unreported(self) -> int:
         """The number of failures that no caller has got; called under the lock."""
+        if not self._failed:
+            return 0
         while self._failed and self._failed[0].reported:
             self._failed.popleft()
         return len(self._failed)

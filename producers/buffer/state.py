@@ -238,6 +238,4 @@ class BufferState:
         )
 
     def _pending(self, counter: str, delta: Amount, entry: Entry | None) -> PendingEntry:
-        pending = self.outcomes.kind(self.outcomes, counter, delta, entry)
-        pending.size = size_of(counter, entry)
-        return pending
+        return self.outcomes.kind(self.outcomes, counter, delta, entry, size_of(counter, entry))
