@@ -52,7 +52,7 @@ class PendingEntry:
     )
 
     def __init__(
-        self, outcomes: Outcomes, counter: str, delta: Amount, entry: Entry | None, size: int = 0
+        self, outcomes: Outcomes, counter: str, delta: Amount, entry: Entry | None
     ) -> None:
         self._outcomes = outcomes
         self.counter = counter
@@ -63,7 +63,7 @@ class PendingEntry:
         # The attributes below are internal to the buffer.
         self.number = 0  # its place in the queue
         self.since_ms = 0.0
-        self.size = size
+        self.size = 0
         self.rows: list[int] | None = None  # its row numbers in the spool
         self.unfrozen = False  # whether the spool has its events and not yet its entry
         self.reported = False  # whether a caller has the outcome, or waits for it

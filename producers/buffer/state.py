@@ -238,4 +238,6 @@ class BufferState:
         )
 
     def _pending(self, counter: str, delta: Amount, entry: Entry | None) -> PendingEntry:
-        return self.outcomes.kind(self.outcomes, counter, delta, entry, size_of(counter, entry))
+        pending = self.outcomes.kind(self.outcomes, counter, delta, entry)
+        pending.size = size_of(counter, entry)
+        return pending
