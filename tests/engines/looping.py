@@ -23,7 +23,7 @@ NAME: Final = "event loop"
 # Tests of what an asynchronous client does in threads: they run in one as well.
 IN_THREADS: Final = ("test_archive.py", "test_deletion.py")
 # The same; and they take minutes.
-LEFT_OUT: Final = ("test_compaction_costs.py", "test_exact_beside_compaction.py")
+LEFT_OUT: Final = ("test_compaction_costs.py",)
 
 
 @dataclass(frozen=True, kw_only=True)
