@@ -15,6 +15,8 @@ from countledger.infra.prices import AS_OF, BATCH_RECORDS, BATCH_UNITS, WHOLE_PR
 from countledger.infra.scaling import Load, Setup, needs, settings_for, settled
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from countledger.infra.pace import Pace
 
 _DAY_S: Final = 86_400
@@ -107,10 +109,8 @@ def cost(
       countledger cost --events-per-day 1e9 --counters 64 --peak 3
       countledger cost --events-per-day 10000000 --events-per-entry 8 --regions 2 --json
     """
-    if retire is not None and retire not in _RETIRE:
-        raise BadUsage(f"--retire {retire!r} is none of {', '.join(_RETIRE)}")
-    if windows is not None and windows not in _WINDOWS:
-        raise BadUsage(f"--windows {windows!r} is none of {', '.join(_WINDOWS)}")
+    _check("--retire", retire, _RETIRE)
+    _check("--windows", windows, _WINDOWS)
     units = BATCH_UNITS / BATCH_RECORDS
     way: Retire | None = Retire.TRANSACTION
     if events_per_day is None:
@@ -135,6 +135,11 @@ def cost(
     )
     entries_s = load.events_per_day / load.events_per_entry * peak / _DAY_S
     _show(options, load, Load(max(entries_s, _LEAST_S), counters), Setup(retire=load.retire))
+
+
+def _check(option: str, given: str | None, known: Collection[str]) -> None:
+    if given is not None and given not in known:
+        raise BadUsage(f"{option} {given!r} is none of {', '.join(known)}")
 
 
 def _measured(pace: Pace | None) -> Pace:
