@@ -18,8 +18,8 @@ from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import failures_from
 from countledger.consumers.region_state import RegionStateStore
 from countledger.consumers.stream import label_of
+from countledger.ledger.before_send import Deadline
 from countledger.ledger.connection import Connection
-from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import OutOfTime
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_record import QuarantineSource

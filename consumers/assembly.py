@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from countledger.consumers.auditor import Auditor
-    from countledger.consumers.catching_up import CatchingUp
     from countledger.consumers.groups import Groups
+    from countledger.consumers.lag import CatchingUp
     from countledger.consumers.leftovers import Leftovers
     from countledger.consumers.name_pages import NamesPage
     from countledger.consumers.over_regions import RegionsReader
@@ -88,7 +88,7 @@ def _counters_of(connection: Connection) -> tuple[DynamoClient, str]:
 
 def catching_up_of(totals: TotalsReader, exact: ExactReader, namespaces: Namespaces) -> CatchingUp:
     """What waits until a stack's totals include what was recorded."""
-    from countledger.consumers.catching_up import CatchingUp
+    from countledger.consumers.lag import CatchingUp
 
     return CatchingUp(totals, exact, namespaces, totals.dynamo.clock)
 
@@ -168,7 +168,7 @@ def deletable_totals_of(
 ]:
     """What a deletion does with a region's totals: read, prove, clear and tidy, in this order."""
     from countledger.consumers.auditor import why_not_exact
-    from countledger.consumers.emptied_totals import clear_total
+    from countledger.consumers.repair import clear_total
     from countledger.ledger.assembly import exact_of
 
     audit = auditor_of(connection, exact_of(connection), namespaces)

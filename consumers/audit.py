@@ -15,8 +15,8 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -24,6 +24,7 @@ from countledger.consumers.walk import (
     SEGMENTS_DEFAULT,
     SEGMENTS_MAX,
     Bookmark,
+    ForeignItems,
     WalkedTable,
     Walker,
     WalkSegment,
@@ -53,12 +54,12 @@ class WalkPosition:
     Attributes:
         bookmark: how far the walk has come.
         counts: how often each outcome was found so far.
-        foreign: how many foreign items of `ledger` were found so far.
+        foreign: the foreign items found so far.
     """
 
     bookmark: Bookmark
     counts: Mapping[str, int] = field(default_factory=dict)
-    foreign: int = 0
+    foreign: ForeignItems = field(default_factory=ForeignItems)
 
 
 class Bookmarks(Protocol):
@@ -70,8 +71,8 @@ class Bookmarks(Protocol):
     def save(self, place: WalkPosition) -> None:
         """Store a position; it replaces the previous one."""
 
-    def clear(self, foreign: int) -> None:
-        """Delete the position, at the end of a walk that found so many foreign items."""
+    def clear(self, foreign: ForeignItems) -> None:
+        """Delete the position, at the end of a walk that found these foreign items."""
 
 
 class NoBookmarks:
@@ -83,7 +84,7 @@ class NoBookmarks:
     def save(self, place: WalkPosition) -> None:
         """Do nothing."""
 
-    def clear(self, foreign: int) -> None:
+    def clear(self, foreign: ForeignItems) -> None:
         """Do nothing."""
 
 
@@ -126,7 +127,7 @@ class FileBookmarks:
         except OSError as error:
             raise BadSetting(f"bookmark {self.path} cannot be written: {error}") from error
 
-    def clear(self, foreign: int) -> None:  # noqa: ARG002 - of the protocol
+    def clear(self, foreign: ForeignItems) -> None:  # noqa: ARG002 - of the protocol
         """Delete the file."""
         self.path.unlink(missing_ok=True)
 
@@ -160,9 +161,9 @@ class ItemBookmarks:
         text = _encode(place, self.purpose)
         self.dynamo.put(Put(self.table, {**keys.bookmark_key(self.purpose), "place": text}))
 
-    def clear(self, foreign: int) -> None:
-        """Write the item without a position; `status` reads the number of foreign items."""
-        self.dynamo.put(Put(self.table, {**keys.bookmark_key(self.purpose), "foreign": foreign}))
+    def clear(self, foreign: ForeignItems) -> None:
+        """Write the item without a position; `status` reads what it says of foreign items."""
+        self.dynamo.put(Put(self.table, keys.bookmark_key(self.purpose) | foreign.stored()))
 
 
 class _SavedLane(BaseModel):
@@ -182,20 +183,16 @@ class _Saved(BaseModel):
     lanes: list[_SavedLane]
     counts: dict[str, int]
     foreign: int = Field(default=0, ge=0)
+    foreign_first: str = ""
 
 
 def _encode(place: WalkPosition, purpose: str) -> str:
-    lanes: list[dict[str, Any]] = [
-        {
-            "source": str(lane.source),
-            "segment": lane.segment,
-            "after": lane.after and dict(lane.after),
-            "done": lane.done,
-        }
+    lanes = [
+        asdict(lane) | {"source": str(lane.source), "after": lane.after and dict(lane.after)}
         for lane in place.bookmark.lanes
     ]
-    saved = {"format": _FORMAT, "purpose": purpose, "lanes": lanes, "foreign": place.foreign}
-    return json.dumps(saved | {"counts": dict(place.counts)}, ensure_ascii=False)
+    saved = {"format": _FORMAT, "purpose": purpose, "lanes": lanes, "counts": dict(place.counts)}
+    return json.dumps(saved | place.foreign.stored(), ensure_ascii=False)
 
 
 def _decode(text: str, purpose: str, what: str) -> WalkPosition:
@@ -216,7 +213,9 @@ def _decode(text: str, purpose: str, what: str) -> WalkPosition:
         (source, segment) for source in WalkedTable for segment in range(segments)
     ]:
         raise BadSetting(f"{what} is not valid: segments are missing; delete it to start again")
-    return WalkPosition(Bookmark(lanes), saved.counts, saved.foreign)
+    return WalkPosition(
+        Bookmark(lanes), saved.counts, ForeignItems(saved.foreign, saved.foreign_first)
+    )
 
 
 Audited = TypeVar("Audited")
@@ -239,7 +238,7 @@ class Audit(Generic[Audited]):
         unread: makes the outcome of a counter whose namespace is corrupt; None: it ends the walk.
         has_time: called after each round; false ends this part of the walk.
         on_foreign: called with the keys of foreign items of `ledger`.
-        counts, foreign: how often each outcome, and how many foreign items were found so far.
+        counts, foreign: how often each outcome, and which foreign items were found so far.
         done: whether the walk has reached its end.
     """
 
@@ -253,7 +252,7 @@ class Audit(Generic[Audited]):
     unread: Callable[[str, CorruptItem], Audited] | None = None
     on_foreign: Callable[[Sequence[Key]], None] = lambda _: None
     counts: Counter[str] = field(default_factory=Counter)
-    foreign: int = 0
+    foreign: ForeignItems = field(default_factory=ForeignItems)
     done: bool = False
 
     def __iter__(self) -> Iterator[Audited]:
@@ -276,7 +275,7 @@ class Audit(Generic[Audited]):
             outcomes += self.process(wanted)
             self.counts.update(map(self.name_of, outcomes))
             if one.foreign:
-                self.foreign += len(one.foreign)
+                self.foreign = self.foreign.and_of(one.foreign)
                 self.on_foreign(one.foreign)
             yield outcomes
             self.bookmarks.save(WalkPosition(one.bookmark, dict(self.counts), self.foreign))

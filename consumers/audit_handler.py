@@ -96,7 +96,7 @@ def audit(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     answer = {
         "mode": mode,
         "compared": dict(compared),
-        "foreign_items": walk.foreign,
+        "foreign_items": walk.foreign.count,
         "done": walk.done,
     }
     parts.logger.info("audit", **answer)

@@ -48,9 +48,8 @@ from countledger.consumers.progress import (
 from countledger.consumers.record import above, find, sequence_of
 from countledger.consumers.total_writer import TotalWriter, Written
 from countledger.consumers.watermark import PassedShards
-from countledger.ledger.before_send import guarded
+from countledger.ledger.before_send import Deadline, guarded
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,

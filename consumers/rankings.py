@@ -21,8 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.board_top import Ranked, check_limit, top_of
-from countledger.consumers.day_rankings import board_of_day
+from countledger.consumers.board_top import Ranked, board_of_day, check_limit, top_of
 from countledger.consumers.totals import counters_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
     from countledger.ledger.operations import Update
-
 
 _WRITERS: Final = 8
 

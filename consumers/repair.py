@@ -13,11 +13,23 @@ A record is in the exact sum, or it is delivered after the repair; never both:
 A created or repaired total may have enough entries to compact, so it is put into the due index
 after the write, as the materializer does. An exact total is put there as well, because an earlier
 repair may have crashed between the two writes.
+
+The total of a counter that was deleted in the home region goes in every other region
+(`clear_total`). The ledger of this region shows the empty head. So its own exact sum says what was
+recorded since, and the proof says that the total contains every record that the stream had before:
+
+| exact sum, proven | the total goes, on condition of its version and time |
+|---|---|
+| no entry | and nothing follows |
+| entries of the next counter of that name | and `repair` makes a total, with watermarks |
+
+A total that changes in between is not deleted. The deleted entries' records cannot be delivered
+again: that was waited for before the head was emptied.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -36,7 +48,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.exact import ExactSum
 from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, Compare, Drop
 from countledger.ledger.limits import FORMAT, RUN_LIFE_MS
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Delete, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,6 +62,7 @@ if TYPE_CHECKING:
 
 # The size limit of one expression.
 _RAISED_MAX: Final = 300
+_DECIDED: Final = frozenset({Judgement.EXACT, Judgement.DRIFT})
 
 
 class Remedy(StrEnum):
@@ -239,3 +252,36 @@ def _is_applied(plan: Update, item: Item | None) -> bool:
         for clause in plan.clauses
         if isinstance(clause, Assign)
     )
+
+
+def clear_total(verifier: Verifier, counter: str) -> str | None:
+    """Delete a counter's total, or set it to what was recorded since; why not, or None.
+
+    Costs as `Verifier.verify`, a write unit for each KB of the total, and as `Repairer.repair` if
+    something was recorded since.
+    """
+    verifier = replace(verifier, explains=False)
+    (finding,) = verifier.compare([counter])
+    plan = clearing_of(verifier.totals.table, finding)
+    if isinstance(plan, str):
+        return plan
+    if plan is None:
+        return None
+    try:
+        verifier.totals.dynamo.delete(plan)
+    except ConditionFailed:
+        return "its total has just changed; call again"
+    if isinstance(finding.exact, ExactSum) and not finding.exact.entries:
+        return None
+    (repair,) = Repairer(verifier).repair([counter])
+    return None if repair.healthy else repair.reason
+
+
+def clearing_of(table: str, finding: Evidence) -> Delete | str | None:
+    """The write that deletes a total; None: nothing is to be done; or why it must stay. Pure."""
+    verdict, stored, exact = finding.verdict, finding.stored, finding.exact
+    if verdict.verdict not in _DECIDED or not isinstance(exact, ExactSum):
+        return verdict.proof
+    if verdict.verdict is Judgement.EXACT and (stored.item is None or exact.entries):
+        return None
+    return Delete(table, keys.total_key(stored.counter), unmoved(stored))

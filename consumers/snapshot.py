@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from countledger.consumers.region_state import RegionStateStore
+    from countledger.ledger.assembly import StrictRegions
     from countledger.ledger.attempts import Exhausted
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.strict_regions import StrictRegions
 
 _POLICY: Final = Backoff(attempts=10, base_ms=10, cap_ms=500)
 # A spread counter may be made again, with other bins, while its bins are looked for.

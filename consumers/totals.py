@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.stream import LedgerStream, StreamShard
+    from countledger.ledger.assembly import StrictRegions
     from countledger.ledger.attributes import Item, Key, OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
-    from countledger.ledger.strict_regions import StrictRegions
 
 
 def counters_beginning(dynamo: DynamoClient, table: str, prefix: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting
@@ -101,6 +101,28 @@ def start(segments: int = SEGMENTS_DEFAULT) -> Bookmark:
     return Bookmark(
         tuple(WalkSegment(source, n) for source in WalkedTable for n in range(segments))
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignItems:
+    """The items of `ledger` that countledger did not write, as far as a walk has come.
+
+    Attributes:
+        count: how many.
+        first: counter and sort key of the one that was found first; empty: there is none.
+    """
+
+    count: int = 0
+    first: str = ""
+
+    def and_of(self, found: Sequence[Key]) -> ForeignItems:
+        """These, and some more."""
+        named = (f"{key['counter']} {key['entry']}" for key in found)
+        return ForeignItems(self.count + len(found), self.first or next(named, ""))
+
+    def stored(self) -> dict[str, Any]:
+        """As attributes of an item or of a document."""
+        return {"foreign": self.count, "foreign_first": self.first}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock, show_duration
@@ -28,6 +28,7 @@ from countledger.ledger.ids import new_id
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.operations import Put, Query
 from countledger.ledger.service_errors import translated
+from countledger.ledger.settings import LOCAL_STACK_ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +39,7 @@ COUNTER_DEFAULT: Final = "default:doctor"
 _PACKAGES: Final = ("countledger", "boto3", "botocore")
 # Each extra, and the packages of which it consists.
 _EXTRAS: Final = {
-    "async": ("aiobotocore",),
+    "async": ("greenlet",),
     "fast": ("orjson",),
     "otel": ("opentelemetry-api",),
     "kinesis": ("aws-kinesis-agg", "protobuf"),
@@ -47,6 +48,11 @@ _EXTRAS: Final = {
     "local": ("ministack", "hypercorn", "psutil"),
 }
 _TABLES: Final = ("ledger_table", "counters_table")
+_OUTPUTS_DENIED: Final = (
+    "attach the policy of the stack for what this app does (EmitPolicyArn, ReadPolicyArn, ...; see "
+    "docs/permissions.md), each allows this call; or name the tables, and no call is needed: "
+    "COUNTLEDGER_LEDGER_TABLE and COUNTLEDGER_COUNTERS_TABLE"
+)
 
 
 class CheckResult(StrEnum):
@@ -110,36 +116,46 @@ class Doctor:
         yield self._permission("read entries", "ReadPolicyArn", self._read_entries)
 
     def _identity(self) -> list[DoctorCheck]:
-        """Credentials, and this machine's clock beside that of the service that checked them."""
+        """Credentials, and this machine's clock beside that of the service that checked them.
+
+        The clock also where the service refused them: a wrong clock may be why.
+        """
+        before_ms = self.clock.now_ms()
         try:
             region = self.connection.region
             client = self.connection.administration("sts")
             before_ms = self.clock.now_ms()
             with translated("GetCallerIdentity"):
-                answer = client.get_caller_identity()
+                answer: Any = client.get_caller_identity()
         except (Unclear, Unreachable) as error:
             says = str(error).partition(";")[0]
+            if self.connection.stays_here:
+                return [DoctorCheck("endpoint", CheckResult.PROBLEM, says, LOCAL_STACK_ENDED)]
             why = "an app needs no way to STS; without it, credentials and clock stay unchecked"
             return [DoctorCheck("credentials", CheckResult.UNKNOWN, says, why)]
         except CountledgerError as error:
-            return [_failed("credentials", error)]
-        after_ms = self.clock.now_ms()
-        found = DoctorCheck(
-            "credentials",
-            CheckResult.OK,
-            f"{answer['Arn']} in account {answer['Account']}, region {region}",
-        )
-        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+            found = _failed("credentials", error)
+            answer = getattr(error.__cause__, "response", {})
+        else:
+            found = DoctorCheck(
+                "credentials",
+                CheckResult.OK,
+                f"{answer['Arn']} in account {answer['Account']}, region {region}",
+            )
+        date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
         if date is None:
             return [found]
         date_ms = int(parsedate_to_datetime(date).timestamp()) * SECOND_MS
-        offset = clock_offset(before_ms, after_ms, date_ms)
+        offset = clock_offset(before_ms, self.clock.now_ms(), date_ms)
         return [found, judge_clock(offset, self.connection.settings.clock_skew_ms)]
 
     def _stack(self) -> DoctorCheck:
         settings = self.connection.settings
         try:
             names = [self.connection.setting(name) for name in _TABLES]
+        except AccessDenied as error:
+            says = str(error).partition(";")[0]
+            return DoctorCheck("stack", CheckResult.PROBLEM, says, _OUTPUTS_DENIED)
         except CountledgerError as error:
             return _failed("stack", error)
         by_variables = all(getattr(settings, name) for name in _TABLES)
@@ -241,7 +257,7 @@ def judge_clock(offset_ms: tuple[int, int], limit_ms: int) -> DoctorCheck:
     return DoctorCheck(
         "clock",
         CheckResult.PROBLEM,
-        f"at least {differs} {'ahead of' if ahead else 'behind'} the service's; clocks may differ "
+        f"{differs} {'ahead of' if ahead else 'behind'} the service's, or more; clocks may differ "
         f"by {limit}",
         "set the clock of this machine (NTP, chrony): entries would be refused or merged too early",
     )

@@ -5,14 +5,16 @@ Each function imports what it needs: a process that records never loads what rea
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
+from countledger.ledger.errors import BadSetting
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.settings import OUTPUTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from countledger.ledger.attributes import OnCorrupt
@@ -20,12 +22,12 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.ledger.exact import ExactReader
     from countledger.ledger.head import Head
-    from countledger.ledger.strict_regions import StrictRegions
 
 __all__ = [
     "ExactReader",
     "Namespaces",
     "OnCorrupt",
+    "StrictRegions",
     "entries_of",
     "exact_of",
     "head_of",
@@ -33,6 +35,37 @@ __all__ = [
     "strict_regions_of",
     "strict_table_of",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class StrictRegions:
+    """Which counters are over regions: strict ones in the table `strict`, and not in `counters`.
+
+    Attributes:
+        table: the table `strict`.
+        namespaces: reads a namespace's kind.
+    """
+
+    table: str
+    namespaces: Namespaces
+
+    def has(self, counter: str) -> bool:
+        """Whether a counter is over regions: a read unit for each namespace, once."""
+        namespace = self.namespaces.find(keys.namespace_of(counter))
+        return namespace is not None and namespace.kind is Kind.STRICT_REGIONS
+
+    def refuse(self, counters: Iterable[str], what: str) -> None:
+        """Refuse a use that the table does not allow.
+
+        Args:
+            counters: their names.
+            what: what is not possible, and what to use instead.
+
+        Raises:
+            BadSetting: one of them is over regions.
+        """
+        for counter in filter(self.has, counters):
+            raise BadSetting(f"counter {counter!r} is over regions (kind strict-regions): {what}")
 
 
 def namespaces_of(connection: Connection) -> Namespaces:
@@ -67,8 +100,6 @@ def strict_regions_of(
         connection: to the stack.
         namespaces: as the process knows them; None: they are read again.
     """
-    from countledger.ledger.strict_regions import StrictRegions
-
     table = strict_table_of(connection)
     return None if table is None else StrictRegions(table, namespaces or namespaces_of(connection))
 

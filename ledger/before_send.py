@@ -8,27 +8,33 @@ refuses the request as too old.
 An error says "nothing was sent" only by proof. The proof is where the error arose: inside the
 function that makes the connection, which returns before the first byte of a request is written.
 The SDK may try several times in one call; then each attempt needs its proof.
+
+An invocation of a function has a deadline. It ends before its time is over instead of being stopped
+in the middle: then it can report from which record on its batch must be delivered again, and its
+earlier writes count. The rules of watermarks also depend on when the last write can leave: none
+leaves after this moment.
 """
 
 from __future__ import annotations
 
-import sys
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from countledger.ledger.errors import SetupError
+from countledger.ledger.errors import CallCancelled, OutOfTime, SetupError
 from countledger.ledger.forks import this_process
-from countledger.ledger.limits import SECOND_MS
+from countledger.ledger.limits import INVOCATION_MARGIN_MS, INVOCATION_TIME_MS, SECOND_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import CodeType
+    from collections.abc import Callable, Iterator
+
+    from countledger.ledger.clock import Clock
 
 _CONNECTING: Final = frozenset({HTTPConnection.connect.__code__, HTTPSConnection.connect.__code__})
 
@@ -42,11 +48,13 @@ class SentAttempts:
         begun: whether one was handed to the network.
         maybe_applied: whether one may have reached the service. The last attempt of a call that
             raises does not count until the SDK has classified its error.
+        withdrawn: whether the call of an event loop was cancelled: nothing leaves any more.
     """
 
     since_s: float = field(default_factory=monotonic)
     begun: bool = False
     maybe_applied: bool = False
+    withdrawn: bool = False
 
 
 _ATTEMPTS: ContextVar[SentAttempts | None] = ContextVar("attempts", default=None)
@@ -98,14 +106,18 @@ def leave(**_: object) -> None:
     """A request leaves now; botocore calls this after signing it.
 
     Raises:
-        CountledgerError: whatever the look refuses it with.
+        CountledgerError: whatever the look refuses it with; or its call was cancelled.
     """
     look = _LOOK.get()
     if look is not None:
         look()
     attempts = _ATTEMPTS.get()
     if attempts is not None:
+        # Noted first: the thread of the loop withdraws, and then reads the note. So a call never
+        # says that nothing was sent of a request that leaves.
         attempts.begun = True
+        if attempts.withdrawn:
+            raise CallCancelled("the call was cancelled before its request left")
 
 
 def _leave_from(process: tuple[int, int], **_: object) -> None:
@@ -150,35 +162,26 @@ def may_have_left(attempts: SentAttempts, error: BaseException) -> bool:
 def never_sent(error: BaseException) -> bool:
     """Whether an error of one attempt proves that no byte of its request left.
 
-    The SDKs hide the first error in arguments of their own. `__context__` proves nothing: it may be
+    The SDK hides the first error in arguments of its own. `__context__` proves nothing: it may be
     an error of the caller, who records an event while that is handled.
     """
-    connecting = _connecting()
     left, seen = [error], set[int]()
     while left:
         one = left.pop()
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if _arose_in(one, connecting):
+        if _arose_while_connecting(one):
             return True
         hidden = (*one.args, *getattr(one, "kwargs", {}).values(), one.__cause__)
         left += [other for other in hidden if isinstance(other, BaseException)]
     return False
 
 
-def _connecting() -> frozenset[CodeType]:
-    """The functions that make connections, of urllib3 and, where it is loaded, of aiohttp."""
-    aiohttp = sys.modules.get("aiohttp.connector")
-    if aiohttp is None:
-        return _CONNECTING
-    return _CONNECTING | {aiohttp.BaseConnector.connect.__code__}
-
-
-def _arose_in(error: BaseException, functions: frozenset[CodeType]) -> bool:
+def _arose_while_connecting(error: BaseException) -> bool:
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code in functions:
+        if trace.tb_frame.f_code in _CONNECTING:
             return True
         trace = trace.tb_next
     return False
@@ -195,3 +198,75 @@ def watch(client: Any, timeout_ms: float = inf) -> None:  # noqa: ANN401 - a cli
     look, judge = partial(_leave_from, this_process()), partial(judge_attempt, timeout_ms)
     events.register_first("before-send", look, unique_id="countledger-departure")
     events.register_first("needs-retry", judge, unique_id="countledger-attempt")
+
+
+class LambdaContext(Protocol):
+    """What is asked of the context of an invocation."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """How long the function may still run, in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The moment after which no write of an invocation begins, and no request of one leaves.
+
+    Attributes:
+        clock: gives the time.
+        at_ms: that moment, in milliseconds since the epoch.
+        end_ms: the same for what concludes the batch, once all other writes are done.
+    """
+
+    clock: Clock
+    at_ms: int
+    end_ms: int
+
+    @classmethod
+    def within(
+        cls,
+        clock: Clock,
+        context: LambdaContext | None = None,
+        longest_ms: int = INVOCATION_TIME_MS,
+        margin_ms: int = INVOCATION_MARGIN_MS,
+    ) -> Deadline:
+        """The deadline of an invocation that begins now.
+
+        Args:
+            clock: gives the time.
+            context: of the invocation: Lambda says how long it may still run.
+            longest_ms: for how long it writes at the most, with its margin, whatever Lambda says.
+            margin_ms: what is left for requests under way at the deadline, and for the answer.
+        """
+        left_ms = longest_ms
+        if context is not None:
+            left_ms = min(context.get_remaining_time_in_millis(), longest_ms)
+        now_ms = clock.now_ms()
+        return cls(clock, now_ms + left_ms - margin_ms, now_ms + left_ms - margin_ms // 2)
+
+    def concluding(self) -> Deadline:
+        """The deadline of what concludes the batch: its progress."""
+        return Deadline(self.clock, self.end_ms, self.end_ms)
+
+    def check(self) -> None:
+        """Go on only before the deadline.
+
+        Raises:
+            OutOfTime: it is over.
+        """
+        if self.clock.now_ms() >= self.at_ms:
+            raise OutOfTime(
+                "the time of the function's invocation is over: its records are delivered again"
+            )
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Begin only before the deadline, and let no request of this thread leave after it.
+
+        Each request is checked when it is signed already, each attempt of the SDK again.
+
+        Raises:
+            OutOfTime: the deadline is over.
+        """
+        self.check()
+        with guarded(self.check):
+            yield

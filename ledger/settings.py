@@ -1,4 +1,4 @@
-"""Settings of a process, from the environment: `COUNTLEDGER_*`.
+"""Settings of a process, from the environment: `COUNTLEDGER_*`; and where its calls go.
 
 A plain dataclass: every process reads settings before its first call, and a validation library
 would double what it imports for that.
@@ -10,6 +10,7 @@ import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from countledger.ledger.errors import BadSetting, StackNotFound
 from countledger.ledger.limits import (
@@ -212,3 +213,21 @@ def _number(name: str, value: str | int) -> int:
 
 def _bad(name: str, value: object, rule: str) -> BadSetting:
     return BadSetting(f"{PREFIX}{name.upper()} is {value!r}: {rule}")
+
+
+_SERVICE_IDS: Final = {"dynamodbstreams": "DYNAMODB_STREAMS"}
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
+
+# A shell outlives the stack that `up` pointed it at.
+LOCAL_STACK_ENDED: Final = (
+    'what AWS_ENDPOINT_URL names on this machine has ended: `eval "$(countledger up)"` starts '
+    "another, `unset AWS_ENDPOINT_URL` leads to AWS again"
+)
+
+
+def is_loopback(endpoint_url: str | None, service: str) -> bool:
+    """Whether a service's calls stay on this machine, by what is given or by AWS_ENDPOINT_URL*."""
+    own = f"AWS_ENDPOINT_URL_{_SERVICE_IDS.get(service, service.upper())}"
+    url = endpoint_url or os.environ.get(own) or os.environ.get("AWS_ENDPOINT_URL", "")
+    return urlsplit(url).hostname in _LOOPBACK

@@ -6,18 +6,13 @@ rule and revision, the total's version, threshold, direction and counter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
-from countledger.consumers.alerts.alert_window import (
-    AlertWindow,
-    decode_window,
-    encode_window,
-    state_name,
-)
 from countledger.consumers.alerts.rule import Crossing, Direction, target_of
 from countledger.ledger.amount import from_number, to_text
+from countledger.ledger.calendar import Per
 from countledger.ledger.clock import to_datetime
 
 if TYPE_CHECKING:
@@ -26,6 +21,51 @@ if TYPE_CHECKING:
 
     from countledger.consumers.alerts.rule import Rule, Target
     from countledger.ledger.amount import Amount
+
+
+@dataclass(frozen=True, slots=True)
+class AlertWindow:
+    """One minute, hour, day or month of a counter.
+
+    Attributes:
+        windows: the id of the counter's windows, as its total names them: a counter that is deleted
+            and used again has windows of another id.
+        per: of which kind it is.
+        name: unique among the windows of its kind, as `2026-11-22`.
+        start_ms: its first millisecond.
+        end_ms: the first millisecond after it.
+        zone: the name of its time zone.
+        last_ms: nothing is added to it later than that; None: it has no such bound.
+    """
+
+    windows: str
+    per: Per
+    name: str
+    start_ms: int
+    end_ms: int
+    zone: str
+    last_ms: int | None = None
+
+
+def state_name(rule: str, window: AlertWindow | None) -> str:
+    """The name of the alert state of a rule for a counter, or for one of its windows."""
+    return rule if window is None else f"{rule}#{window.windows}#{window.name}"
+
+
+def encode_window(window: AlertWindow) -> dict[str, Any]:
+    """A window as an attribute."""
+    return {name: value for name, value in asdict(window).items() if value is not None} | {
+        "per": str(window.per)
+    }
+
+
+def decode_window(stored: dict[str, Any]) -> AlertWindow:
+    """The window in an attribute.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is none.
+    """
+    return AlertWindow(**{**stored, "per": Per(stored["per"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from countledger.consumers.alerts.alert import Alert, FailedAlert
-from countledger.consumers.alerts.alert_log import plan_log
-from countledger.consumers.alerts.alert_window import state_name
-from countledger.consumers.alerts.dead_letters import DeadLetter
+from countledger.consumers.alerts.alert import Alert, FailedAlert, state_name
+from countledger.consumers.alerts.alert_log import DeadLetter, plan_log
 from countledger.consumers.alerts.state import decide
 from countledger.consumers.alerts.state_item import (
     PublishFiring,
@@ -41,16 +39,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from countledger.consumers.alerts.alert import Firing, Publisher
+    from countledger.consumers.alerts.alert_log import DeadLetters
     from countledger.consumers.alerts.crossing import TotalChange
-    from countledger.consumers.alerts.dead_letters import DeadLetters
     from countledger.consumers.alerts.rule import Rule, Target
     from countledger.consumers.alerts.state_item import AlertState
     from countledger.ledger.attributes import Item
+    from countledger.ledger.before_send import Deadline
     from countledger.ledger.clock import Clock
-    from countledger.ledger.deadline import Deadline
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Put
-
 
 _LOGGED_REASON_MAX_CHARACTERS: Final = 200
 

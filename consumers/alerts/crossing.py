@@ -23,10 +23,9 @@ from countledger.ledger.limits import CROSSINGS_MAX, FORMAT, STREAM_RECORD_MAX_A
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from countledger.consumers.alerts.alert_window import AlertWindow
+    from countledger.consumers.alerts.alert import AlertWindow
     from countledger.consumers.alerts.rule import Rule
     from countledger.ledger.amount import Amount
-
 
 # An attribute of every ledger total, and of no other kind of counter.
 _OF_A_LEDGER: Final = "entries"

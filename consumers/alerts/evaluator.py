@@ -22,8 +22,8 @@ from countledger.consumers.alerts.crossing import TotalChange, total_change_of
 from countledger.consumers.alerts.state import may_matter
 from countledger.consumers.alerts.window_records import WindowRecords
 from countledger.consumers.record import MalformedRecord, created_at_ms, find, sequence_of
+from countledger.ledger.before_send import Deadline
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
     CountledgerError,
     OutOfTime,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from countledger.consumers.alerts.alert import Publisher
-    from countledger.consumers.alerts.dead_letters import DeadLetters
+    from countledger.consumers.alerts.alert_log import DeadLetters
     from countledger.consumers.alerts.rule_index import KnownRules, RuleIndex
     from countledger.consumers.quarantine import Quarantine
     from countledger.consumers.region_state import RegionStateStore

@@ -18,8 +18,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from countledger.consumers.alerts.alert import Alert
-from countledger.consumers.alerts.alert_window import AlertWindow
+from countledger.consumers.alerts.alert import Alert, AlertWindow
 from countledger.consumers.alerts.rule import Direction
 from countledger.ledger.amount import from_number, to_text
 from countledger.ledger.calendar import Per

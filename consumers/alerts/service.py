@@ -7,12 +7,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Unpack
 
 from countledger.consumers.alerts.alert import trial_alert
-from countledger.consumers.alerts.alert_log import AlertLog
-from countledger.consumers.alerts.dead_letters import QueueDeadLetters, Resender
+from countledger.consumers.alerts.alert_log import AlertLog, QueueDeadLetters, Resender
 from countledger.consumers.alerts.delivery import ServicePublisher, Targets
 from countledger.consumers.alerts.initial_scan import InitialScan, wait_until_effective
-from countledger.consumers.alerts.rule_check import check_watched, refuse_now
-from countledger.consumers.alerts.rule_spec import changed_rule, rule_of
+from countledger.consumers.alerts.rule_spec import changed_rule, check_watched, refuse_now, rule_of
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.region_state import RegionStateStore
 from countledger.consumers.totals import TotalsReader
@@ -25,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from countledger.consumers.alerts.alert import Alert
-    from countledger.consumers.alerts.alert_log import LoggedAlert
-    from countledger.consumers.alerts.dead_letters import Resent
+    from countledger.consumers.alerts.alert_log import LoggedAlert, Resent
     from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.rule_spec import RuleSpec
     from countledger.ledger.attributes import OnCorrupt

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.consumers.alerts.alert_window import AlertWindow
+from countledger.consumers.alerts.alert import AlertWindow
 from countledger.consumers.alerts.crossing import (
     TotalChange,
     image_in,

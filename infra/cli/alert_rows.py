@@ -11,8 +11,7 @@ from countledger.ledger.clock import to_datetime
 
 if TYPE_CHECKING:
     from countledger.consumers.alerts.alert import Alert
-    from countledger.consumers.alerts.alert_log import LoggedAlert
-    from countledger.consumers.alerts.dead_letters import Resent
+    from countledger.consumers.alerts.alert_log import LoggedAlert, Resent
     from countledger.consumers.alerts.rule import Rule
     from countledger.infra.cli.output import Row
 

@@ -22,7 +22,7 @@ from countledger.infra.cli.output import FINDINGS, Unread, notice, show, show_al
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.consumers.alerts.dead_letters import Resent
+    from countledger.consumers.alerts.alert_log import Resent
 
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")

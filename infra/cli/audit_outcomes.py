@@ -82,14 +82,14 @@ def _counted(outcomes: Iterable[AuditOutcome], counts: Counter[str]) -> Iterator
 
 
 def _foreign_in(found: object) -> int:
-    return found.foreign if isinstance(found, Audit) else 0
+    return found.foreign.count if isinstance(found, Audit) else 0
 
 
 def _foreign_text(count: int, found: Sequence[Key]) -> str:
     such = ", ".join(f"{key['counter']!r} {key['entry']!r}" for key in found[:_FOREIGN_SHOWN])
     return (
-        f"{count} items of the table `ledger` were not written by countledger"
-        f"{f', such as {such}' if such else ''}: no number contains them; find out what writes "
+        f"items of the table `ledger` that countledger did not write: {count}"
+        f"{f', such as {such}' if such else ''}; no number contains them: find out what writes "
         "them, and delete them"
     )
 

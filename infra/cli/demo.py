@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import nullcontext
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
-from rich.console import Console, Group
+from rich.console import Console
 from rich.text import Text
 
 import countledger
@@ -15,22 +16,35 @@ from countledger import CountLedger, Settings
 from countledger.infra.cli.engine import require_engine
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import FINDINGS, show_json
-from countledger.infra.cli.progress import Bars, open_progress
+from countledger.infra.cli.progress import open_progress
 from countledger.infra.demo.checks import Report, problems
-from countledger.infra.demo.history import GitUnusable, count_commits, open_repository
-from countledger.infra.demo.run import DemoRun, Via
+from countledger.infra.demo.history import GitUnusable, open_repository
+from countledger.infra.demo.run import DemoRun
 from countledger.ledger.amount import to_text
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Mapping, Sequence
 
     from countledger.consumers.alerts.alert import Alert
+    from countledger.infra.cli.progress import Bars
+    from countledger.infra.local.stack import LocalStack
 
+    # Of a report, for people: facts, lines after them, and the verdict.
+    Summary: TypeAlias = tuple[dict[str, str], list[str], str]
+
+_REGIONS: Final = ("us-east-1", "eu-west-1", "ap-northeast-1", "eu-central-1", "us-west-2")
 # The summary names so many; `--json` names all.
 _NAMED_WRONG: Final = 50
 _NAMED_ALERTS: Final = 12
+
+
+class Via(StrEnum):
+    """How events reach the ledger."""
+
+    DYNAMODB = "dynamodb"
+    KINESIS = "kinesis"
 
 
 @shared
@@ -79,56 +93,71 @@ def demo(
     """
     if coalesce and via is Via.KINESIS:
         raise BadUsage("--coalesce writes straight into DynamoDB: leave out --via kinesis")
-    if regions > 1:
-        return _over_regions(options, repo, regions, plain=not coalesce and via is Via.DYNAMODB)
-    clock = SystemClock()
-    started_s = clock.now_ms() / SECOND_MS
+    if regions > 1 and (options.names_a_stack or coalesce or via is Via.KINESIS):
+        raise BadUsage("--regions runs on a stack of its own, and sends into DynamoDB directly")
+    report, shown = _counted(options, repo or _own_repository(), via, regions, coalesce=coalesce)
+    if options.json:
+        show_json(report)
+    else:
+        _print(*shown, good=report["good"])
+    return 0 if report["good"] else FINDINGS
+
+
+def _counted(
+    options: Options, repo: Path, via: Via, regions: int, *, coalesce: bool
+) -> tuple[Report, Summary]:
+    """The report of a run, for programs and for people."""
+    started_s, fresh = SystemClock().now_ms() / SECOND_MS, not options.names_a_stack
     # What can be refused is refused before an engine is started for it.
     with (
-        open_repository(repo if repo is not None else _own_repository()) as view,
+        open_repository(repo) as view,
         open_progress() as progress,
-        _stack(options, progress, via) as (client, drain),
+        _own_stack(progress, via, regions) if fresh else nullcontext() as stack,
     ):
-        commits = progress.add("commits", count_commits(view))
+        commits = progress.add("commits", len(view.commits))
+        if stack is not None and regions > 1:
+            from countledger.infra.cli.demo_regions import RegionsRun, summary_of_regions  # noqa: PLC0415 - an extra
+
+            report = RegionsRun(stack, view, commits.set).report(started_s)
+            return report, summary_of_regions(report)
         materialized = progress.add("materialized")
 
         def on_progress(read: int, recorded: int, done: int) -> None:
             commits.set(read)
             materialized.set(done, max(recorded, done))
 
-        own_engine = not options.names_a_stack
-        run = DemoRun(client, view, clock, on_progress, via, coalesce, drain, fresh=own_engine)
+        client = options.client() if stack is None else _client_of(stack)
+        drain = (lambda: None) if stack is None else stack.drain
+        kinesis = via is Via.KINESIS
+        run = DemoRun(client, view, SystemClock(), on_progress, kinesis, coalesce, drain, fresh)
         report = run.report(started_s)
-    if options.json:
-        show_json(report)
-    else:
-        print_summary(report, run.alerts.alerts, own_engine=own_engine)
-    return 0 if report["good"] else FINDINGS
+        return report, summary(report, run.long_files.alerts, own_engine=fresh)
 
 
-def _over_regions(options: Options, repo: Path | None, count: int, *, plain: bool) -> int:
-    """The demo in several regions of an engine of its own; the exit code."""
-    if options.names_a_stack or not plain:
-        raise BadUsage("--regions runs on a stack of its own, and sends into DynamoDB directly")
+def _print(facts: Mapping[str, str], details: Sequence[str], verdict: str, *, good: bool) -> None:
+    text = Text()
+    for name, value in facts.items():
+        text.append(f"{name:<14}", style="bold").append(f"{value}\n")
+    text.append("\n".join([*details, ""]))
+    text.append(verdict, style="bold green" if good else "bold red")
+    Console(highlight=False, soft_wrap=True).print(text)
+
+
+def _own_stack(progress: Bars, via: Via, regions: int) -> LocalStack:
+    """A stack on this machine, for this run alone."""
     require_engine()
-    from countledger.infra.cli.demo_regions import REGIONS, RegionsRun, summary  # noqa: PLC0415 - an extra
-    from countledger.infra.local.stack import LocalStack  # noqa: PLC0415 - as above
+    from countledger.infra.local.stack import LocalStack  # noqa: PLC0415 - it is an extra
 
-    started_s = SystemClock().now_ms() / SECOND_MS
-    with (
-        open_repository(repo if repo is not None else _own_repository()) as view,
-        open_progress() as progress,
-    ):
-        progress.say(f"Starting AWS in {count} regions on this machine ...")
-        with LocalStack(regions=REGIONS[:count]) as stack:
-            commits = progress.add("commits", count_commits(view))
-            report = RegionsRun(stack, view, commits.set).report(started_s)
-    if options.json:
-        show_json(report)
-    else:
-        console = Console(highlight=False, soft_wrap=True)
-        console.print("\n".join(summary(report)), markup=False)
-    return 0 if report["good"] else FINDINGS
+    progress.say(
+        f"Starting AWS {f'in {regions} regions ' if regions > 1 else ''}on this machine ..."
+    )
+    parameters = {"IngestStream": "provisioned"} if via is Via.KINESIS else None
+    return LocalStack(parameters=parameters, regions=_REGIONS[:regions])
+
+
+def _client_of(stack: LocalStack) -> CountLedger:
+    settings = Settings.of_stack(stack.name)
+    return CountLedger(settings, session=stack.session(), endpoint_url=stack.url)
 
 
 def _own_repository() -> Path:
@@ -146,66 +175,33 @@ def _own_repository() -> Path:
     )
 
 
-@contextmanager
-def _stack(
-    options: Options, progress: Bars, via: Via
-) -> Iterator[tuple[CountLedger, Callable[[], None]]]:
-    """A client of the stack to count on: the one that the options name, or one of our own.
-
-    The second value returns once nothing is on its way, which is known of our own stack alone.
-    """
-    if options.names_a_stack:
-        yield options.client(), lambda: None
-        return
-    require_engine()
-    from countledger.infra.local.stack import LocalStack  # noqa: PLC0415 - it is an extra
-
-    progress.say("Starting AWS on this machine ...")
-    parameters = {"IngestStream": "provisioned"} if via is Via.KINESIS else None
-    with LocalStack(parameters=parameters) as stack:
-        # All names are given, so that none is taken from the user's environment.
-        outputs = stack.outputs
-        settings = Settings(
-            stack_name=stack.name,
-            ledger_table=outputs["LedgerTableName"],
-            counters_table=outputs["CountersTableName"],
-            ledger_stream_arn=outputs["LedgerStreamArn"],
-            quarantine_queue_url=outputs["QuarantineQueueUrl"],
-            home_region=outputs["HomeRegion"],
-            counters_stream_arn=outputs["CountersStreamArn"],
-            alert_bus=outputs["AlertBusName"],
-            alert_topic_arns=outputs["AlertTopicArns"],
-            ingest_stream_arn=outputs.get("IngestStreamArn"),
-        )
-        yield CountLedger(settings, session=stack.session(), endpoint_url=stack.url), stack.drain
-
-
-def print_summary(report: Report, alerts: Sequence[Alert], *, own_engine: bool) -> None:
-    """Print the report on stdout."""
-    console = Console(highlight=False, soft_wrap=True)
-    text = Text()
-    for name, value in _facts(report).items():
-        text.append(f"{name:<14}", style="bold").append(f"{value}\n")
-    text.append("\nlargest counters\n", style="bold")
-    for counter, total in report["largest"].items():
-        text.append(f"{total:>12,}  {counter}\n")
+def summary(report: Report, alerts: Sequence[Alert], *, own_engine: bool) -> Summary:
+    """The report for people."""
+    wrong, days = report["wrong_totals"], report["wrong_days"][:_NAMED_WRONG]
+    details = ["", "largest counters"]
+    details += [f"{total:>12,}  {counter}" for counter, total in report["largest"].items()]
     if alerts:
-        text.append("\nalerts, each found in the totals' own history\n", style="bold")
-    for alert in alerts[-_NAMED_ALERTS:]:
-        text.append(f"{to_text(alert.old):>6} to {to_text(alert.new):>6}  {alert.counter}\n")
+        details += ["", "alerts, each found in the totals' own history"]
+    details += [
+        f"{to_text(one.old):>6} to {to_text(one.new):>6}  {one.counter}"
+        for one in alerts[-_NAMED_ALERTS:]
+    ]
     if len(alerts) > _NAMED_ALERTS:
-        text.append(f"  and {len(alerts) - _NAMED_ALERTS} earlier: --json names them all\n")
-    console.print(Group(text, _verdict(report)))
-    for line in report["wrong_days"][:_NAMED_WRONG]:
-        console.print(f"  wrong: {line}", markup=False)
-    wrong = report["wrong_totals"]
-    for one in wrong[:_NAMED_WRONG]:
-        line = "  wrong: {counter} is {total}, git says {truth} (emitted: {emitted})"
-        console.print(line.format(**one), markup=False)
+        details.append(f"  and {len(alerts) - _NAMED_ALERTS} earlier: --json names them all")
+    line = "  wrong: {counter} is {total}, git says {truth} (emitted: {emitted})"
+    details += [f"  wrong: {day}" for day in days]
+    details += [line.format(**one) for one in wrong[:_NAMED_WRONG]]
     if len(wrong) > _NAMED_WRONG:
-        console.print(f"  and {len(wrong) - _NAMED_WRONG} more: --json names them all")
+        details.append(f"  and {len(wrong) - _NAMED_WRONG} more: --json names them all")
     if wrong and not own_engine:
-        console.print("This stack may hold the counts of another repository already.")
+        details.append("This stack may hold the counts of another repository already.")
+    verdict = (
+        f"Every one of {report['counters']:,} totals is what git says; no retry counted twice. "
+        "Every alert was due, and no alert is missing."
+    )
+    if found := problems(report):
+        verdict = f"WRONG: {'; '.join(found)}."
+    return _facts(report), details, verdict
 
 
 def _facts(report: Report) -> dict[str, str]:
@@ -243,10 +239,3 @@ def _facts(report: Report) -> dict[str, str]:
         "write units": cost,
         "time": f"{report['seconds']:.1f} s in all",
     }
-
-
-def _verdict(report: Report) -> Text:
-    if wrong := problems(report):
-        return Text(f"WRONG: {'; '.join(wrong)}.", style="bold red")
-    right = f"Every one of {report['counters']:,} totals is what git says; no retry counted twice."
-    return Text(f"{right} Every alert was due, and no alert is missing.", style="bold green")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger import CountLedger, CountledgerError, Settings
 from countledger.compaction.report import RunOutcome
-from countledger.infra.demo.history import count_commits, read_events, read_truth
+from countledger.infra.demo.history import read_events, read_truth
 from countledger.infra.demo.run import with_resends
 from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.clock import SystemClock
@@ -29,15 +29,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from countledger import Event
+    from countledger.infra.cli.demo import Summary
     from countledger.infra.demo.checks import Report
     from countledger.infra.demo.history import View
     from countledger.infra.local.stack import LocalStack
 
-REGIONS: Final = ("us-east-1", "eu-west-1", "ap-northeast-1", "eu-central-1", "us-west-2")
 _AT_ONCE: Final = 1_500
 _COMPACTED: Final = 5
 _READERS: Final = 4
 _MOST_RUNS: Final = 20
+_NAMED_WRONG: Final = 20
 
 
 class _LateClock(SystemClock):
@@ -81,7 +82,7 @@ class RegionsRun:
             CountledgerError: an event could not be recorded, or a number not be read.
         """
         commits = read_events(self.view)
-        half = count_commits(self.view) // 2
+        half = len(self.view.commits) // 2
         for namespace in ("commits", "lines"):
             self._home.namespaces.create(namespace)
         self.stack.drain()
@@ -184,29 +185,27 @@ def _recorder(client: CountLedger) -> Recorder:
     return Recorder(sender, connection.region, clock)
 
 
-def summary(report: Report) -> list[str]:
-    """The report in lines, the verdict last."""
-    lines = [
-        f"repository    {report['repo']} at {report['head'][:12]}",
-        f"regions       {', '.join(report['regions'])}; {report['cut_off']} was cut off midway",
-        f"commits       {report['commits']:,}",
-        f"events        {report['events']:,}, {report['resent']:,} of them sent twice",
-        f"partition     {report['apart']:,} counters had different totals in the regions",
-        f"compaction    {report['waiting']} of {report['compacted']} runs had to wait meanwhile",
-        f"merged        {report['merged']:,} entries",
-        f"time          {report['seconds']} s",
-    ]
-    for one in report["wrong_numbers"][:20]:
-        row = "  wrong: {counter} in {region}: total {total}, exact sum {exact}, git says {truth}"
-        lines.append(row.format(**one))
+def summary_of_regions(report: Report) -> Summary:
+    """The report for people."""
+    facts = {
+        "repository": f"{report['repo']} at {report['head'][:12]}",
+        "regions": f"{', '.join(report['regions'])}; {report['cut_off']} was cut off midway",
+        "commits": f"{report['commits']:,}",
+        "events": f"{report['events']:,}, {report['resent']:,} of them sent twice",
+        "partition": f"{report['apart']:,} counters had different totals in the regions",
+        "compaction": f"{report['waiting']} of {report['compacted']} runs had to wait meanwhile",
+        "merged": f"{report['merged']:,} entries",
+        "time": f"{report['seconds']} s",
+    }
+    line = "  wrong: {counter} in {region}: total {total}, exact sum {exact}, git says {truth}"
+    details = [line.format(**one) for one in report["wrong_numbers"][:_NAMED_WRONG]]
     count = f"{report['counters']:,} counters in {len(report['regions'])} regions"
+    verdict = (
+        "Every number is what git says, but the partition was not tried: a compaction did not "
+        "wait, or merged nothing, or no totals differed (the repository may be too small)."
+    )
     if report["good"]:
-        lines.append(f"Every total and every exact sum of {count} is what git says.")
+        verdict = f"Every total and every exact sum of {count} is what git says."
     elif report["wrong"]:
-        lines.append(f"WRONG: {report['wrong']:,} numbers of {count} are not what git says.")
-    else:
-        lines.append(
-            "Every number is what git says, but the partition was not tried: a compaction did not "
-            "wait, or merged nothing, or no totals differed (the repository may be too small)."
-        )
-    return lines
+        verdict = f"WRONG: {report['wrong']:,} numbers of {count} are not what git says."
+    return facts, details, verdict

@@ -9,7 +9,7 @@ from uuid import uuid4
 import typer
 
 from countledger.compaction.plan import limits_by
-from countledger.compaction.salvage_place import SalvagePlaces
+from countledger.compaction.salvage import SalvagePlaces
 from countledger.compaction.salvager import LedgerCopy, Salvage
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import FINDINGS, notice, show_facts
@@ -21,8 +21,7 @@ from countledger.ledger.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countledger.compaction.salvage import SalvageReport
-    from countledger.compaction.salvage_place import SalvagePlace
+    from countledger.compaction.salvage import SalvagePlace, SalvageReport
     from countledger.ledger.attributes import Key
     from countledger.ledger.connection import Connection
 

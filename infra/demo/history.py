@@ -6,14 +6,13 @@ lines removed, under the key `<commit>:<path>`; both at the author's date. A mer
 its first parent, so the deltas of a path add up to the lines that it has in the tree of HEAD:
 
 - A **text file** has no NUL in its first 8,000 bytes; attributes and configuration have no say. A
-  binary file has 0 lines. Git prints no numbers for a step between text and binary, so both sides
-  are counted.
+  binary file has 0 lines.
 - A **symbolic link** has the lines of its target's text; a **submodule** has 0 lines.
 - Nothing is a rename, and a step of 0 is no event. A mail map is not applied to authors.
 - In a **shallow clone** the commit at the boundary counts as the first one, with all its files.
 
-The truth comes from other commands than the events: `git grep` counts the lines of every file in
-the tree of HEAD, `git shortlog` the commits of authors.
+The events come from the changes that `git log` lists, the truth from the last tree: `git ls-tree`
+names its files, `git shortlog` counts the commits of authors. `git grep` counts the lines of both.
 
 A counter is named after the bytes that git has. Those that a counter name may not hold are written
 as `%XX` and `%` as `%25`; nothing is `%`; a name of more than 512 bytes is cut and ends in `%~` and
@@ -32,11 +31,11 @@ import re
 import subprocess
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from countledger import Event
 from countledger.ledger.errors import SetupError
@@ -48,10 +47,8 @@ if TYPE_CHECKING:
 
 LINES: Final = "lines"
 COMMITS: Final = "commits"
-_CHUNK_BYTES: Final = 1 << 16
 # One command line has space for so many.
 _OBJECTS_AT_ONCE: Final = 500
-_SHA256_HEX_DIGITS: Final = 64
 _PLAIN: Final = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_ATTR_NOSYSTEM": "1",
@@ -65,19 +62,12 @@ _SUBMODULE: Final = "160000"
 # What shortlog prints for a commit whose author line cannot be read; for log it has no author.
 _UNREADABLE_AUTHOR: Final = b"%aN"
 _LOG: Final = (
-    *("log", "--first-parent", "-m", "--reverse", "--no-show-signature", "--encoding=UTF-8"),
-    *(
-        "--format=tformat:>%H%x00%an%x00%at",
-        "-z",
-        "--raw",
-        "--numstat",
-        "--no-abbrev",
-        "--no-renames",
-    ),
-    *("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none"),
+    *("log", "--no-walk=unsorted", "--first-parent", "-m", "--no-show-signature"),
+    *("--encoding=UTF-8", "--format=tformat:>%H%x00%an%x00%at", "-z", "--raw", "--no-abbrev"),
+    *("--no-renames", "--no-ext-diff", "--no-color", "--ignore-submodules=none"),
 )
-# A commit's change of a path: mode and object before and after, in hex; git's delta.
-_Change: TypeAlias = "tuple[tuple[str, str], tuple[str, str], int | None]"
+# So many are read together: a history may be larger than memory.
+_COMMITS_AT_ONCE: Final = 100
 
 
 class GitUnusable(SetupError):
@@ -86,22 +76,28 @@ class GitUnusable(SetupError):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A repository up to the commit `head` (in hex); from a boundary on if it is `shallow`."""
+    """A repository's commits (in hex, oldest first); from a boundary on if it is `shallow`."""
 
     root: Path
-    head: str
+    commits: tuple[str, ...]
     shallow: bool
     environment: dict[str, str]
 
-    def tokens(self, *arguments: str, end: bytes = b"\0") -> Iterator[bytes]:
+    @property
+    def head(self) -> str:
+        """The last commit."""
+        return self.commits[-1]
+
+    def tokens(self, *arguments: str, end: bytes = b"\0") -> list[bytes]:
         """The output of a git command, cut at each end mark.
 
         Raises:
             GitUnusable: the command failed; the text is git's own.
         """
         problem = f"git {arguments[0]} failed in {self.root} ({_PARTIAL})"
-        git_dir = Path(self.environment["GIT_DIR"])
-        return _output((*_OPTIONS, *arguments), git_dir, self.environment, problem, end)
+        directory = Path(self.environment["GIT_DIR"])
+        output = _output((*_OPTIONS, *arguments), directory, self.environment, problem)
+        return output.removesuffix(end).split(end) if output else []
 
     def lines(self, objects: Sequence[str]) -> dict[str, int]:
         """The lines of objects as git counts them, by object; 0 for a binary one.
@@ -137,54 +133,47 @@ def open_repository(path: Path) -> Iterator[View]:
         # Another home hides the user's own configuration and attributes.
         places = {"GIT_DIR": name, "HOME": name, "XDG_CONFIG_HOME": name}
         environment = _environment() | _PLAIN | places
-        form = ["--object-format=sha256"] if len(head) == _SHA256_HEX_DIGITS else []
-        init = ("init", "--quiet", "--bare", "--template=", *form)
-        list(_output(init, Path(name), environment, "git cannot make a view", b"\0"))
+        form = "--object-format=" + _ask(path, "--show-object-format")
+        init = ("init", "--quiet", "--bare", "--template=", form)
+        _output(init, Path(name), environment, "git cannot make a view")
         if shallow.exists():
             Path(name, "shallow").write_bytes(shallow.read_bytes())
         environment["GIT_OBJECT_DIRECTORY"] = str(objects.resolve())
-        yield View(path, head, shallow.exists(), environment)
+        view = View(path, (head,), shallow.exists(), environment)
+        commits = view.tokens("rev-list", "--first-parent", "--reverse", head, end=b"\n")
+        yield replace(view, commits=tuple(one.decode() for one in commits))
 
 
 def _ask(path: Path, *arguments: str) -> str:
     """One fact of the real repository, found from this path whatever the environment says."""
     environment = _environment("GIT_CONFIG", "GIT_CEILING", "GIT_DISCOVERY") | {"LC_ALL": "C"}
-    problem = f"{path} cannot be opened"
-    (answer,) = _output(("rev-parse", *arguments), path, environment, problem, b"\0")
+    answer = _output(("rev-parse", *arguments), path, environment, f"{path} cannot be opened")
     return os.fsdecode(answer.removesuffix(b"\n"))
 
 
 def _output(
-    arguments: Sequence[str], directory: Path, environment: dict[str, str], problem: str, end: bytes
-) -> Iterator[bytes]:
-    """What git prints, cut at each end mark. It is kept on disk: a history may be large."""
-    with tempfile.TemporaryFile() as output:
-        try:
-            done = subprocess.run(  # noqa: S603 - arguments are ours, and no shell reads them
-                ["git", *arguments],  # noqa: S607 - the user's git, from PATH
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.PIPE,
-                cwd=directory,
-                env=environment,
-                check=False,
-            )
-        except FileNotFoundError:
-            raise GitUnusable("git was not found: install git, the demo needs it") from None
-        except OSError as error:
-            raise GitUnusable(f"{problem}: {error.strerror}") from error
-        # Grep ends with 1 where no file has a line.
-        if done.returncode and not (done.returncode == 1 and "grep" in arguments):
-            lines = done.stderr.decode(errors="replace").strip().splitlines()
-            reason = lines[0].removeprefix("fatal: ") if lines else "git gave no reason"
-            raise GitUnusable(f"{problem}: {reason}")
-        output.seek(0)
-        rest = b""
-        while chunk := output.read(_CHUNK_BYTES):
-            *whole, rest = (rest + chunk).split(end)
-            yield from whole
-        if rest:
-            yield rest
+    arguments: Sequence[str], directory: Path, environment: dict[str, str], problem: str
+) -> bytes:
+    """What git prints."""
+    try:
+        done = subprocess.run(  # noqa: S603 - arguments are ours, and no shell reads them
+            ["git", *arguments],  # noqa: S607 - the user's git, from PATH
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd=directory,
+            env=environment,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise GitUnusable("git was not found: install git, the demo needs it") from None
+    except OSError as error:
+        raise GitUnusable(f"{problem}: {error.strerror}") from error
+    # Grep ends with 1 where no file has a line.
+    if done.returncode and not (done.returncode == 1 and "grep" in arguments):
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        reason = lines[0].removeprefix("fatal: ") if lines else "git gave no reason"
+        raise GitUnusable(f"{problem}: {reason}")
+    return done.stdout
 
 
 def _environment(*keep: str) -> dict[str, str]:
@@ -196,70 +185,53 @@ def _environment(*keep: str) -> dict[str, str]:
     }
 
 
-def count_commits(view: View) -> int:
-    """How many commits the history has."""
-    (answer,) = view.tokens("rev-list", "--count", "--first-parent", view.head, end=b"\n")
-    return int(answer)
-
-
 def read_events(view: View) -> Iterator[list[Event]]:
     """The events of the history, oldest first, a commit at a time."""
-    for oid, author, written, changes in _parse_log(view.tokens(*_LOG, view.head)):
-        events = [Event(counter_name(COMMITS, author), 1, oid, written)]
-        for path, delta in _deltas(view, changes).items():
-            if delta:
+    lines = {"": 0}
+    for n in range(0, len(view.commits), _COMMITS_AT_ONCE):
+        log = view.tokens(*_LOG, *view.commits[n : n + _COMMITS_AT_ONCE])
+        chunk = list(_commits(iter(log)))
+        objects = dict.fromkeys(o for *_, paths in chunk for both in paths.values() for o in both)
+        lines |= view.lines([oid for oid in objects if oid not in lines])
+        for commit, author, written, paths in chunk:
+            events = [Event(counter_name(COMMITS, author), 1, commit, written)]
+            for path, (old, new) in paths.items():
+                if lines[new] == lines[old]:
+                    continue
                 # The counter's spelling of the path: valid in a key, and never too long.
                 counter = counter_name(LINES, path)
-                key = f"{oid}:{counter[len(LINES) + 1 :]}"
-                events.append(Event(counter, delta, key, written))
-        yield events
+                key = f"{commit}:{counter[len(LINES) + 1 :]}"
+                events.append(Event(counter, lines[new] - lines[old], key, written))
+            yield events
 
 
-def _parse_log(
+def _commits(
     tokens: Iterator[bytes],
-) -> Iterator[tuple[str, bytes, datetime | None, dict[bytes, _Change]]]:
-    r"""Commits (name, author, its date, changes) from what `git log` prints in this format.
+) -> Iterator[tuple[str, bytes, datetime | None, dict[bytes, tuple[str, str]]]]:
+    """Commits (name, author, its date; of each path both objects) from what `git log` prints.
 
     The pieces between NULs, in order: `>commit`, author, its date; then for each path
-    `:mode mode oid oid letter` (the first of a commit after a newline) and the path itself;
-    then for each path `added\tremoved\tpath`, with `-` for numbers that git does not print.
+    `:mode mode oid oid letter` (the first of a commit after a newline) and the path itself.
     """
     token = next(tokens, b"")
     while token:
         if not token.startswith(b">"):
             raise AssertionError(f"git log printed {token!r} for a commit")
-        oid, author, written = token[1:].decode(), next(tokens), author_date(next(tokens))
-        changes: dict[bytes, _Change] = {}
+        commit, author, seconds = token[1:].decode(), next(tokens), next(tokens)
+        try:
+            written = datetime.fromtimestamp(int(seconds), UTC)
+        except (ValueError, OverflowError, OSError):
+            written = None  # git cannot read it, or nobody can
+        paths: dict[bytes, tuple[str, str]] = {}
         while (token := next(tokens, b"")) and not token.startswith(b">"):
-            fact = token.removeprefix(b"\n")
-            if fact.startswith(b":"):
-                old_mode, new_mode, old, new, _ = fact[1:].decode().split(" ")
-                changes[next(tokens)] = (old_mode, old), (new_mode, new), None
-            else:
-                added, removed, path = fact.split(b"\t", 2)
-                before, after, _ = changes[path]
-                if added != b"-" and _SUBMODULE not in (before[0], after[0]):
-                    changes[path] = before, after, int(added) - int(removed)
-        yield oid, author, written, changes
-
-
-def author_date(seconds: bytes) -> datetime | None:
-    """When a commit was written, by its author's clock; None: git cannot read it, or nobody can."""
-    try:
-        return datetime.fromtimestamp(int(seconds), UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-def _deltas(view: View, changes: dict[bytes, _Change]) -> dict[bytes, int]:
-    """The delta of each path: git's own, or counted in the objects where its diff has none."""
-    sides = {side for *both, delta in changes.values() if delta is None for side in both}
-    # Neither nothing nor a submodule has content here.
-    lines = view.lines([oid for mode, oid in sides if mode != _SUBMODULE and oid.strip("0")])
-    return {
-        path: lines.get(new, 0) - lines.get(old, 0) if delta is None else delta
-        for path, ((_, old), (_, new), delta) in changes.items()
-    }
+            modes_oids = token.lstrip(b"\n:").decode().split(" ")
+            # Neither nothing nor a submodule has content here.
+            old, new = (
+                "" if mode == _SUBMODULE else oid.strip("0") and oid
+                for mode, oid in zip(modes_oids[:2], modes_oids[2:], strict=False)
+            )
+            paths[next(tokens)] = old, new
+        yield commit, author, written, paths
 
 
 def read_truth(view: View) -> dict[str, int]:

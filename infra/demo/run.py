@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from enum import StrEnum
-from itertools import chain, tee
+from itertools import chain, islice, tee
 from statistics import median
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger import Buffering, CountledgerError, Receipt
-from countledger.infra.demo.checks import AlertCheck, LongFiles, Report, problems
-from countledger.infra.demo.days import DayCheck, Days
+from countledger.infra.demo.checks import Days, LongFiles, Report, problems
 from countledger.infra.demo.history import COMMITS, LINES, read_events, read_truth
 from countledger.ledger.limits import SECOND_MS
 
@@ -36,15 +34,8 @@ _WAIT_MS: Final = 100
 # After so long without any movement the materializer has stopped, and waiting does not help.
 _STALLED_S: Final = 60.0
 _LARGEST: Final = 8
-# How many coalesced events are sent before the first of them is waited for.
-_AHEAD: Final = 20_000
-
-
-class Via(StrEnum):
-    """How events reach the ledger."""
-
-    DYNAMODB = "dynamodb"
-    KINESIS = "kinesis"
+# How many coalesced events are sent before they are waited for.
+_AT_ONCE: Final = 20_000
 
 
 @dataclass
@@ -66,19 +57,19 @@ class Lag:
 class DemoRun:
     """One run over one repository; `fresh` if nothing was ever counted on the stack.
 
-    `on_progress` is called with the commits sent, the events recorded and those materialized.
-    `drain` returns once nothing is on its way any more, where that can be known.
+    Events go into DynamoDB, or with `kinesis` into the stream of the stack. `on_progress` is called
+    with the commits sent, the events recorded and those materialized. `drain` returns once nothing
+    is on its way any more, where that can be known.
     """
 
     client: CountLedger
     view: View
     clock: Clock
     on_progress: Callable[[int, int, int], None] = lambda *_: None
-    via: Via = Via.DYNAMODB
+    kinesis: bool = False
     coalesce: bool = False
     drain: Callable[[], None] = lambda: None
     fresh: bool = False
-    alerts: AlertCheck = field(default_factory=AlertCheck)
     _facts: Counter[str] = field(default_factory=Counter)
     _events_of: Counter[str] = field(default_factory=Counter)
     _sum_of: Counter[str] = field(default_factory=Counter)
@@ -86,17 +77,16 @@ class DemoRun:
     _looked_s: float = 0.0
 
     def report(self, started_s: float) -> Report:
-        """Make the rule, emit, wait, check.
-
-        Args:
-            started_s: when the user started waiting, on the run's clock.
+        """Make the rule, emit, wait, check; the user has waited since then, by the run's clock.
 
         Raises:
             CountledgerError: an event could not be recorded.
         """
         self._before = self._handled()
-        self._long_files = LongFiles(self.client, self.clock, fresh=self.fresh)
-        days = self._days()
+        self.long_files = LongFiles(self.client, self.clock, fresh=self.fresh)
+        # An entry of coalesced events has no time of theirs.
+        windowed = self.fresh and not self.coalesce
+        self._days = Days(self.client, self.clock) if windowed else None
         units_before, begun_s = self.client.write_units, self._now_s()
         self._emit()
         emitted_s = self._now_s()
@@ -107,28 +97,25 @@ class DemoRun:
         arrived_s = self._now_s()
         truth = read_truth(self.view)
         totals |= self.client.totals(sorted(truth.keys() - totals.keys()))
-
-        def alerts_arrived() -> int | None:
-            self.alerts = self._long_files.check(totals)
-            return None if self.alerts.good else len(self.alerts.alerts)
-
-        self._await(alerts_arrived)
-        by_day = days.check(largest(totals)) if days else DayCheck()
+        self._await(lambda: self.long_files.check(totals))
+        days, wrong_days = self._days.check(largest(totals)) if self._days else (0, [])
         events = self._facts["events"]
-        wrong = self._wrong(totals, truth)
+        wrong = [
+            {"counter": n, "total": one.value, "emitted": self._sum_of[n], "truth": truth.get(n, 0)}
+            for n, one in sorted(totals.items())
+            if one.value != truth.get(n, 0)
+        ]
         producer = (self.client.write_units - units_before) / events
         materializer = (self._handled()[1] - self._before[1]) / events
-        latencies_s = self._long_files.latencies_s
+        latencies_s, alerts = self.long_files.latencies_s, self.long_files.alerts
         report: Report = {
             "repo": str(self.view.root),
-            "via": str(self.via),
+            "via": "kinesis" if self.kinesis else "dynamodb",
             "head": self.view.head,
             "shallow": self.view.shallow,
-            "commits": self._facts["commits"],
-            "events": events,
+            **{name: self._facts[name] for name in ("commits", "events", "resent")},
             "entries": self._facts["recorded"] if self.coalesce else None,
-            "resent": self._facts["resent"],
-            "duplicates": self._facts["duplicates"] if self.via is Via.DYNAMODB else None,
+            "duplicates": None if self.kinesis else self._facts["duplicates"],
             "counters": len(totals),
             "wrong": len(wrong),
             "wrong_totals": wrong,
@@ -141,31 +128,19 @@ class DemoRun:
             "write_units_per_event": producer + materializer,
             "producer_write_units_per_event": producer,
             "materializer_write_units_per_event": materializer,
-            "days": by_day.checked,
-            "wrong_days": list(by_day.wrong),
+            "days": days,
+            "wrong_days": wrong_days,
             "largest": largest(totals),
-            "alerts": len(self.alerts.alerts),
-            "alert_ids": [alert.id for alert in self.alerts.alerts],
-            "alerts_missing": len(self.alerts.missing),
-            "alerts_unexpected": len(self.alerts.unexpected),
-            "alerts_silent": list(self.alerts.silent),
+            "alerts": len(alerts),
+            "alert_ids": [alert.id for alert in alerts],
+            "alerts_missing": len(self.long_files.wrong["missing"]),
+            "alerts_unexpected": len(self.long_files.wrong["unexpected"]),
+            "alerts_silent": self.long_files.wrong["silent"],
             "alert_p50_seconds": median(latencies_s) if latencies_s else None,
             "alert_max_seconds": max(latencies_s, default=None),
         }
         report["good"] = not problems(report)
         return {n: round(v, 3) if isinstance(v, float) else v for n, v in report.items()}
-
-    def _days(self) -> Days | None:
-        # An entry of coalesced events has no time of theirs.
-        windowed = self.fresh and not self.coalesce
-        return Days(self.client, self.view, self.clock) if windowed else None
-
-    def _wrong(self, totals: dict[str, Total], truth: dict[str, int]) -> list[dict[str, object]]:
-        return [
-            {"counter": n, "total": one.value, "emitted": self._sum_of[n], "truth": truth.get(n, 0)}
-            for n, one in sorted(totals.items())
-            if one.value != truth.get(n, 0)
-        ]
 
     def _emit(self) -> None:
         sent, sending = tee(with_resends(chain.from_iterable(read_events(self.view))))
@@ -184,7 +159,9 @@ class DemoRun:
                 self._facts["commits"] += name.startswith(f"{COMMITS}:")
                 self._events_of[name] += 1
                 self._sum_of[name] += int(event.delta)
-                self._long_files.acknowledged(name, before, self._sum_of[name], self._now_s())
+                self.long_files.acknowledged(name, before, self._sum_of[name], self._now_s())
+                if self._days:
+                    self._days.add(event)
             if self._now_s() - self._looked_s >= _LOOK_EVERY_S:
                 self._look()
         self._look()
@@ -192,10 +169,8 @@ class DemoRun:
     def _outcomes(self, sending: Iterator[Sending]) -> Iterator[Outcome]:
         if self.coalesce:
             return self._coalesced(sending)
-        events = (event for event, _ in sending)
-        if self.via is Via.KINESIS:
-            return self.client.kinesis.send_stream(events)
-        return self.client.record_stream(events)
+        send = self.client.kinesis.send_stream if self.kinesis else self.client.record_stream
+        return send(event for event, _ in sending)
 
     def _coalesced(self, sending: Iterator[Sending]) -> Iterator[Outcome]:
         """Send events through a buffer, without their keys, which a coalesced entry cannot keep.
@@ -203,23 +178,16 @@ class DemoRun:
         An event that comes a second time is a retry: the very entry that holds it is sent again.
         """
         first: dict[object, PendingEntry] = {}
-        waiting: deque[tuple[PendingEntry, bool]] = deque()
-
-        def outcome() -> Outcome:
-            pending, again = waiting.popleft()
-            outcome, entry = pending.wait(), pending.entry
-            return self.client.resend(entry) if again and entry is not None else outcome
-
         with self.client.buffered(Buffering(coalesce=True)) as producer:
-            for event, again in sending:
-                if not again:
-                    first[event.key] = producer.add(event.counter, event.delta)
-                waiting.append((first[event.key], again))
-                while waiting and (waiting[0][0].done or len(waiting) > _AHEAD):
-                    yield outcome()
-            producer.flush()
-            while waiting:
-                yield outcome()
+            while chunk := list(islice(sending, _AT_ONCE)):
+                for event, again in chunk:
+                    if not again:
+                        first[event.key] = producer.add(event.counter, event.delta)
+                producer.flush()
+                for event, again in chunk:
+                    pending = first[event.key]
+                    outcome, entry = pending.wait(), pending.entry
+                    yield self.client.resend(entry) if again and entry is not None else outcome
 
     def _await(self, arrived: Callable[[], int | None]) -> None:
         """Return once all has arrived (None), or once the number that has stays the same."""
@@ -232,7 +200,7 @@ class DemoRun:
     def _totals_arrived(self) -> int | None:
         arrived = self._look()
         # What a stream took is not known to be new to the ledger.
-        if arrived < self._facts["recorded"] and self.via is Via.DYNAMODB:
+        if arrived < self._facts["recorded"] and not self.kinesis:
             return arrived
         missing = self._missing(self.client.totals(self._events_of))
         return self._facts["events"] - missing if missing else None
@@ -258,17 +226,12 @@ class DemoRun:
         return self.clock.now_ms() / SECOND_MS
 
 
-def with_resends(events: Iterable[Event], every: int = 10, delay: int = 250) -> Iterator[Sending]:
-    """All events in order; every so-many-th again after so many others, with true, as a retry."""
-    waiting: deque[tuple[int, Event]] = deque()
-    for number, event in enumerate(events, start=1):
-        yield event, False
-        if number % every == 0:
-            waiting.append((number + delay, event))
-        while waiting and waiting[0][0] <= number:
-            yield waiting.popleft()[1], True
-    for _, event in waiting:
-        yield event, True
+def with_resends(events: Iterable[Event], every: int = 10, of: int = 250) -> Iterator[Sending]:
+    """All events in order; after so many, every so-many-th of them again, with true, as a retry."""
+    feed = iter(events)
+    while sent := list(islice(feed, of)):
+        yield from ((event, False) for event in sent)
+        yield from ((event, True) for event in sent[every - 1 :: every])
 
 
 def largest(totals: dict[str, Total]) -> dict[str, int]:

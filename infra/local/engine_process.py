@@ -23,7 +23,7 @@ import psutil
 from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config
 from ministack import app
-from ministack.core import lambda_runtime
+from ministack.core import lambda_runtime, router
 from ministack.services import dynamodb
 
 from countledger.infra.local.engine_iam import IAM_PATCHES
@@ -79,10 +79,20 @@ def patch_lineage_stays_out_of_tables() -> None:
     lambda_runtime._PYTHON_WORKER_SCRIPT = f"{head}extend([{events}]){rest}"  # noqa: SLF001
 
 
+def patch_service_quotas_is_a_service() -> None:
+    """Service Quotas is refused at once. MiniStack, which lacks it, loads the models of all of AWS.
+
+    To find out whether there is a service of that name: seconds in which it answers nobody.
+    """
+    plain = router._is_aws_service_name  # noqa: SLF001 - it has no seam
+    router._is_aws_service_name = lambda name: name == "servicequotas" or plain(name)  # noqa: SLF001
+
+
 PATCHES = (
     patch_38_digit_arithmetic,
     patch_loopback_is_secure,
     patch_lineage_stays_out_of_tables,
+    patch_service_quotas_is_a_service,
     patch_sequence_numbers_never_go_back,
 )
 

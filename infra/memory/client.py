@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from countledger.infra.memory.conditions import holds
-from countledger.infra.memory.indexes import index_page
+from countledger.infra.memory.items import holds, index_page
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import RequestRejected
 from countledger.ledger.expressions import AllOf, Compare
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from countledger.infra.memory.table import Key as TableKey
     from countledger.infra.memory.table import Table
-    from countledger.infra.memory.transactions import Transactions
+    from countledger.infra.memory.tables import Transactions
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Delete, Put, PutBatch, Scan, Update, Write
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from countledger.infra.memory.dynamo import client_of
-from countledger.infra.memory.refusal import Missing, RefusingClient, refuse
+from countledger.infra.memory.faults import Missing, RefusingClient, refuse
 from countledger.infra.memory.services import MemoryQueues, MemoryScheduler, MemoryTargets
-from countledger.infra.memory.stream_client import StreamsClient
+from countledger.infra.memory.stream import StreamsClient
 from countledger.infra.memory.tables import ACCOUNT, COUNTERS, LEDGER, REGION, MemoryTables
 from countledger.ledger.attempts import CallLimits
 from countledger.ledger.connection import Connection
@@ -48,6 +48,7 @@ class MemoryConnection(Connection):
         after_write: called after each write; None: a connection of the stack's own functions.
     """
 
+    makes_requests: ClassVar[bool] = False
     memory: MemoryTables
     queues_of: MemoryQueues
     targets: MemoryTargets = field(default_factory=MemoryTargets)

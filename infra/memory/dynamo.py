@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from countledger.infra.memory.client import TableClient
-from countledger.infra.memory.indexes import index_units
-from countledger.infra.memory.refusal import Missing, RefusingClient
-from countledger.infra.memory.sizes import item_bytes, read_units, write_units
+from countledger.infra.memory.faults import Missing, RefusingClient
+from countledger.infra.memory.items import index_units, item_bytes, read_units, write_units
 from countledger.infra.memory.table import Conflict
 from countledger.infra.memory.tables import REGION
 from countledger.ledger.before_send import leave
@@ -23,11 +22,9 @@ from countledger.ledger.operations import Query
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from countledger.infra.memory.stored_table import StoredTable
     from countledger.infra.memory.table import Key as TableKey
-    from countledger.infra.memory.table import Table
-    from countledger.infra.memory.tables import MemoryTables
-    from countledger.infra.memory.transactions import Transactions
+    from countledger.infra.memory.table import StoredTable, Table
+    from countledger.infra.memory.tables import MemoryTables, Transactions
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Delete, Page, Put, Scan, Update, Write
 

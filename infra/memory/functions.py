@@ -35,7 +35,7 @@ from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.quarantine_store import QuarantineStore
 from countledger.producers.strict.context import MethodContext
-from countledger.producers.strict.overdue import OverdueHolds
+from countledger.producers.strict.open_holds import OverdueHolds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import countledger
 from countledger.client import CountLedger
-from countledger.infra.memory.clock import MemoryClock
 from countledger.infra.memory.connection import MemoryConnection
 from countledger.infra.memory.functions import StackFunctions
-from countledger.infra.memory.tables import MemoryTables
+from countledger.infra.memory.tables import MemoryClock, MemoryTables
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.meter import Meter

@@ -1,21 +1,149 @@
-"""All that requests to a stack in memory work on: tables, streams, transactions, time, one lock."""
+"""All that requests to a stack in memory work on: tables, streams, transactions, time, one lock.
+
+Waiting moves the clock, and takes no time. A transaction is all writes or none, at one moment; its
+token is remembered for ten minutes after its first request. Whether a cancelled transaction names
+every failed condition, or the first one only, is documented nowhere; here it names all by default.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from threading import RLock
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Final
 
-from countledger.infra.memory.clock import MemoryClock
 from countledger.infra.memory.faults import FaultPlan
-from countledger.infra.memory.stored_table import StoredTable
 from countledger.infra.memory.stream import Stream
-from countledger.infra.memory.transactions import Transactions
-from countledger.ledger.errors import BadSetting, TableNotFound
-from countledger.ledger.limits import SECOND_MS
+from countledger.infra.memory.table import Conflict, StoredTable
+from countledger.ledger.clock import SystemClock, to_datetime, to_ms
+from countledger.ledger.errors import (
+    BadSetting,
+    BadTime,
+    ConditionFailed,
+    Reason,
+    TableNotFound,
+    TokenMismatch,
+    TransactionCancelled,
+)
+from countledger.ledger.limits import SECOND_MS, TOKEN_LIFE_MS
 
 if TYPE_CHECKING:
-    from countledger.infra.memory.table import Key
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from countledger.infra.memory.table import Key, Table
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.operations import Write
+
+
+@dataclass
+class Transactions:
+    """The transactions of one region.
+
+    Attributes:
+        tables: by name.
+        now_ms: the time.
+        names_all: whether a cancelled transaction names every failed condition.
+        known: what was written under each token, and when that was completed.
+    """
+
+    tables: Mapping[str, Table]
+    now_ms: Callable[[], float]
+    names_all: bool = True
+    known: dict[str, tuple[str, float]] = field(default_factory=dict)
+
+    def begin(self, writes: Sequence[Write], token: str) -> tuple[bool, float]:
+        """Carry out a transaction; whether this request did, and how long that takes in ms.
+
+        Raises:
+            TransactionCancelled: with a reason for each write.
+            TokenMismatch: the token stands for other writes.
+        """
+        body = repr(writes)
+        known, ended_ms = self.known.get(token, ("", 0.0))
+        if known and self.now_ms() - ended_ms <= TOKEN_LIFE_MS:
+            if known != body:
+                raise TokenMismatch("IdempotentParameterMismatch")
+            return False, 0
+        self._check(writes)
+        tables = [self.tables[write.table] for write in writes]
+        changes = [
+            (table, table.written_key(write), table.after(write))
+            for table, write in zip(tables, writes, strict=True)
+        ]
+        takes_ms = self._apply(changes, token)
+        self.known[token] = body, self.now_ms() + takes_ms
+        return True, takes_ms
+
+    def get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
+        """Items as of one moment."""
+        items = self.tables[table].items
+        return [dict(items[key]) if key in items else None for key in keys]
+
+    def _check(self, writes: Sequence[Write]) -> None:
+        reasons: list[Reason] = []
+        failed = False
+        for write in writes:
+            table = self.tables[write.table]
+            try:
+                if failed and not self.names_all:
+                    reasons.append(Reason("None"))
+                    continue
+                table.check(table.written_key(write), write.condition)
+            except Conflict:
+                reasons.append(Reason("TransactionConflict"))
+            except ConditionFailed as error:
+                failed = True
+                reasons.append(Reason("ConditionalCheckFailed", error.item))
+            else:
+                reasons.append(Reason("None"))
+        if any(reason.code != "None" for reason in reasons):
+            raise TransactionCancelled(tuple(reasons))
+
+    def _apply(self, changes: list[tuple[Table, Key, Item | None]], token: str) -> float:  # noqa: ARG002 - of others
+        """Store the items, all at this moment; how long it takes in ms."""
+        for table, key, after in changes:
+            table.store(key, after)
+        return 0
+
+
+class MemoryClock:
+    """A clock that follows the machine's, ahead of it by all waits; or one that starts fixed."""
+
+    def __init__(self, at: datetime | None = None) -> None:
+        """Start the clock.
+
+        Args:
+            at: the time that it shows until somebody waits; None: it follows the machine's clock.
+
+        Raises:
+            BadTime: the time is naive.
+        """
+        self._fixed_ms = None if at is None else to_ms(at)
+        self._machine = SystemClock()
+        self._ahead_ms = 0.0
+        self._lock = Lock()
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        base_ms = self._machine.now_ms() if self._fixed_ms is None else self._fixed_ms
+        return base_ms + int(self._ahead_ms)
+
+    @property
+    def now(self) -> datetime:
+        """The time, in UTC."""
+        return to_datetime(self.now_ms())
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        """Move the clock; return at once.
+
+        Raises:
+            BadTime: the duration is negative.
+        """
+        if duration_ms < 0:
+            raise BadTime(f"time cannot move back: give at least 0 ms, not {duration_ms!r}")
+        with self._lock:
+            self._ahead_ms += duration_ms
+
 
 REGION: Final = "us-east-1"
 ACCOUNT: Final = "000000000000"

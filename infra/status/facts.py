@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from countledger.consumers.walk import ForeignItems
 from countledger.infra.deploy.quotas import ServiceQuotas
 from countledger.ledger.clock import SystemClock, to_datetime, to_ms
 from countledger.ledger.errors import AccessDenied
@@ -156,8 +157,7 @@ class QuarantinedFact:
 
     Attributes:
         source: `ledger`, `counters` or `kinesis`.
-        waiting: how many records, counted up to `waiting_max`.
-        waiting_max: where counting ended.
+        waiting: how many records, counted up to `waiting_max`, where counting ended.
         oldest_ms: the age of the oldest of those.
     """
 
@@ -175,8 +175,8 @@ class Facts:
         at_ms: when it was gathered, ms since the epoch.
         stack: the stack; None: it could not be asked about.
         overdue_holds_ms: for how long the oldest expired hold could have been released; 0: none.
-        silent: the rules on one counter that wait until the counter crosses again.
-        foreign: how many items of `ledger` the last complete audit found that are not ours.
+        silent: the rules on one counter that wait for its next crossing; None: nobody may look.
+        foreign: the foreign items of `ledger` that the last complete audit found.
         quotas: what the account allows, as far as it says.
         unseen: what could not be read, and why.
     """
@@ -193,8 +193,8 @@ class Facts:
     windows: tuple[WindowsFact, ...] = ()
     quarantined: tuple[QuarantinedFact, ...] = ()
     overdue_holds_ms: int = 0
-    silent: tuple[SilentFact, ...] = ()
-    foreign: int = 0
+    silent: tuple[SilentFact, ...] | None = ()
+    foreign: ForeignItems = field(default_factory=ForeignItems)
     quotas: ServiceQuotas = field(default_factory=ServiceQuotas)
     unseen: dict[str, str] = field(default_factory=dict)
 

@@ -195,10 +195,11 @@ def _of_quarantines(facts: Facts) -> Iterator[StatusFinding]:
             yield from _of_queue(queue)
     for waiting in facts.quarantined:
         yield from _of_quarantine(waiting)
-    if facts.foreign:
+    if facts.foreign.count:
         yield StatusFinding(
             "ledger",
-            f"{facts.foreign} items of its table were not written by countledger",
+            f"items of its table that countledger did not write: {facts.foreign.count}, such as "
+            f"{facts.foreign.first!r}",
             "`countledger verify --all` names them; find out what writes them, and delete them",
         )
 

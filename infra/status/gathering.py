@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction.report import LastRunStore
-from countledger.consumers.audit import AUDIT_MODES
+from countledger.consumers.walk import ForeignItems
 from countledger.infra.deploy.quotas import read_quotas
 from countledger.infra.local.mappings import PUMPED_TAG
 from countledger.infra.status.facts import (
     Facts,
+    IteratorFact,
     MappingFact,
     QuarantinedFact,
     QueueFact,
@@ -28,10 +30,11 @@ from countledger.ledger.clock import Clock, SystemClock, to_ms
 from countledger.ledger.errors import AccessDenied, CorruptItem, RequestRejected, TableNotFound
 from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.service_errors import translated
-from countledger.producers.strict.overdue import OverdueHolds
+from countledger.producers.strict.open_holds import OverdueHolds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from concurrent.futures import Future
     from typing import TypeVar
 
     from countledger import CountLedger
@@ -46,7 +49,9 @@ _MAPPING: Final = "AWS::Lambda::EventSourceMapping"
 _QUEUE: Final = "AWS::SQS::Queue"
 _ALARM: Final = "AWS::CloudWatch::Alarm"
 # Each of which reads a stream, whose age CloudWatch measures.
-_READERS: Final[tuple[str, ...]] = ("Materializer", "Evaluator", "IngestFunction")
+_FUNCTIONS: Final[tuple[str, ...]] = ("Materializer", "Evaluator", "IngestFunction")
+# Threads that look at the same time.
+_READERS: Final = 8
 
 
 class Gathering:
@@ -65,7 +70,7 @@ class Gathering:
         self._unseen: dict[str, str] = {}
 
     def facts(self) -> Facts:
-        """Look at everything: some twenty calls, and what the parts say of their units.
+        """Look at everything: some twenty calls, up to eight at a time.
 
         Half a read unit for each namespace and for its windows, twice for each one with a schedule;
         eight and more for the due counters of each schedule, half a unit for each 4 KB of what is
@@ -79,37 +84,56 @@ class Gathering:
                 facts instead.
         """
         stack = self._see("stack", self._stack, None)
-        resources: dict[str, dict[str, str]] = self._see("resources", self._resources, {})
+        with ThreadPoolExecutor(_READERS, "countledger-status") as pool:
+
+            def see(what: str, look: Callable[[], T], nothing: T) -> Future[T]:
+                return pool.submit(self._see, what, look, nothing)
+
+            def rows(what: str, look: Callable[[], Iterable[T]]) -> Future[tuple[T, ...]]:
+                return pool.submit(self._see, what, lambda: tuple(look()), ())
+
+            region = see("region", partial(region_fact, self._connection), None)
+            freshness = see("freshness", partial(freshness_fact, self._connection), None)
+            schedules = rows("schedules", self._schedules)
+            windows = rows("windows", self._windows)
+            quarantined = rows("quarantine", self._quarantined)
+            overdue_holds_ms = see("holds", self._overdue_holds_ms, 0)
+            silent = see("alert rules", partial(silent_facts, self._client), None)
+            foreign = see("last audit", partial(self._foreign, stack), ForeignItems())
+            quotas = pool.submit(read_quotas, self._connection)
+            resources: dict[str, dict[str, str]] = self._see("resources", self._resources, {})
+            own, pumped = resources.get(_MAPPING, {}), stack.pumped if stack else ()
+            mappings = rows("mappings", partial(self._mappings, own, pumped))
+            made = resources.get(_ALARM, {})
+            alarms = rows("alarms", partial(alarms_of, self._connection, made))
+            queues, iterators = self._queues_and_ages(resources)
+            return Facts(
+                at_ms=self._clock.now_ms(),
+                stack=stack,
+                mappings=mappings.result(),
+                iterators=iterators,
+                queues=queues,
+                alarms=alarms.result(),
+                region=region.result(),
+                freshness=freshness.result(),
+                schedules=schedules.result(),
+                windows=windows.result(),
+                quarantined=quarantined.result(),
+                overdue_holds_ms=overdue_holds_ms.result(),
+                silent=silent.result(),
+                foreign=foreign.result(),
+                quotas=quotas.result(),
+                unseen=dict(sorted(self._unseen.items())),
+            )
+
+    def _queues_and_ages(
+        self, resources: Mapping[str, Mapping[str, str]]
+    ) -> tuple[tuple[QueueFact, ...], tuple[IteratorFact, ...]]:
         ids = {name: made for kind in resources.values() for name, made in kind.items()}
-        queues = resources.get(_QUEUE, {})
-        functions: dict[str, str] = {name: ids[name] for name in _READERS if name in ids}
-        ages_ms, iterators = measured(self._connection, queues, functions)
-        return Facts(
-            at_ms=self._clock.now_ms(),
-            stack=stack,
-            mappings=self._see(
-                "mappings",
-                lambda: tuple(
-                    self._mappings(resources.get(_MAPPING, {}), stack.pumped if stack else ())
-                ),
-                (),
-            ),
-            iterators=iterators,
-            queues=self._see("queues", lambda: tuple(self._queues(queues, ages_ms)), ()),
-            alarms=self._see(
-                "alarms", lambda: alarms_of(self._connection, resources.get(_ALARM, {})), ()
-            ),
-            region=self._see("region", partial(region_fact, self._connection), None),
-            freshness=self._see("freshness", partial(freshness_fact, self._connection), None),
-            schedules=self._see("schedules", lambda: tuple(self._schedules()), ()),
-            windows=self._see("windows", lambda: tuple(self._windows()), ()),
-            quarantined=self._see("quarantine", lambda: tuple(self._quarantined()), ()),
-            overdue_holds_ms=self._see("holds", self._overdue_holds_ms, 0),
-            silent=self._see("alert rules", lambda: tuple(silent_facts(self._client)), ()),
-            foreign=self._see("last audit", self._foreign, 0),
-            quotas=read_quotas(self._connection),
-            unseen=self._unseen,
-        )
+        urls = resources.get(_QUEUE, {})
+        functions = {name: ids[name] for name in _FUNCTIONS if name in ids}
+        ages_ms, iterators = measured(self._connection, urls, functions)
+        return self._see("queues", lambda: tuple(self._queues(urls, ages_ms)), ()), iterators
 
     def _see(self, what: str, look: Callable[[], T], nothing: T) -> T:
         try:
@@ -202,12 +226,14 @@ class Gathering:
     def _windows(self) -> Iterator[WindowsFact]:
         yield from windows_facts(self._client, partial(self._note, "windows"))
 
-    def _foreign(self) -> int:
-        """What the audits of the stack stored at the end of their walks: half a read unit each."""
-        dynamo = self._connection.dynamo("standard")
+    def _foreign(self, stack: StackFact | None) -> ForeignItems:
+        """What the audit of the stack stored at the end of its last walk: half a read unit."""
+        mode = stack.parameters.get("AuditMode") if stack else None
+        if mode is None:
+            return ForeignItems()
         table = self._connection.setting("counters_table")
-        found = [dynamo.get(table, keys.bookmark_key(mode)) for mode in AUDIT_MODES]
-        return max(int((item or {}).get("foreign", 0)) for item in found)
+        item = self._connection.dynamo("standard").get(table, keys.bookmark_key(mode)) or {}
+        return ForeignItems(int(item.get("foreign", 0)), str(item.get("foreign_first", "")))
 
     def _schedules(self) -> Iterator[ScheduleFact]:
         if not self._is_home:

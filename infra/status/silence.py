@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.alerts.silence import silence_of
+from countledger.consumers.alerts.initial_scan import silence_of
 from countledger.ledger.errors import AccessDenied
 
 if TYPE_CHECKING:
@@ -36,16 +36,20 @@ class SilentFact:
     effective_at_ms: int
 
 
-def silent_facts(client: CountLedger) -> Iterator[SilentFact]:
-    """Those of the newest 100 rules on one counter; none, where rules may not be read.
+def silent_facts(client: CountLedger) -> tuple[SilentFact, ...] | None:
+    """Those of the newest 100 rules on one counter; None: rules and totals may not be read.
 
     A read unit for each 4 KB of rules, and one for each of those. The stack's policy of status does
-    not allow it; that of operators does.
+    not allow it, because it shows values of counters; those of readers and operators do.
     """
     try:
-        rules = client.alerts.list()
+        return tuple(_silent(client))
     except AccessDenied:
-        return
+        return None
+
+
+def _silent(client: CountLedger) -> Iterator[SilentFact]:
+    rules = client.alerts.list()
     watched = [(one, one.counter) for one in rules if one.counter is not None]
     newest = sorted(watched, key=lambda one: one[0].effective_from_ms)[-RULES_MAX:]
     for one in silence_of(client.connection).silent(newest):

@@ -27,13 +27,12 @@ from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import BATCH_WRITE_ITEMS, SECOND_MS, TIME_LIMIT_MS
 from countledger.ledger.namespace import Kind
 from countledger.producers.event import Receipt, Status
-from countledger.producers.kinesis.aggregate import BrokenAggregate, unpack
-from countledger.producers.kinesis.message import decode
+from countledger.producers.kinesis.aggregate import BrokenAggregate, decode, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from countledger.ledger.deadline import Deadline
+    from countledger.ledger.before_send import Deadline
     from countledger.ledger.entry import Entry
     from countledger.producers.sender import Sender
 

@@ -10,9 +10,9 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.ledger.assembly import namespaces_of
+from countledger.ledger.before_send import Deadline
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
-from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.limits import INGEST_MARGIN_MS, INGEST_TIME_MS
 from countledger.ledger.message_queue import MessageQueue

@@ -28,7 +28,7 @@ from countledger.producers.ingest.quarantine import is_expired, messages_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from countledger.ledger.deadline import Deadline
+    from countledger.ledger.before_send import Deadline
     from countledger.producers.ingest.entries import EntryWriter, WriteResult
     from countledger.producers.ingest.quarantine import QuarantineSink
 

@@ -18,8 +18,7 @@ from countledger.producers.event import Status
 from countledger.producers.ingest.entries import EntryWriter, RejectionKind
 from countledger.producers.ingest.late import LateEntry, LateResender, LateStatus
 from countledger.producers.ingest.quarantine import FORMAT
-from countledger.producers.kinesis.aggregate import BrokenAggregate, unpack
-from countledger.producers.kinesis.message import decode
+from countledger.producers.kinesis.aggregate import BrokenAggregate, decode, unpack
 from countledger.producers.sender import sender_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CountledgerError, SetupError, Unacknowledged
 from countledger.ledger.ids import new_id
 from countledger.producers.event import complete, make_entry
-from countledger.producers.kinesis.message import bound
+from countledger.producers.kinesis.aggregate import bound
 from countledger.producers.kinesis.sender import KinesisOutcome, KinesisSender, Sent
 
 if TYPE_CHECKING:

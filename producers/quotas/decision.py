@@ -1,10 +1,21 @@
-"""What an answer means: admitted, denied, or to be tried under another limit. Pure."""
+"""The writes of quotas, and what their answers mean: admitted, denied, or another limit. Pure.
+
+The counter of a window (`used`) is made by the first write of the window, an upsert. So no job
+makes or resets it, and two first writes meet in one item. Each admission names
+
+- the window, by the key of the item;
+- the quota, by its incarnation in the key: a quota that is deleted and created again begins with
+  other items;
+- the revision of the limit: once a write under a newer revision was stored, every older one is
+  refused, and its process reads the limit again.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger import amount as amounts
 from countledger.ledger import keys
 from countledger.ledger.amount import add, to_text
 from countledger.ledger.clock import to_datetime
@@ -15,15 +26,83 @@ from countledger.ledger.errors import (
     TicketResolved,
     Unclear,
 )
-from countledger.producers.quotas import writing
+from countledger.ledger.expressions import Absent, Add, AllOf, AnyOf, Assign, AssignOnce, Compare
+from countledger.ledger.operations import Put, Update
 from countledger.producers.quotas.outcome import Admitted, Denied, Ticket, denied, left_of
-from countledger.producers.quotas.quota import tickets_until_ms
+from countledger.producers.quotas.quota import (
+    marker_expires_at,
+    tickets_until_ms,
+    window_expires_at,
+)
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
     from countledger.ledger.calendar import Window
     from countledger.producers.quotas.quota import CounterLimit
+
+ACQUIRED: Final = "acquired"
+RESERVED: Final = "reserved"
+COMMITTED: Final = "committed"
+RELEASED: Final = "released"
+
+
+def admission(table: str, limit: CounterLimit, window: Window, amount: Amount) -> Update:
+    """Count an amount that is not above the limit, if it still fits: one write unit."""
+    most = amounts.add(limit.amount, amounts.negated(amount))
+    fits = AllOf(Compare("used", "<=", most), Compare("revision", "<=", limit.revision))
+    return Update(
+        table,
+        keys.quota_window_key(limit.quota.incarnation, limit.counter, window.name),
+        (
+            Assign("revision", limit.revision),
+            AssignOnce("expires_at", window_expires_at(window.end_ms)),
+            Add("used", amount),
+        ),
+        AnyOf(Absent("part"), fits),
+        returning="ALL_NEW",
+    )
+
+
+def marker(table: str, limit: CounterLimit, window: Window, key_id: str, facts: Item) -> Put:
+    """Record what was done under a key, if the key has no marker: of whatever window."""
+    item = {
+        **keys.quota_marker_key(limit.quota.incarnation, limit.counter, key_id),
+        **facts,
+        "window": window.name,
+        "window_end": window.end_ms,
+        "expires_at": marker_expires_at(window.end_ms),
+    }
+    return Put(table, item, Absent("part"))
+
+
+def resolution(table: str, ticket: Ticket, state: str, actual: Amount, call: str) -> Update:
+    """Resolve a reservation, if it is this one and open."""
+    return Update(
+        table,
+        ticket.marker_key,
+        (Assign("state", state), Assign("actual", actual), Assign("resolved_by", call)),
+        AllOf(
+            Compare("call", "=", ticket.reservation),
+            Compare("state", "=", RESERVED),
+        ),
+    )
+
+
+def correction(table: str, ticket: Ticket, actual: Amount) -> Update | None:
+    """Count the actual amount instead of the reserved one, in the window of the reservation.
+
+    Without a look at the limit: what was spent is spent. None: the two are equal.
+    """
+    difference = amounts.add(actual, amounts.negated(ticket.amount))
+    if not difference:
+        return None
+    clauses = [Add("used", difference)]
+    if difference > 0:
+        clauses.append(Add("overrun", difference))
+    # The counter of a window outlives its tickets. Were it gone, nothing may bring it back.
+    return Update(table, ticket.window_key, tuple(clauses), Compare("used", ">=", ticket.amount))
+
 
 ADVICE: Final = (
     "the amount may be counted or not. With a key: call again with the same key. Without one: take "
@@ -125,7 +204,7 @@ class Decision:
             TicketResolved: it is of a reservation that is committed or released.
         """
         wanted, state = self.wanted, marker.get("state")
-        reserved = state != writing.ACQUIRED
+        reserved = state != ACQUIRED
         if marker.get("amount") != wanted.amount or reserved is not wanted.reserve:
             raise IdempotencyKeyReused(
                 f"idempotency key {wanted.key!r} of {wanted.counter!r} was used to "
@@ -133,7 +212,7 @@ class Decision:
                 f"{'reserve' if wanted.reserve else 'acquire'} {to_text(wanted.amount)}: a new "
                 "call needs a new key"
             )
-        if reserved and state != writing.RESERVED:
+        if reserved and state != RESERVED:
             raise TicketResolved(
                 f"the reservation under key {wanted.key!r} of {wanted.counter!r} is {state}: what "
                 "is done again needs a new key"

@@ -12,11 +12,10 @@ from countledger.producers.strict import bounds, creation, methods
 from countledger.producers.strict.change import make_change
 from countledger.producers.strict.definition import StaleDefinition
 from countledger.producers.strict.holds import HoldCalls
-from countledger.producers.strict.known import Definitions, KnownOverRegions, StrictTables
+from countledger.producers.strict.known import Definitions, StrictTables, check_age, no_table
 from countledger.producers.strict.reader import StrictCounter, list_counters, read_counter
 from countledger.producers.strict.state import KEEP, Bounds, Keep
 from countledger.producers.strict.transaction import StrictTransactions
-from countledger.producers.strict.without_transactions import check_age, no_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -60,7 +59,7 @@ class StrictCounters(HoldCalls):
         """Nothing known yet."""
         tables = StrictTables(
             Definitions(self.context),
-            KnownOverRegions(self.open_regions),
+            self.open_regions,
             self.namespaces,
             self.region,
             self.home_region,

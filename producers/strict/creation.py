@@ -49,6 +49,7 @@ from countledger.producers.strict import token_set
 from countledger.producers.strict.bins import deal_state
 from countledger.producers.strict.context import raise_exhausted
 from countledger.producers.strict.definition import Definition, Method, define, encode_definition
+from countledger.producers.strict.known import CREATION_SENT_MS
 from countledger.producers.strict.release import Releases
 from countledger.producers.strict.state import (
     Bounds,
@@ -57,7 +58,6 @@ from countledger.producers.strict.state import (
     encode_state,
     of,
 )
-from countledger.producers.strict.without_transactions import CREATION_SENT_MS
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount

@@ -4,6 +4,12 @@ The kind of its namespace, which is fixed, says which table a counter is in:
 
     strict            `counters` of the home region, which can be used there only
     strict-regions    `strict`, over regions, which can be used in each of its regions
+
+The table `strict` has multi-region strong consistency: conditions and strongly consistent reads see
+the latest version in every region. The table takes neither transactions nor a time to live, so a
+counter is one item, and each request changes that item alone. A write that meets a write of the
+same item in another region is refused (`ReplicatedWriteConflictException`), and was not applied:
+the attempt driver tries it again.
 """
 
 from __future__ import annotations
@@ -11,19 +17,93 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from countledger.ledger import keys
-from countledger.ledger.errors import NoSuchCounter, WrongRegion
-from countledger.ledger.namespace import Kind, Namespaces
-from countledger.producers.strict.definition import Definition, decode_definition
-from countledger.producers.strict.without_transactions import check_over_regions, refuse_together
+from countledger.ledger.attributes import optional
+from countledger.ledger.clock import show_duration
+from countledger.ledger.errors import BadSetting, NoSuchCounter, Refused, WrongRegion
+from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.namespace import Kind, Namespace, Namespaces
+from countledger.producers.strict.definition import Definition, Method, decode_definition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from countledger.ledger.attributes import Item
     from countledger.producers.strict.context import MethodContext
+
+# Over regions, for how long a creation is sent again.
+CREATION_SENT_MS: Final = MINUTE_MS
+_WHY_NOT: Final = {
+    Method.REQUEST_TOKEN: "method request_token is a transaction, which it does not support",
+    Method.MARKER: (
+        "method marker is a transaction with a marker that expires, and it supports neither "
+        "transactions nor time to live"
+    ),
+}
+
+
+def no_table() -> NoReturn:
+    """Stands for the table `strict` of a stack that has none.
+
+    Raises:
+        BadSetting: always.
+    """
+    raise BadSetting(
+        "this stack has no table for strict counters over regions: deploy it with StrictRegions"
+    )
+
+
+def check_over_regions(definition: Definition) -> None:
+    """Check that a counter can work over regions.
+
+    Raises:
+        BadSetting: it needs what the table `strict` does not support.
+    """
+    why = _WHY_NOT.get(definition.method)
+    if definition.bins > 1:
+        why = "bins are created, read and dealt by transactions, which it does not support"
+    if why is not None:
+        raise BadSetting(
+            f"counter {definition.counter!r} is over regions, in a table with multi-region strong "
+            f"consistency; {why}: take atomic, occ, history or set, without bins, or a namespace "
+            "of kind strict"
+        )
+
+
+def refuse_together(namespace: Namespace) -> None:
+    """Refuse counters over regions where a transaction is needed.
+
+    Raises:
+        BadSetting: the counters of the namespace are over regions.
+    """
+    if namespace.kind is Kind.STRICT_REGIONS:
+        raise BadSetting(
+            f"counters of namespace {namespace.name!r} are over regions, in a table that takes no "
+            "transactions: change each alone (`change`), and set a value by a change of the "
+            "difference; or take a namespace of kind strict"
+        )
+
+
+def check_age(context: MethodContext, definition: Definition, item: Item) -> None:
+    """Check that no request of a counter's creation can be applied any more.
+
+    Raises:
+        Refused: the counter is too young to be deleted.
+    """
+    created_ms = optional(item, "created_at", int)
+    if created_ms is None:
+        return
+    life_ms = CREATION_SENT_MS + context.request_life_ms + context.clock_skew_ms
+    left_ms = created_ms + life_ms - context.clock.now_ms()
+    if left_ms >= 0:
+        raise Refused(
+            f"strict counter {definition.counter!r} was created less than {show_duration(life_ms)} "
+            "ago: a request of its creation might still arrive, and create it again. Delete it in "
+            f"{show_duration(left_ms // 1_000 * 1_000 + 1_000)}"
+        )
+
 
 # About two megabytes; the least recently used definitions beyond are read again.
 _KEPT: Final = 10_000
@@ -83,44 +163,35 @@ class Definitions:
 
 
 @dataclass(slots=True)
-class KnownOverRegions:
-    """The definitions of the counters over regions; their table is looked up at the first use.
-
-    Attributes:
-        open: what the counters are changed with; raises where the stack has no such table.
-    """
-
-    open: Callable[[], MethodContext]
-    _known: Definitions | None = None
-
-    def get(self) -> Definitions:
-        """The definitions.
-
-        Raises:
-            BadSetting, StackNotFound: the stack has no such table here.
-        """
-        if self._known is None:
-            self._known = Definitions(self.open())
-        return self._known
-
-
-@dataclass(frozen=True, slots=True)
 class StrictTables:
-    """Both tables of strict counters.
+    """Both tables of strict counters; that over regions is looked up at its first use.
 
     Attributes:
         home: the definitions in the home region.
-        over_regions: those over regions.
+        open_regions: what counters over regions are changed with; raises where the stack has no
+            such table.
         namespaces: the kind of each namespace.
         region: where this process works.
         home_region: where strict counters work that are not over regions.
     """
 
     home: Definitions
-    over_regions: KnownOverRegions
+    open_regions: Callable[[], MethodContext]
     namespaces: Namespaces
     region: str
     home_region: str
+    _over_regions: Definitions | None = field(default=None, repr=False)
+
+    @property
+    def over_regions(self) -> Definitions:
+        """The definitions of the counters over regions.
+
+        Raises:
+            BadSetting, StackNotFound: the stack has no such table here.
+        """
+        if self._over_regions is None:
+            self._over_regions = Definitions(self.open_regions())
+        return self._over_regions
 
     def of(self, counter: str) -> Definitions:
         """The definitions of the table that a counter is in.
@@ -133,7 +204,7 @@ class StrictTables:
         """
         name = keys.namespace_of(keys.check_counter(counter))
         if self.namespaces.get(name, Kind.STRICT).kind is Kind.STRICT_REGIONS:
-            return self.over_regions.get()
+            return self.over_regions
         self.namespaces.expect(counter, Kind.STRICT)
         return self.at_home(counter)
 
@@ -153,7 +224,7 @@ class StrictTables:
             return known
         check_over_regions(definition)
         # A stack without the table must not get such a namespace.
-        known = self.over_regions.get()
+        known = self.over_regions
         self.namespaces.for_use(counter, kind)
         return known
 

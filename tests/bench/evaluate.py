@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.consumers.alerts.alert import Alert, FailedAlert
-    from countledger.consumers.alerts.dead_letters import DeadLetter
+    from countledger.consumers.alerts.alert_log import DeadLetter
     from countledger.consumers.alerts.rule import Target
 
 RECORDS: Final = 1_000

@@ -1,7 +1,12 @@
 """`countledger doctor`: what it finds with the credentials and the environment of an app."""
 
-from countledger.infra.local.stack import LocalStack
+from countledger import Settings
+from countledger.infra.doctor import CheckResult, doctor_of
+from countledger.infra.local.stack import Credentials, LocalStack, session_of
+from countledger.ledger.connection import Connection
+from countledger.ledger.limits import HOUR_MS
 from tests.e2e.command import Command, Finished
+from tests.e2e.world import PastClock
 
 
 def results(done: Finished) -> dict[str, str]:
@@ -52,6 +57,29 @@ def test_what_is_denied_is_no_problem_and_says_what_permits_it(auth_stack: Local
     assert "attach the policy ReadPolicyArn" in done.err
 
 
+def test_without_any_permission_it_says_how_to_find_the_tables(auth_stack: LocalStack) -> None:
+    done = Command(auth_stack.environment(auth_stack.credentials_for()))("doctor")
+
+    assert done.code == 1
+    assert "stack: attach the policy of the stack for what this app does" in done.err
+    assert "COUNTLEDGER_LEDGER_TABLE" in done.err
+
+
+def test_a_clock_is_checked_also_where_the_credentials_are_refused(auth_stack: LocalStack) -> None:
+    """A signature of another time is refused, so a wrong clock looks like wrong credentials."""
+    session = session_of(Credentials(auth_stack.credentials_for().access_key, "wrong"))
+    settings = Settings(stack_name=auth_stack.name)
+    connection = Connection.open(settings, session=session, endpoint_url=auth_stack.url)
+
+    found = list(doctor_of(connection, clock=PastClock(2 * HOUR_MS)).checks())
+
+    wrong = {one.name: one for one in found if one.result is CheckResult.PROBLEM}
+    assert set(wrong) == {"credentials", "clock"}
+    assert "SignatureDoesNotMatch" in wrong["credentials"].says
+    assert wrong["clock"].says.startswith("about 2 h behind the service's")
+    assert "set the clock of this machine" in wrong["clock"].do
+
+
 def test_a_stack_that_is_not_there(stack: LocalStack) -> None:
     done = Command(stack.environment())("doctor", "--json", "--stack-name", "nobodys")
 
@@ -78,6 +106,7 @@ def test_no_credentials(stack: LocalStack) -> None:
 
     assert done.code == 1
     assert results(done) == {"versions": "ok", "credentials": "problem"}
+    assert "set AWS_PROFILE" in done.json[-1]["says"]
 
 
 def test_a_way_that_leads_nowhere(stack: LocalStack) -> None:
@@ -86,8 +115,8 @@ def test_a_way_that_leads_nowhere(stack: LocalStack) -> None:
     done = Command(stack.environment())("doctor", "--json", env=nowhere)
 
     assert done.code == 1
-    assert results(done)["credentials"] == "unknown"
-    assert results(done)["stack"] == "problem"
+    assert results(done) == {"versions": "ok", "endpoint": "problem"}
+    assert "has ended" in done.json[-1]["do"]
 
 
 def test_a_name_that_no_counter_has(stack: LocalStack) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from countledger import CountLedger, Settings
+from countledger.consumers.audit import ItemBookmarks
+from countledger.consumers.walk import ForeignItems
 from countledger.infra.local.mappings import MAPPINGS, PUMPED_TAG
-from countledger.infra.local.stack import LocalStack
+from countledger.infra.local.stack import LocalStack, session_of
 from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
 from countledger.ledger import keys
@@ -22,8 +26,6 @@ from tests.e2e.world import age_mark, client_of, record_aged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from countledger import CountLedger
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +63,24 @@ def test_a_rule_whose_counter_had_crossed_before_is_named_and_needs_no_action(
     (silent,) = read.json["silent"]
     assert (silent["rule"], silent["value"], silent["passed"]) == (name, 150, 100)
     assert "alert rules" not in told(client)
+
+
+def test_what_does_not_depend_on_each_other_is_read_at_the_same_time(own: LocalStack) -> None:
+    """Each of these requests leaves only once the other is on its way, too."""
+    session, both = session_of(), Barrier(2, timeout=20)
+
+    def meet(**_: object) -> None:
+        both.wait()
+
+    for one in ("cloudwatch.DescribeAlarms", "lambda.GetAccountSettings"):
+        session.events.register(f"before-send.{one}", meet)
+    client = CountLedger(Settings(stack_name=own.name), session=session, endpoint_url=own.url)
+
+    facts = Gathering(client).facts()
+
+    assert facts.alarms
+    assert facts.quotas.concurrency
+    assert not both.broken
 
 
 def test_a_healthy_stack_is_shown_whole(own: LocalStack, client: CountLedger, name: str) -> None:
@@ -185,6 +205,20 @@ def _last(client: CountLedger) -> Any:  # noqa: ANN401 - a run that there is
     return schedule.last
 
 
+def test_foreign_items_are_those_of_the_audit_that_the_stack_runs(
+    own: LocalStack, client: CountLedger
+) -> None:
+    """What an audit of another mode once found may have been deleted since."""
+    dynamo, table = client.connection.dynamo("standard"), own.outputs["CountersTableName"]
+    for mode, found in (("repair", ForeignItems(7, "b old")), ("verify", ForeignItems(2, "a b"))):
+        ItemBookmarks(dynamo, table, mode).clear(found)
+    assert Gathering(client).facts().foreign == ForeignItems(2, "a b")
+    assert told(client) == {"ledger"}
+
+    ItemBookmarks(dynamo, table, "verify").clear(ForeignItems())
+    assert told(client) == set()
+
+
 def test_a_mapping_that_is_off_or_gone_is_found(own: LocalStack, client: CountLedger) -> None:
     functions = own.client("lambda")
     facts = Gathering(client).facts()
@@ -216,11 +250,25 @@ def test_the_status_policy_is_what_is_needed(
     assert facts.stack is not None
     assert name in {one.schedule.namespace for one in facts.schedules}
     assert (len(facts.mappings), len(facts.queues)) == (3, 4)
+    assert facts.silent is None, "it shows no value of a counter"
     with pytest.raises(AccessDenied):
         guarded.record(f"{name}:a", 1)
     with pytest.raises(AccessDenied):
         guarded.schedules.delete(name)
     root.schedules.delete(name)
+
+
+def test_rules_that_may_not_be_read_are_said_to_be_unseen(auth_stack: LocalStack) -> None:
+    """The policy of status shows no values, so it cannot show which counters had crossed."""
+    user = auth_stack.credentials_for("StatusPolicyArn")
+    command = Command(auth_stack.environment(user))
+
+    shown, read = command("status"), command("status", "--json")
+
+    assert "not looked at: these credentials may not read rules and totals" in shown.out
+    assert read.json["silent"] is None
+    both = client_of(auth_stack, "StatusPolicyArn", "ReadPolicyArn")
+    assert Gathering(both).facts().silent == ()
 
 
 def test_who_may_see_nothing_is_told_so(auth_stack: LocalStack) -> None:

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from countledger.infra.memory.refusal import NotInMemory, refusal
+from countledger.infra.memory.faults import NotInMemory, refusal
 from tests.engines import in_memory, looping
 from tests.engines.differences import Difference, Engine
 from tests.engines.running import STARTERS, moto

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from countledger.infra.memory.connection import MemoryConnection
-from countledger.infra.memory.refusal import Missing, RefusingClient
+from countledger.infra.memory.faults import Missing, RefusingClient
 from countledger.infra.memory.tables import REGION, MemoryTables
 from countledger.ledger.connection import Connection
 from countledger.ledger.meter import Meter

@@ -7,8 +7,7 @@ from decimal import Decimal
 import pytest
 
 from countledger.consumers.alerts.alert import Alert, FailedAlert
-from countledger.consumers.alerts.alert_log import AlertLog
-from countledger.consumers.alerts.dead_letters import DeadLetter
+from countledger.consumers.alerts.alert_log import AlertLog, DeadLetter
 from countledger.consumers.alerts.evaluator import Evaluator
 from countledger.consumers.alerts.rule import Rule, Target
 from countledger.consumers.alerts.rule_index import RuleIndex

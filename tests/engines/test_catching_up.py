@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.consumers.catching_up import CatchingUp
+from countledger.consumers.lag import CatchingUp
 from countledger.consumers.stream import ShardName
 from countledger.ledger.errors import NamespaceUnknown, TotalBehind, WrongKind
 from countledger.ledger.namespace import Kind

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 from uuid import uuid4
 
-from countledger.consumers.alerts.dead_letters import (
+from countledger.consumers.alerts.alert_log import (
     DeadLetter,
     QueueDeadLetters,
     decode_dead_letter,

@@ -20,7 +20,7 @@ from countledger.producers.compensation import Compensator, Correction
 from countledger.producers.event import Event, make_entry
 from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.ingest import Ingest
-from countledger.producers.kinesis import message
+from countledger.producers.kinesis import aggregate
 from countledger.producers.kinesis.aggregate import pack
 from countledger.producers.kinesis.producer import KinesisProducer
 from countledger.producers.kinesis.sender import KinesisSender
@@ -149,7 +149,7 @@ def correcting(world: World, name: str, retries: Retries) -> Play:
 
 def messages_of(clock: HandClock, counter: str, key: str | None) -> list[Any]:
     made = [
-        message.bound(
+        aggregate.bound(
             make_entry(
                 Event(counter, 7, key and f"{key}-{n}"),
                 now_ms=clock.now_ms(),

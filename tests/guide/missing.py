@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from countledger.infra.memory.refusal import GUIDE, Missing
+from countledger.infra.memory.faults import GUIDE, Missing
 from tests.guide.marked import table_of
 
 TESTING_YOUR_APP: Final = Path(__file__).resolve().parents[2] / GUIDE

@@ -17,8 +17,8 @@ from countledger.consumers.alerts import (
     window_records,
 )
 from countledger.consumers.alerts import evaluator as evaluator_module
+from countledger.consumers.alerts.alert_log import QueueDeadLetters
 from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link, Notifier
-from countledger.consumers.alerts.dead_letters import QueueDeadLetters
 from countledger.consumers.alerts.rule import Rule
 from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.alerts.state import decide

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from countledger.infra.memory.client import TableClient
-from countledger.infra.memory.conditions import holds
+from countledger.infra.memory.items import holds
 from countledger.ledger.errors import Reason, TransactionCancelled, Unclear
 from countledger.ledger.expressions import AllOf
 from countledger.ledger.keys import MEMBER_PREFIX
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
     from countledger.infra.memory.table import Table
-    from countledger.infra.memory.transactions import Transactions
+    from countledger.infra.memory.tables import Transactions
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Delete, Put, Scan, Update, Write
     from tests.simulation.process import Process

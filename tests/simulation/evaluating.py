@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.alert_handler import answer_of
-from countledger.consumers.alerts.alert_log import AlertLog
-from countledger.consumers.alerts.dead_letters import QueueDeadLetters, Resender
+from countledger.consumers.alerts.alert_log import AlertLog, QueueDeadLetters, Resender
 from countledger.consumers.alerts.delivery import ServicePublisher
 from countledger.consumers.alerts.delivery import Targets as TargetCheck
 from countledger.consumers.alerts.evaluator import Evaluator

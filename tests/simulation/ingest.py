@@ -21,8 +21,7 @@ from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.ingest.late import LateResender
 from countledger.producers.ingest.quarantine import IngestQuarantine, IngestQueues
 from countledger.producers.ingest.redrive import ExpiredEntries
-from countledger.producers.kinesis.aggregate import BrokenAggregate, unpack
-from countledger.producers.kinesis.message import decode
+from countledger.producers.kinesis.aggregate import BrokenAggregate, decode, unpack
 from countledger.producers.kinesis.producer import KinesisProducer
 from countledger.producers.kinesis.sender import KinesisSender
 from tests.simulation.kinesis_stream import KinesisClient, KinesisStream

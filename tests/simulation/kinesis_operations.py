@@ -19,7 +19,7 @@ from countledger.ledger.ids import BARE_KEY_PREFIX, IdempotencyKey
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.event import Event, Status
 from countledger.producers.ingest.late import LateStatus
-from countledger.producers.kinesis import aggregate, message, sender
+from countledger.producers.kinesis import aggregate, sender
 from countledger.producers.kinesis.sender import Sent
 from tests.simulation.event_account import Fate
 from tests.simulation.ledger_operations import draw_counter, draw_delta
@@ -100,10 +100,10 @@ def forge(client: Client) -> None:
         counter=counter,
         id=message_id,
         delta=delta,
-        at_ms=message.created_ms(message_id),
+        at_ms=aggregate.created_ms(message_id),
         origin=client.region,
     )
-    (outcome,) = _way(client).producer(client.process).sender.send_batch([message.bound(made)])
+    (outcome,) = _way(client).producer(client.process).sender.send_batch([aggregate.bound(made)])
     _note(client, counter, delta, outcome)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.memory.conditions import key_of
+from countledger.infra.memory.items import key_of
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import CounterLine, NamespaceLine, UnreadLine

@@ -27,7 +27,7 @@ from countledger.producers.claims.claim import Freeing, Taking
 from countledger.producers.compensation import Compensator
 from countledger.producers.ingest import entries, ingest
 from countledger.producers.ingest.ingest import Ingest
-from countledger.producers.kinesis import message, producer
+from countledger.producers.kinesis import aggregate, producer
 from countledger.producers.sequences import expecting, sequences
 from countledger.producers.sequences.appending import Appending
 from countledger.producers.sequences.collection import Collection
@@ -245,7 +245,7 @@ CANARIES: Final = [
     ),
     Canary(
         "ingest: identity is the content, too",
-        all_of(replaced(message, "bound", _bound), replaced(producer, "bound", _bound)),
+        all_of(replaced(aggregate, "bound", _bound), replaced(producer, "bound", _bound)),
         "ingest",
         seed=2,
     ),

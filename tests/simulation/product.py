@@ -22,19 +22,19 @@ from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import Triggers
 from countledger.compaction.worker import WorkBatch, Worker
 from countledger.consumers.auditor import Auditor, why_not_exact
-from countledger.consumers.emptied_totals import clear_total
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
+from countledger.consumers.repair import clear_total
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verifier
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import keys
+from countledger.ledger.assembly import StrictRegions
 from countledger.ledger.clock import Backoff
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Namespaces
-from countledger.ledger.strict_regions import StrictRegions
 from countledger.producers.claims.claims import Claims
 from countledger.producers.compensation import Compensator
 from countledger.producers.quotas.quotas import Quotas

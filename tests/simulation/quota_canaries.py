@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from countledger.ledger.calendar import Per, window_of, zone_of
 from countledger.ledger.expressions import Absent, Add, AllOf, AnyOf, Assign, Compare
-from countledger.producers.quotas import resolving, writing
+from countledger.producers.quotas import decision, resolving
 from tests.simulation.canary import Canary, all_of, unconditional, wrapped
 
 
@@ -52,25 +52,25 @@ def _of_any_window(correction: Any, *given: Any) -> Any:  # noqa: ANN401
 CANARIES: Final = [
     Canary(
         "quota: the counter of a window is made once",
-        wrapped(writing, "admission", _made_again),
+        wrapped(decision, "admission", _made_again),
         "quotas",
         seed=1,
     ),
     Canary(
         "quota: used is within the limit",
-        unconditional(writing, "admission"),
+        unconditional(decision, "admission"),
         "quotas",
         seed=1,
     ),
     Canary(
         "quota: a write names the revision of its limit",
-        wrapped(writing, "admission", _of_any_revision),
+        wrapped(decision, "admission", _of_any_revision),
         "quotas",
         seed=22,
     ),
     Canary(
         "quota: a marker is of no window",
-        wrapped(writing, "marker", _of_one_window),
+        wrapped(decision, "marker", _of_one_window),
         "quotas",
         seed=2,
     ),
@@ -78,7 +78,7 @@ CANARIES: Final = [
         "quota: a commit is counted in the window of its reserve",
         all_of(
             wrapped(resolving, "_resolving", _in_the_present_window),
-            wrapped(writing, "correction", _of_any_window),
+            wrapped(decision, "correction", _of_any_window),
         ),
         "quotas",
         seed=6,
@@ -86,7 +86,7 @@ CANARIES: Final = [
     Canary(
         "quota: a reservation is resolved once",
         all_of(
-            wrapped(writing, "resolution", _again), wrapped(writing, "correction", _of_any_window)
+            wrapped(decision, "resolution", _again), wrapped(decision, "correction", _of_any_window)
         ),
         "quotas",
         seed=4,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from countledger.infra.memory.stream import Stream
-from countledger.infra.memory.stream_client import StreamsClient
+from countledger.infra.memory.stream import Stream, StreamsClient
 from countledger.ledger.errors import Throttled
 
 if TYPE_CHECKING:

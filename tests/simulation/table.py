@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from countledger.infra.memory.conditions import key_of
+from countledger.infra.memory.items import key_of
 from countledger.infra.memory.table import Conflict, Table
 from countledger.ledger.operations import Put
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.memory.transactions import Transactions
+from countledger.infra.memory.tables import Transactions
 from countledger.ledger.errors import Reason, TransactionCancelled, Unclear
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from countledger.ledger.errors import CounterExists
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.operations import Query
 from countledger.ledger.settings import TRANSPORTS
-from countledger.producers.kinesis.aggregate import unpack
-from countledger.producers.kinesis.message import decode
+from countledger.producers.kinesis.aggregate import decode, unpack
 from tests.engines.running import REGION
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "ledger/dynamo.py": "_get_batch pages",
         "ledger/message_queue.py": "__iter__",
         "producers/quotas/administration.py": "reading",
-        "producers/quotas/limits.py": "_of_namespace",
+        "producers/quotas/admin.py": "_of_namespace",
         "producers/sequences/appending.py": "_resuming",
     },
     "portions: each request is about other things": {

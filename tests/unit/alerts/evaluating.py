@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from countledger.consumers.alerts.alert import FailedAlert
-from countledger.consumers.alerts.dead_letters import encode_dead_letter
+from countledger.consumers.alerts.alert_log import encode_dead_letter
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.message import body_of
 from countledger.consumers.alerts.rule import Direction, Rule
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from countledger.consumers.alerts.alert import Alert
-    from countledger.consumers.alerts.dead_letters import DeadLetter
+    from countledger.consumers.alerts.alert_log import DeadLetter
     from countledger.consumers.alerts.rule import Target
     from countledger.ledger.amount import Amount
 

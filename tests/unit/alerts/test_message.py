@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.consumers.alerts.alert import Alert, trial_alert
-from countledger.consumers.alerts.dead_letters import (
+from countledger.consumers.alerts.alert_log import (
     DeadLetter,
     decode_dead_letter,
     encode_dead_letter,

@@ -39,7 +39,7 @@ from countledger.consumers.alerts.state_item import (
     scan_write_of,
     write_of,
 )
-from countledger.infra.memory.conditions import holds
+from countledger.infra.memory.items import holds
 from countledger.ledger.limits import ALERT_MADE_ANEW_MS
 from tests.unit.alerts.evaluating import COUNTER, START_MS, TABLE, rule
 

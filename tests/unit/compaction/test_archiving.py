@@ -13,7 +13,7 @@ from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome, Verb
 from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import checksum, items_in, lines_of
-from countledger.infra.memory.conditions import holds
+from countledger.infra.memory.items import holds
 from countledger.ledger import keys
 from countledger.ledger.errors import CorruptArchive
 from countledger.ledger.head import Head

@@ -13,7 +13,7 @@ from countledger.compaction.deletion import empty_head
 from countledger.compaction.deletion_marks import DeletionMark
 from countledger.compaction.plan import AgeLimit, limits_by
 from countledger.compaction.report import RunOutcome
-from countledger.infra.memory.conditions import holds
+from countledger.infra.memory.items import holds
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import BadSetting, SumOverflow

@@ -8,8 +8,7 @@ from itertools import count
 
 import pytest
 
-from countledger.compaction.salvage import SalvageFate, SalvageReport
-from countledger.compaction.salvage_place import SalvagePlace, SalvagePlaces
+from countledger.compaction.salvage import SalvageFate, SalvagePlace, SalvagePlaces, SalvageReport
 from countledger.ledger.errors import ServiceFailed
 from tests.unit.ledger.memory import MemoryClient
 

@@ -246,7 +246,8 @@ def test_items_that_no_part_of_countledger_writes_are_found(world: World, tmp_pa
         list(audit)
 
     assert (first.done, second.done) == (False, True)
-    assert second.foreign == len(_FOREIGN)
+    assert second.foreign.count == len(_FOREIGN)
+    assert second.foreign.first == "{} {}".format(*_key_of(found[0]))
     assert sorted(map(_key_of, found)) == sorted(map(_key_of, _FOREIGN))
 
 
@@ -259,4 +260,6 @@ def test_the_number_of_foreign_items_stays_in_the_bookmark_of_a_walk(world: Worl
     world.dynamo.put(Put(LEDGER, dict(_FOREIGN[0])))
     key = keys.bookmark_key(PURPOSE)
     list(_audit(world, bookmarks=ItemBookmarks(world.dynamo, COUNTERS, PURPOSE)))
-    assert world.dynamo.tables[COUNTERS][key["counter"], key["part"]]["foreign"] == 1
+    stored = world.dynamo.tables[COUNTERS][key["counter"], key["part"]]
+    assert stored["foreign"] == 1
+    assert stored["foreign_first"] == "{} {}".format(*_key_of(_FOREIGN[0]))

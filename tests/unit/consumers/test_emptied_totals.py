@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.consumers.emptied_totals import clear_total
+from countledger.consumers.repair import clear_total
 from countledger.consumers.verify import Judgement
 from countledger.ledger import keys
 from countledger.ledger.head import Head, encode_head

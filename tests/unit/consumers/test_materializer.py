@@ -20,7 +20,7 @@ from countledger.consumers.progress import (
 )
 from countledger.consumers.stream import ShardName
 from countledger.ledger import before_send, keys
-from countledger.ledger.deadline import Deadline
+from countledger.ledger.before_send import Deadline
 from countledger.ledger.errors import (
     BadPayload,
     ConditionFailed,
@@ -33,7 +33,6 @@ from tests.unit.ledger.memory import MemoryClient, at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
 
 TABLE = "counters"
 SHARD = ShardName("label", "shardId-1")

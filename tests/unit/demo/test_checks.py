@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from countledger.consumers.alerts.alert import Alert
 from countledger.consumers.alerts.rule import Direction
-from countledger.infra.demo.checks import (
-    THRESHOLD,
-    AlertCheck,
-    TotalUpdate,
-    compare,
-    update_in,
-)
+from countledger.infra.demo.checks import THRESHOLD, compare, update_in
 
 
 def _alert(counter: str, version: int) -> Alert:
@@ -29,28 +23,25 @@ def _alert(counter: str, version: int) -> Alert:
 
 
 UPDATES = [
-    TotalUpdate("lines:a", 1, 0, 999),
-    TotalUpdate("lines:a", 2, 999, 1000),
-    TotalUpdate("lines:a", 3, 1000, 1500),
-    TotalUpdate("lines:a", 4, 1500, 10),
-    TotalUpdate("lines:a", 5, 10, 2000),
-    TotalUpdate("lines:b", 1, 0, 5),
+    ("lines:a", 1, 0, 999),
+    ("lines:a", 2, 999, 1000),
+    ("lines:a", 3, 1000, 1500),
+    ("lines:a", 4, 1500, 10),
+    ("lines:a", 5, 10, 2000),
+    ("lines:b", 1, 0, 5),
 ]
 DUE = [_alert("lines:a", 2), _alert("lines:a", 5)]
+NOTHING: dict[str, list[object]] = {"missing": [], "unexpected": [], "silent": []}
 
 
 def test_alerts_that_are_all_and_the_only_ones_due_are_good() -> None:
-    found = compare(DUE, UPDATES, ["lines:a"], fresh=True)
-
-    assert found == AlertCheck(alerts=tuple(DUE))
-    assert found.good
+    assert compare(DUE, UPDATES, ["lines:a"], fresh=True) == NOTHING
 
 
 def test_an_alert_that_is_missing_is_found() -> None:
     found = compare(DUE[:1], UPDATES, ["lines:a"], fresh=True)
 
-    assert found.missing == (UPDATES[4],)
-    assert not found.good
+    assert found == NOTHING | {"missing": [UPDATES[4]]}
 
 
 def test_an_alert_that_was_not_due_is_found() -> None:
@@ -58,14 +49,15 @@ def test_an_alert_that_was_not_due_is_found() -> None:
 
     found = compare(DUE + extra, UPDATES, ["lines:a"], fresh=True)
 
-    assert found.unexpected == tuple(extra)
-    assert not found.good
+    assert found == NOTHING | {"unexpected": extra}
 
 
 def test_a_long_file_that_never_alerted_is_found() -> None:
-    assert compare(DUE, UPDATES, ["lines:a", "lines:c"], fresh=True).silent == ("lines:c",)
-    assert compare(DUE, UPDATES, ["lines:a", "lines:c"], fresh=False).good
-    assert compare([], UPDATES, ["lines:a"], fresh=False).silent == ("lines:a",)
+    silent = compare(DUE, UPDATES, ["lines:a", "lines:c"], fresh=True)["silent"]
+
+    assert silent == ["lines:c"]
+    assert compare(DUE, UPDATES, ["lines:a", "lines:c"], fresh=False) == NOTHING
+    assert compare([], UPDATES, ["lines:a"], fresh=False)["silent"] == ["lines:a"]
 
 
 def test_a_stream_record_is_read_without_the_evaluator() -> None:
@@ -75,10 +67,8 @@ def test_a_stream_record_is_read_without_the_evaluator() -> None:
     other = {"counter": {"S": "commits:a"}, "part": {"S": "total"}}
     state = {"counter": {"S": "lines:a"}, "part": {"S": "alert#r"}}
 
-    assert update_in({"Keys": key, "NewImage": new}) == TotalUpdate("lines:a", 1, 0, 7)
-    assert update_in({"Keys": key, "NewImage": new, "OldImage": old}) == TotalUpdate(
-        "lines:a", 1, 5, 7
-    )
+    assert update_in({"Keys": key, "NewImage": new}) == ("lines:a", 1, 0, 7)
+    assert update_in({"Keys": key, "NewImage": new, "OldImage": old}) == ("lines:a", 1, 5, 7)
     assert update_in({"Keys": key, "OldImage": old}) is None
     assert update_in({"Keys": other, "NewImage": new}) is None
     assert update_in({"Keys": state, "NewImage": state}) is None

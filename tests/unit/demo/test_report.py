@@ -9,7 +9,7 @@ import pytest
 import countledger
 from countledger.consumers.alerts.alert import Alert
 from countledger.consumers.alerts.rule import Direction
-from countledger.infra.cli.demo import _own_repository, print_summary
+from countledger.infra.cli.demo import _own_repository, summary
 from countledger.infra.demo.checks import problems
 from countledger.infra.demo.history import GitUnusable
 from countledger.infra.demo.run import Lag
@@ -78,21 +78,23 @@ def test_a_run_is_good_only_if_nothing_at_all_is_wrong() -> None:
         assert len(problems(GOOD | wrong)) == 1
 
 
-def test_the_summary_of_a_good_run(capsys: pytest.CaptureFixture[str]) -> None:
-    print_summary(GOOD, [ALERT], own_engine=True)
+def test_the_summary_of_a_good_run() -> None:
+    facts, details, verdict = summary(GOOD, [ALERT], own_engine=True)
 
-    said = capsys.readouterr().out
-    assert "2.00 per event: 1.10 producer (resends included), 0.90 materializer" in said
-    assert "1 of files that passed 1,000 lines, 2.0 s after the event (median), 4.0 s at" in said
-    assert "   990 to   1020  lines:a" in said
-    assert "Every alert was due, and no alert is missing." in said
+    cost = "2.00 per event: 1.10 producer (resends included), 0.90 materializer"
+    assert facts["write units"] == cost
+    alerts = "1 of files that passed 1,000 lines, 2.0 s after the event (median), 4.0 s at most"
+    assert facts["alerts"] == alerts
+    assert "   990 to   1020  lines:a" in details
+    assert "Every alert was due, and no alert is missing." in verdict
 
 
-def test_an_alert_that_is_missing_makes_the_run_wrong(capsys: pytest.CaptureFixture[str]) -> None:
-    print_summary(GOOD | {"alerts_missing": 1, "alerts_silent": ["lines:b"]}, [], own_engine=True)
+def test_an_alert_that_is_missing_makes_the_run_wrong() -> None:
+    report = GOOD | {"alerts_missing": 1, "alerts_silent": ["lines:b"]}
 
-    said = capsys.readouterr().out
-    assert "WRONG: 1 alerts are missing, 0 were not due, 1 long files never alerted" in said
+    verdict = summary(report, [], own_engine=True)[2]
+
+    assert verdict == "WRONG: 1 alerts are missing; 1 long files never alerted."
 
 
 def test_lag_is_the_age_of_the_oldest_event_that_is_missing() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.infra.demo.history import count_commits, open_repository, read_events, read_truth
+from countledger.infra.demo.history import open_repository, read_events, read_truth
 from tests.unit.demo.repositories import (
     SUBMODULE,
     At,
@@ -148,7 +148,7 @@ def test_a_shallow_clone_counts_from_its_boundary(repository: Repository) -> Non
     assert sums_of(steps_of(clone))[ANN] == 2
     with open_repository(clone) as view:
         assert view.shallow
-        assert count_commits(view) == 2
+        assert len(view.commits) == 2
 
 
 def test_the_environment_does_not_point_elsewhere(

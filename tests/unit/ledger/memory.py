@@ -11,9 +11,9 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from countledger.infra.memory.conditions import holds, key_of
+from countledger.infra.memory.items import holds, key_of
 from countledger.infra.memory.table import Table
-from countledger.infra.memory.transactions import Transactions
+from countledger.infra.memory.tables import Transactions
 from countledger.ledger.attributes import Item, Key, decode, encode
 from countledger.ledger.before_send import leave
 from countledger.ledger.dynamo import DynamoClient

@@ -14,7 +14,7 @@ from countledger.ledger.limits import KEY_MAX_BYTES
 from countledger.producers.buffer.delivery import may_coalesce
 from countledger.producers.buffer.spool_rows import decode_row, encode_row
 from countledger.producers.event import Event, make_entry
-from countledger.producers.kinesis.message import decode, encode
+from countledger.producers.kinesis.aggregate import decode, encode
 from tests.unit.ledger.clocks import NOW_MS
 
 _AT = datetime(2030, 1, 31, 12, 0, tzinfo=UTC)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger import Event
-from countledger.infra.memory.refusal import GUIDE
+from countledger.infra.memory.faults import GUIDE
 from countledger.ledger.expressions import Compare
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Query, Scan

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from countledger.infra.memory.refusal import GUIDE
+from countledger.infra.memory.faults import GUIDE
 from countledger.testing import MemoryStack
 
 _ROOT: Final = Path(__file__).resolve().parents[3]

@@ -11,11 +11,16 @@ import pytest
 
 from countledger.infra.local.mappings import record_filter
 from countledger.infra.local.shards import StreamShardReader
+from countledger.infra.memory.faults import GUIDE, Missing, NotInMemory
 from countledger.infra.memory.functions import lambda_record, passes_counters, passes_ledger
-from countledger.infra.memory.indexes import INDEXES, index_units
-from countledger.infra.memory.refusal import GUIDE, Missing, NotInMemory
-from countledger.infra.memory.sizes import item_bytes, read_units, write_units
-from countledger.infra.memory.stream_client import StreamsClient
+from countledger.infra.memory.items import (
+    INDEXES,
+    index_units,
+    item_bytes,
+    read_units,
+    write_units,
+)
+from countledger.infra.memory.stream import StreamsClient
 from countledger.infra.memory.tables import COUNTERS, LEDGER, MemoryTables
 from countledger.infra.template import mapping_settings, table_schemas
 from countledger.ledger import keys

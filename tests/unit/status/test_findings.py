@@ -10,6 +10,7 @@ import pytest
 from countledger import Schedule
 from countledger.compaction.report import LastRun, WorkDone
 from countledger.consumers.region_state import Phase
+from countledger.consumers.walk import ForeignItems
 from countledger.infra.status.facts import (
     AlarmFact,
     Facts,
@@ -156,7 +157,11 @@ _BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "quarantine of ledger",
         "100 or more",
     ),
-    "foreign items": ({"foreign": 3}, "ledger", "3 items|countledger verify --all"),
+    "foreign items": (
+        {"foreign": ForeignItems(3, "a user#1")},
+        "ledger",
+        "3, such as 'a user#1'|countledger verify --all",
+    ),
     "an update undone": (_stack("UPDATE_ROLLBACK_COMPLETE"), "stack", "countledger deploy"),
     "a rollback that failed": (_stack("UPDATE_ROLLBACK_FAILED"), "stack", "continue the rollback"),
     "a creation that failed": (_stack("CREATE_FAILED", "no"), "stack", "CREATE_FAILED: no|events"),

@@ -11,8 +11,11 @@ from countledger.ledger.errors import BadSetting, CorruptItem
 from countledger.ledger.expressions import Add, Assign
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.operations import Delete, Page, Update
-from countledger.producers.strict.open_holds import HeldComparison, counters_with_holds
-from countledger.producers.strict.overdue import OverdueHolds
+from countledger.producers.strict.open_holds import (
+    HeldComparison,
+    OverdueHolds,
+    counters_with_holds,
+)
 from tests.unit.ledger.memory import afterwards, at, meanwhile
 from tests.unit.strict.contexts import context_on
 from tests.unit.strict.test_holds import BINS, HALL, Shop

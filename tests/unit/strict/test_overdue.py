@@ -11,8 +11,8 @@ from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from countledger.ledger.operations import Update
 from countledger.producers.strict.hold import HoldState
+from countledger.producers.strict.open_holds import OverdueHolds, ReleaseReport
 from countledger.producers.strict.outcome import Held, HoldExpired
-from countledger.producers.strict.overdue import OverdueHolds, ReleaseReport
 from tests.unit.ledger.memory import refuses
 from tests.unit.strict.contexts import context_on
 from tests.unit.strict.test_holds import HALL, Shop

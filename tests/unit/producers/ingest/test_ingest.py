@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.ledger.deadline import Deadline
+from countledger.ledger.before_send import Deadline
 from countledger.ledger.errors import (
     AccessDenied,
     BadPayload,
@@ -22,8 +22,7 @@ from countledger.ledger.namespace import Kind as NamespaceKind
 from countledger.ledger.namespace import Namespaces
 from countledger.producers.event import Event, make_entry
 from countledger.producers.ingest.entries import RejectionKind
-from countledger.producers.kinesis.aggregate import pack, unpack
-from countledger.producers.kinesis.message import encode
+from countledger.producers.kinesis.aggregate import encode, pack, unpack
 from countledger.producers.payload import parse_time
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault

@@ -20,8 +20,7 @@ from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.ingest.late import LateResender
 from countledger.producers.ingest.quarantine import IngestQuarantine
 from countledger.producers.ingest.redrive import IngestRedrive
-from countledger.producers.kinesis.aggregate import pack
-from countledger.producers.kinesis.message import encode
+from countledger.producers.kinesis.aggregate import encode, pack
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.ingest.world import World

@@ -10,7 +10,7 @@ from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.entry import Entry
 from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
-from countledger.producers.kinesis.message import bound
+from countledger.producers.kinesis.aggregate import bound
 from tests.unit.ledger.clocks import NOW_MS
 
 ORIGIN = "eu-west-1"

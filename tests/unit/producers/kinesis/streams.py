@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
-from countledger.producers.kinesis.aggregate import unpack
-from countledger.producers.kinesis.message import decode
+from countledger.producers.kinesis.aggregate import decode, unpack
 from countledger.producers.kinesis.producer import KinesisProducer
 from countledger.producers.kinesis.sender import KinesisSender
 from tests.unit.ledger.clocks import NOW_MS, ManualClock

@@ -16,11 +16,11 @@ from countledger.producers.kinesis.aggregate import (
     TARGET_BYTES,
     Aggregate,
     BrokenAggregate,
+    encode,
     pack,
     unpack,
 )
 from countledger.producers.kinesis.library import MAGIC, new_aggregate
-from countledger.producers.kinesis.message import encode
 from countledger.producers.kinesis.sender import CALL_BYTES, CALL_RECORDS, calls
 from tests.unit.producers.kinesis.entries import entries, entry
 from tests.unit.producers.kinesis.streams import delivered

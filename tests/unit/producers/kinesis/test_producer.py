@@ -19,8 +19,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import HORIZON_MIN_MS
 from countledger.producers.event import Event
-from countledger.producers.kinesis.aggregate import unpack
-from countledger.producers.kinesis.message import decode
+from countledger.producers.kinesis.aggregate import decode, unpack
 from countledger.producers.kinesis.sender import Sent
 from tests.transport.proof import refused_connection
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
