@@ -19,7 +19,13 @@ from countledger.ledger.errors import NoSuchQuota, WrongRegion
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.limits import QUOTA_LIMIT_LIFE_MS
 from countledger.ledger.operations import Get, Query
-from countledger.producers.quotas.administration import creating, deleting, limiting, reading
+from countledger.producers.quotas.administration import (
+    creating,
+    deleting,
+    limiting,
+    read_all,
+    reading,
+)
 from countledger.producers.quotas.quota import (
     Quota,
     check_amount,
@@ -36,8 +42,6 @@ from countledger.producers.strict.context import raise_exhausted
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Attempts, Exhausted, Steps
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Page
     from countledger.producers.quotas.quota import CounterLimit
     from countledger.producers.strict.context import MethodContext
 
@@ -120,16 +124,9 @@ class Limits:
         condition = AllOf(
             Compare("counter", "=", keys.QUOTA_PREFIX), BeginsWith("part", f"{namespace}:")
         )
-        items: list[Item] = []
-        query: Query | None = Query(self.context.table, condition, consistent=True)
-        while query is not None:
-            page: Page = yield from self._read(query, attempts)
-            items += page.items
-            query = (
-                Query(self.context.table, condition, consistent=True, after=page.after)
-                if page.after
-                else None
-            )
+        items = yield from read_all(
+            self.context.table, condition, lambda query: self._read(query, attempts)
+        )
         found = now_ms, [decode_quota(item) for item in items]
         with self._lock:
             self._quotas[namespace] = found

@@ -45,8 +45,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "infra/local/shards.py": "shards",
         "ledger/dynamo.py": "_get_batch pages",
         "ledger/message_queue.py": "__iter__",
-        "producers/quotas/administration.py": "reading",
-        "producers/quotas/admin.py": "_of_namespace",
+        "producers/quotas/administration.py": "read_all",
         "producers/sequences/appending.py": "_resuming",
     },
     "portions: each request is about other things": {
