@@ -23,7 +23,6 @@ from countledger.consumers.window_verify import WindowEvidence, WindowVerifier, 
 from countledger.ledger import amount, keys
 from countledger.ledger.before_send import guarded
 from countledger.ledger.errors import (
-    ConditionFailed,
     CountledgerError,
     SetupError,
 )
@@ -36,6 +35,7 @@ from countledger.ledger.expressions import (
     Drop,
 )
 from countledger.ledger.operations import Update
+from countledger.ledger.performer import wrote
 from countledger.ledger.ranking import day_clauses
 from countledger.ledger.total import new_windows_id, windows_id_of, windows_names
 from countledger.ledger.windows import EVENTS, SUM
@@ -131,11 +131,7 @@ class WindowRebuilder:
         return changed
 
     def _applied(self, update: Update) -> bool:
-        try:
-            self.windows.verifier.totals.dynamo.update(update)
-        except ConditionFailed:
-            return False
-        return True
+        return wrote(self.windows.verifier.totals.dynamo, update)
 
 
 def total_rebuilt_of(

@@ -189,17 +189,21 @@ def _end(write: Delete | Update, attempts: Attempts) -> Steps[None]:
 def reading(context: MethodContext, partition: str) -> Steps[list[Item]]:
     """All items of a partition: quotas, or the limits of counters. A read unit for each 4 KB."""
     condition = Compare("counter", "=", partition)
-    return read_all(context.table, condition, lambda one: ask(one, context.attempts(), _give_up))
+    return read_all(context.table, condition, context.attempts, _give_up)
 
 
 def read_all(
-    table: str, condition: Condition, page_of: Callable[[Query], Steps[Page]]
+    table: str,
+    condition: Condition,
+    attempts: Callable[[], Attempts],
+    give_up: Callable[[Exhausted[Any]], Any],
 ) -> Steps[list[Item]]:
     """All items of a query, page by page, strongly consistent. A read unit for each 4 KB."""
     items: list[Item] = []
     after: Key | None = None
     while True:
-        page = yield from page_of(Query(table, condition, consistent=True, after=after))
+        query = Query(table, condition, consistent=True, after=after)
+        page: Page = yield from ask(query, attempts(), give_up)
         items += page.items
         after = page.after
         if after is None:
