@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.board_top import Ranked, board_of_day, check_limit, top_of
+from countledger.consumers.boards import Ranked, board_of_day, check_limit, top_of
 from countledger.consumers.totals import counters_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
