@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.ranking import Board
     from countledger.ledger.windows import WindowSetting
 
 _TIES_MAX: Final = 1_000
+TODAY: Final = "today"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,6 @@ def _top_of_bucket(
             break
         found.append(one)
     return found
-
-
-TODAY: Final = "today"
 
 
 def board_of_day(

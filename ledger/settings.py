@@ -89,6 +89,8 @@ OF_THE_HOME: Final = (
     "ScheduleGroupName",
     "SchedulerRoleArn",
 )
+_SERVICE_IDS: Final = {"dynamodbstreams": "DYNAMODB_STREAMS"}
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 def _variable(name: str, default: str | int | None = None) -> Any:  # noqa: ANN401 - a field of any type
@@ -213,10 +215,6 @@ def _number(name: str, value: str | int) -> int:
 
 def _bad(name: str, value: object, rule: str) -> BadSetting:
     return BadSetting(f"{PREFIX}{name.upper()} is {value!r}: {rule}")
-
-
-_SERVICE_IDS: Final = {"dynamodbstreams": "DYNAMODB_STREAMS"}
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 def is_loopback(endpoint_url: str | None, service: str) -> bool:
