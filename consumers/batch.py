@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.consumers.progress import attempt_ended_of, attempt_started_of, lost
 from countledger.consumers.record import MalformedRecord, created_at_ms, sequence_of
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 _WHOLE: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ShardBatch:
+class ShardBatch(NamedTuple):
     """The facts of one invocation.
 
     Attributes:
@@ -49,8 +48,7 @@ class ShardBatch:
     deadline: Deadline
 
 
-@dataclass(frozen=True, slots=True)
-class BatchAttempt:
+class BatchAttempt(NamedTuple):
     """One attempt at a batch that is counted.
 
     Attributes:

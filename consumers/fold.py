@@ -131,8 +131,7 @@ def _sweep(records: Sequence[Mapping[str, Any]], now_ms: int) -> Mapping[str, li
     return rows if keys.are_entries(entries) else None
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedRecord:
+class RejectedRecord(NamedTuple):
     """A record that goes to the quarantine.
 
     Attributes:

@@ -11,17 +11,14 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import DueRules, RankRules, WindowRules
-from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import failures_from, index_of
 from countledger.consumers.stream import ShardName, label_of
 from countledger.consumers.watermark import PassedShards
 from countledger.ledger.before_send import Deadline
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload, OutOfTime, ProgressLost
+from countledger.ledger.forks import made_once
 from countledger.ledger.limits import late_write_ms
-from countledger.ledger.message_queue import MessageQueue
-from countledger.ledger.quarantine_record import QuarantineSource
-from countledger.ledger.quarantine_store import QuarantineStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +26,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from countledger.consumers.batch import BatchOutcome
+    from countledger.consumers.quarantine import StoredQuarantine
     from countledger.ledger.errors import CorruptItem
 
 # CloudWatch takes 256 KB as one event; the sort key of an entry has some 40 characters.
@@ -42,15 +40,36 @@ class _MaterializerParts:
     metrics: Metrics
 
 
+class _Quarantine:
+    """The quarantine, opened at the first record that is put into it: most functions never do."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Check that the function names the queue."""
+        self._connection = connection
+        self._queue_url = connection.setting("quarantine_queue_url")
+
+    def put(self, record: Mapping[str, Any], reason: str, shard: str) -> None:
+        """Keep a record and send a message about it; see `StoredQuarantine.put`."""
+        self._opened.put(record, reason, shard)
+
+    @made_once
+    def _opened(self) -> StoredQuarantine:
+        from countledger.consumers.quarantine import StoredQuarantine  # noqa: PLC0415 - see above
+        from countledger.ledger.message_queue import MessageQueue  # noqa: PLC0415 - see above
+        from countledger.ledger.quarantine_record import QuarantineSource  # noqa: PLC0415 - see above
+        from countledger.ledger.quarantine_store import QuarantineStore  # noqa: PLC0415 - see above
+
+        connection = self._connection
+        store = QuarantineStore(connection.dynamo("standard"), connection.setting("counters_table"))
+        queue = MessageQueue(connection.queues(), self._queue_url, "the quarantine")
+        return StoredQuarantine(store, queue, QuarantineSource.LEDGER)
+
+
 @cache
 def _parts() -> _MaterializerParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    queue = MessageQueue(
-        connection.queues(), connection.setting("quarantine_queue_url"), "the quarantine"
-    )
-    quarantine = StoredQuarantine(QuarantineStore(dynamo, table), queue, QuarantineSource.LEDGER)
     logger, metrics = Logger(), Metrics()
 
     def unread(error: CorruptItem) -> None:
@@ -61,7 +80,7 @@ def _parts() -> _MaterializerParts:
         Materializer(
             dynamo,
             table,
-            quarantine,
+            _Quarantine(connection),
             rules=DueRules(dynamo, table),
             ranks=RankRules(dynamo, table),
             windows=WindowRules(dynamo, table, on_corrupt=unread).of,

@@ -5,6 +5,9 @@ Each is read at most once a minute.
 A counter with enough entries is put into the due index, from which the dispatcher compacts it. A
 total of a ranked namespace gets its position on the board in the update that creates the total. The
 windows of a counter are written after its total.
+
+The modules of schedules, rankings and windows are loaded at the first namespace that has one: most
+functions start without.
 """
 
 from __future__ import annotations
@@ -15,11 +18,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.due import due_state_of, mark_of, rule_in
 from countledger.ledger.errors import ConditionFailed, CorruptItem, NewerFormat, RequestRejected
 from countledger.ledger.limits import DUE_RULE_LIFE_MS, RANK_RULE_LIFE_MS, WINDOWS_LIFE_MS
-from countledger.ledger.ranking import clauses_for, partitions_of
-from countledger.ledger.window_items import decode_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,8 +80,13 @@ class DueRules:
         return self.known.of(namespace, self.clock.now_ms(), self._read)
 
     def _read(self, namespace: str) -> DueRule | None:
+        schedule = self.dynamo.get(self.table, keys.schedule_key(namespace))
+        if schedule is None:
+            return None
+        from countledger.ledger.due import rule_in  # noqa: PLC0415 - at the first schedule
+
         try:
-            return rule_in(self.dynamo.get(self.table, keys.schedule_key(namespace)))
+            return rule_in(schedule)
         except CorruptItem:
             # The dispatcher reports it, when it runs for this schedule.
             return None
@@ -113,6 +118,8 @@ class DueMarker:
         rule = self.rules.of(keys.namespace_of(total["counter"]))
         if rule is None:
             return
+        from countledger.ledger.due import due_state_of, mark_of  # noqa: PLC0415 - the same
+
         try:
             update = mark_of(self.table, due_state_of(total), rule, self.now_ms)
             if update is not None:
@@ -146,7 +153,12 @@ class RankRules:
         Raises:
             ServiceFailed: the rule could not be read; the changes must be delivered again.
         """
-        return clauses_for(counter, self._of(keys.namespace_of(counter)))
+        partitions = self._of(keys.namespace_of(counter))
+        if partitions is None:
+            return ()
+        from countledger.ledger.ranking import clauses_for  # noqa: PLC0415 - at the first ranking
+
+        return clauses_for(counter, partitions)
 
     def _of(self, namespace: str) -> int | None:
         # The writers of a batch call this at once; one of them reads.
@@ -154,8 +166,13 @@ class RankRules:
             return self._known.of(namespace, self.clock.now_ms(), self._read)
 
     def _read(self, namespace: str) -> int | None:
+        ranking = self.dynamo.get(self.table, keys.ranking_key(namespace))
+        if ranking is None:
+            return None
+        from countledger.ledger.ranking import partitions_of  # noqa: PLC0415 - as above
+
         try:
-            return partitions_of(self.dynamo.get(self.table, keys.ranking_key(namespace)))
+            return partitions_of(ranking)
         except CorruptItem:
             # `top` of that namespace reports it; totals do not wait for a repair of the rule.
             return None
@@ -198,6 +215,10 @@ class WindowRules:
 
     def _read(self, namespace: str) -> tuple[WindowSetting, ...]:
         item = self.dynamo.get(self.table, keys.windows_key(namespace), consistent=True)
+        if item is None:
+            return ()
+        from countledger.ledger.window_items import decode_settings  # noqa: PLC0415 - at first windows
+
         try:
             return decode_settings(item)
         except NewerFormat:

@@ -7,7 +7,7 @@ module reads a few pages when a proof is requested.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.ledger import keys
 from countledger.ledger.errors import SetupError
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
 
 
-@dataclass(frozen=True, slots=True)
-class ShardName:
+class ShardName(NamedTuple):
     """A stream shard's full name. A recreated stream has a new label and new sequence numbers.
 
     Attributes:
@@ -52,8 +51,7 @@ CLOSED: Final = 100
 _OFF: Final = ("DISABLING", "DISABLED")
 
 
-@dataclass(frozen=True, slots=True)
-class StreamShard:
+class StreamShard(NamedTuple):
     """A shard as the service describes it.
 
     Attributes:

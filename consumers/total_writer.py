@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.consumers import watermark
 from countledger.consumers.fold import FoldedChange, after, folded_change
 from countledger.consumers.record import EntryChange
-from countledger.consumers.window_changes import window_changes
-from countledger.consumers.window_writer import WindowWriter, windowed_clauses
 from countledger.ledger import amount, keys
 from countledger.ledger.attributes import check_format
 from countledger.ledger.errors import (
@@ -48,8 +46,7 @@ _READABLE: Final = AnyOf(Absent("v"), Compare("v", "=", FORMAT))
 _NOT_STRICT: Final = Absent("method")
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """What became of one counter's changes.
 
     Attributes:
@@ -172,12 +169,17 @@ class TotalWriter:
 
     def _window_changes(self, counter: str, changes: CounterChanges) -> list[WindowChanges]:
         settings = self.windows(counter) if self.windows is not None else ()
-        return window_changes(changes, settings) if settings else []
+        if not settings:
+            return []
+        from countledger.consumers.window_changes import window_changes  # noqa: PLC0415 - at first windows
+
+        return window_changes(changes, settings)
 
     def _write_windows(self, counter: str, total: Item, windowed: Sequence[WindowChanges]) -> int:
         """Write windows, whether the total contained their changes before or not."""
         if not windowed:
             return 0
+        from countledger.consumers.window_writer import WindowWriter  # noqa: PLC0415 - as above
 
         def quarantine(sequence: int, reason: str) -> None:
             self.quarantine(EntryChange(sequence, counter, 0, 0, 0), reason)
@@ -211,8 +213,7 @@ class TotalWriter:
             try:
                 update = update_of(self.table, counter, step, self.shard, self.now_ms)
                 if windowed:
-                    also_windows = windowed_clauses(windowed, self.shard, step.first)
-                    update = and_also(update, also_windows)
+                    update = and_also(update, _of_windows(windowed, self.shard, step.first))
                 item = self.dynamo.update(and_also(update, also))
             except ConditionFailed as failed:
                 check_format(failed.item or {})
@@ -249,9 +250,14 @@ class TotalWriter:
         return stale if len(stale) >= watermark.STALE_ENOUGH else {}
 
 
+def _of_windows(windowed: Sequence[WindowChanges], shard: str, first: int) -> tuple[Clause, ...]:
+    from countledger.consumers.window_writer import windowed_clauses  # noqa: PLC0415 - as above
+
+    return windowed_clauses(windowed, shard, first)
+
+
 def _both(first: Written, second: Written) -> Written:
-    return replace(
-        second,
+    return second._replace(
         applied=first.applied + second.applied,
         duplicates=first.duplicates + second.duplicates,
         rejected=first.rejected + second.rejected,

@@ -28,6 +28,7 @@ from countledger.ledger.ids import new_id
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.operations import Put, Query
 from countledger.ledger.service_errors import translated
+from countledger.ledger.settings import LOCAL_STACK_ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -128,6 +129,8 @@ class Doctor:
                 answer: Any = client.get_caller_identity()
         except (Unclear, Unreachable) as error:
             says = str(error).partition(";")[0]
+            if self.connection.stays_here:
+                return [DoctorCheck("endpoint", CheckResult.PROBLEM, says, LOCAL_STACK_ENDED)]
             why = "an app needs no way to STS; without it, credentials and clock stay unchecked"
             return [DoctorCheck("credentials", CheckResult.UNKNOWN, says, why)]
         except CountledgerError as error:

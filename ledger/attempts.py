@@ -64,7 +64,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
@@ -117,8 +117,7 @@ class Send:
         return not isinstance(self.operation, _READS)
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(NamedTuple):
     """Wait before the next step; the answer is whether the call may not go on instead.
 
     Attributes:
@@ -132,8 +131,7 @@ class Pause:
     since_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CallLimits:
+class CallLimits(NamedTuple):
     """For how long one call may be tried again, and how often in all.
 
     An app sets them; each protocol has a bound of its own beside them.
@@ -177,8 +175,7 @@ class Done(Generic[_T]):
     value: _T
 
 
-@dataclass(frozen=True, slots=True)
-class Again(Generic[_S]):
+class Again(NamedTuple, Generic[_S]):
     """The attempt failed for now: wait, then send `request(state)`.
 
     Attributes:
@@ -192,8 +189,7 @@ class Again(Generic[_S]):
     resolved: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Recheck(Generic[_S]):
+class Recheck(NamedTuple, Generic[_S]):
     """Send `request(state)` at once; it is no further attempt.
 
     Attributes:
@@ -205,8 +201,7 @@ class Recheck(Generic[_S]):
     resolved: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(NamedTuple):
     """No further attempt can help, because of this error."""
 
     error: CountledgerError
@@ -215,8 +210,7 @@ class GiveUp:
 Verdict: TypeAlias = Again[_S] | Recheck[_S] | Done[_T] | GiveUp
 
 
-@dataclass(frozen=True, slots=True)
-class Exhausted(Generic[_S]):
+class Exhausted(NamedTuple, Generic[_S]):
     """What is known when no attempt is left.
 
     Attributes:

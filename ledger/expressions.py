@@ -7,7 +7,7 @@ request. No other module writes the text of an expression.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from countledger.ledger.attributes import encode_value
 
@@ -260,8 +260,7 @@ def encode_update(clauses: Sequence[Clause], to: Placeholders) -> str:
 # ---- texts, each composed once for all requests of one shape ----
 
 
-@dataclass(frozen=True, slots=True)
-class ExpressionTexts:
+class ExpressionTexts(NamedTuple):
     """The texts of all requests of one shape.
 
     Attributes:

@@ -9,7 +9,6 @@ collector close them.
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections import deque
 from contextlib import suppress
@@ -45,9 +44,14 @@ def _begin_in_child() -> None:
         abandon(what)
 
 
+def _before_fork() -> None:
+    # In a child another thread's import would never end.
+    import ctypes  # noqa: F401, PLC0415 - for `abandon`
+
+
 _TO_ABANDON: Final[WeakSet[object]] = WeakSet()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_in_child)
+    os.register_at_fork(before=_before_fork, after_in_child=_begin_in_child)
 _AT_THE_START: Final = this_process()
 
 
@@ -58,6 +62,8 @@ def is_forked() -> bool:
 
 def abandon(what: object) -> None:
     """Keep something of the parent's from being closed here, also as Python ends."""
+    import ctypes  # noqa: PLC0415 - few processes fork, or are forks
+
     # A reference that is never given back.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(what))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from countledger.ledger.attributes import Item, Key, encode
 from countledger.ledger.entry import encode_entry
@@ -189,8 +189,7 @@ class Query:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """What one request of a query or scan answered with.
 
     Attributes:

@@ -17,7 +17,7 @@ from typer import Abort
 from typer.exceptions import TyperException
 
 from countledger.infra.cli.commands import CommandsOnDemand
-from countledger.infra.cli.options import ENDED, Options, reflowed, shared
+from countledger.infra.cli.options import Options, reflowed, shared
 from countledger.infra.cli.output import OutputClosed, show_text
 from countledger.ledger.errors import CountledgerError, Unreachable
 
@@ -108,9 +108,9 @@ def _with_advice(error: CountledgerError) -> str:
     """The error's text, and where it leads to a local stack that has ended, how to go on."""
     if not isinstance(error, Unreachable):
         return str(error)
-    from countledger.ledger.settings import is_loopback  # noqa: PLC0415 - at its first use
+    from countledger.ledger.settings import LOCAL_STACK_ENDED, is_loopback  # noqa: PLC0415 - at its first use
 
-    return f"{error}; {ENDED}" if is_loopback(None, "cloudformation") else str(error)
+    return f"{error}; {LOCAL_STACK_ENDED}" if is_loopback(None, "cloudformation") else str(error)
 
 
 def _complain(message: str, code: int, arguments: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ from countledger import CountLedger, Kind
 from countledger.compaction.assembly import index_of
 from countledger.compaction.report import CompactionPlan, RunOutcome
 from countledger.infra.cli.options import BadUsage, CounterNames, Options, shared
-from countledger.infra.cli.output import FINDINGS, Unread, facts, show_report
+from countledger.infra.cli.output import FINDINGS, Unread, facts, notice, show_report
 from countledger.infra.cli.progress import open_progress
 from countledger.ledger import keys
 from countledger.ledger.clock import show_duration, to_datetime
@@ -129,7 +129,7 @@ def _show_reports(options: Options, worker: Worker, counters: Iterable[str]) -> 
     def summary() -> tuple[Row, str]:
         sums = {name: sum(getattr(one, name) for one in reports) for name in _SUMS}
         text = (
-            f"{len(reports)} counters: {sums['merged']} entries merged for "
+            f"counters: {len(reports)}; entries merged: {sums['merged']}, for "
             f"{sums['write_units']:g} write units and {sums['read_units']:g} read units"
         )
         return {**sums, "findings": findings()}, text
@@ -138,6 +138,8 @@ def _show_reports(options: Options, worker: Worker, counters: Iterable[str]) -> 
         return sum(1 for one in reports if one.outcome in _BAD)
 
     show_report(options, "reports", rows(), summary)
+    if any(one.outcome is RunOutcome.NOTHING for one in reports):
+        notice("--dry-run shows how old entries must be to be merged")
     return FINDINGS if findings() else 0
 
 
@@ -165,7 +167,7 @@ def _show_plans(options: Options, worker: Worker, counters: Iterable[str]) -> in
     def summary() -> tuple[Row, str]:
         entries = sum(plan.entries for plan in plans)
         units = sum(plan.write_units for plan in plans)
-        text = f"{len(plans)} counters: {entries} entries for about {units:g} write units"
+        text = f"counters: {len(plans)}; to merge: {entries}, for about {units:g} write units"
         return {"entries": entries, "write_units": units, "findings": len(unplanned)}, text
 
     show_report(options, "plans", rows(), summary)

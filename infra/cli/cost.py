@@ -235,7 +235,7 @@ def _measured(pace: Pace | None) -> Pace:
     if pace is None:
         raise BadUsage(
             "nothing was recorded in the last day, or only in its last hour, which shows too "
-            "little: give --events-per-day"
+            "little: plan with a number, as in --events-per-day 100000"
         )
     return pace
 

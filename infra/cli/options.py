@@ -26,12 +26,6 @@ P = ParamSpec("P")
 Format = Literal["table", "json"]
 _PANEL = "Where AWS is, and how to print"
 
-# A shell outlives the stack that `up` pointed it at.
-ENDED = (
-    'what AWS_ENDPOINT_URL names on this machine has ended: `eval "$(countledger up)"` starts '
-    "another, `unset AWS_ENDPOINT_URL` leads to AWS again"
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Options:

@@ -173,8 +173,8 @@ def discard(
     """
     service, unread = options.client().quarantine, Unread()
     chosen = ids_of(options, ids, source, unread, everything=everything)
-    question = f"Discard {len(chosen)} records of the quarantine?"
-    would = f"{len(chosen)} records would be discarded"
+    question = f"Discard these records of the quarantine: {len(chosen)}?"
+    would = f"records to discard: {len(chosen)}"
     refusal = f"{would}, and the input is not a terminal: give --yes"
     if chosen and not yes and not confirm(question, refusal):
         raise typer.Abort
@@ -211,7 +211,7 @@ def _show(options: Options, outcomes: list[QuarantineOutcome]) -> int:
     show(options, rows, rows)
     left = sum(not one.resolved for one in outcomes)
     if left:
-        notice(f"{left} stay in quarantine")
+        notice(f"records that stay in quarantine: {left}")
     hard = [
         one.error.exit_code
         for one in outcomes

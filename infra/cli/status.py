@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from countledger import CountLedger
 from countledger.infra.cli.engine import document_of, engine_is_installed
-from countledger.infra.cli.options import ENDED, Options, shared
+from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import FINDINGS, notice, show, show_json, show_rows, show_text
 from countledger.infra.status.document import document
 from countledger.infra.status.findings import findings
@@ -14,7 +14,7 @@ from countledger.infra.status.gathering import Gathering
 from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import BadSetting, StackNotFound, Unreachable
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.settings import Settings
+from countledger.ledger.settings import LOCAL_STACK_ENDED, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,7 @@ def status(options: Options) -> int:
     except Unreachable:
         if not client.connection.stays_here:
             raise
-        return _nothing(options, name, ENDED)
+        return _nothing(options, name, LOCAL_STACK_ENDED)
     found = findings(facts)
     if options.json:
         here = {"stack_name": name, "running": True} if running is None else document_of(running)

@@ -229,6 +229,6 @@ def test_the_command_line_plans_and_compacts(
 
     rest = command("compact", "--namespace", namespace)
     assert rest.code == 0
-    assert "3 counters: 10 entries merged" in rest.err
+    assert "counters: 3; entries merged: 10, for" in rest.err
     assert [client.exact(name).value for name in names] == [20, 20, 20]
     assert [client.exact(name).entries_read for name in names] == [0, 0, 0]

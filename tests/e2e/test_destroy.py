@@ -96,6 +96,44 @@ def test_a_policy_in_use_stops_it_until_it_is_detached(
     assert name not in stacks_of(stack)
 
 
+def test_a_stack_with_the_http_api_leaves_nothing_of_it(
+    stack: LocalStack, command: Command, deploy: Deploy, name: str
+) -> None:
+    """Its policies are of callers, who may still have them."""
+    outputs = deploy("--json", "--parameter", "HttpApi=iam", *_OPEN).json["outputs"]
+    attach(stack, outputs["HttpWritePolicyArn"], f"caller-{name}")
+    made = of_the_api(stack, name)
+    assert {kind for kind, found in made.items() if found} == set(made)
+
+    refused = destroy(command, name)
+    assert (refused.code, name in stacks_of(stack)) == (2, True)
+    assert f"HttpWritePolicy by user caller-{name}" in refused.err
+    gone = destroy(command, name, "--detach", "--delete-data")
+
+    assert gone.code == 0, gone.err
+    assert not any(of_the_api(stack, name).values())
+    assert name not in stacks_of(stack)
+    assert tables(stack, name) == set()
+
+
+def of_the_api(stack: LocalStack, name: str) -> dict[str, set[str]]:
+    """What is there of the HTTP API of a stack, by kind."""
+    apis = stack.client("apigatewayv2").get_apis()["Items"]
+    functions = stack.client("lambda").get_paginator("list_functions").paginate()
+    groups = stack.client("logs").get_paginator("describe_log_groups").paginate()
+    policies = stack.client("iam").get_paginator("list_policies").paginate(Scope="Local")
+    found = {
+        "gateway": [one["Name"] for one in apis],
+        "function": [one["FunctionName"] for page in functions for one in page["Functions"]],
+        "log": [one["logGroupName"] for page in groups for one in page["logGroups"]],
+        "policy": [one["PolicyName"] for page in policies for one in page["Policies"]],
+    }
+    return {
+        kind: {one for one in names if name in one and (kind == "gateway" or "Http" in one)}
+        for kind, names in found.items()
+    }
+
+
 def test_a_deletion_that_failed_is_repeated(
     stack: LocalStack, command: Command, deploy: Deploy, name: str
 ) -> None:

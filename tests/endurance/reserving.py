@@ -42,7 +42,7 @@ from countledger.producers.strict.outcome import (
     Unknown,
 )
 from tests.endurance.scenarios import Row
-from tests.endurance.tables import Life, TableClient, Tables
+from tests.endurance.tables import Life, StruckClient, Tables
 from tests.simulation.hold_operations import HoldAccounts
 from tests.simulation.schedule import Killed
 from tests.simulation.sums import Wrong
@@ -165,7 +165,7 @@ class Host:
         self.kills += 1
         random = self.tables.random
         self.life = Life(self.tables, random.randint(-_SKEW_MS // 2, _SKEW_MS // 2))
-        client = TableClient(life=self.life)
+        client = StruckClient(life=self.life)
         context = MethodContext(
             client,
             replace(client, attempts=4),

@@ -15,26 +15,25 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
-from countledger.infra.memory.items import holds, key_of
-from countledger.ledger.dynamo import DynamoClient
+from countledger.infra.memory.client import TableClient
+from countledger.infra.memory.items import key_of
 from countledger.ledger.errors import CountledgerError, Throttled, TransactionCancelled, Unclear
 from countledger.ledger.errors import Reason as Cancelled
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS, TOKEN_LIFE_MS
 from countledger.ledger.operations import Page, Query
 from tests.simulation.schedule import Killed, Schedule
-from tests.simulation.table import SimulatedTable, written_key
+from tests.simulation.table import SimulatedTable
 from tests.simulation.transactions import SimulatedTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from mypy_boto3_dynamodb import DynamoDBClient
-
-    from countledger.infra.memory.table import Change
+    from countledger.infra.memory.table import Change, Table
     from countledger.infra.memory.table import Key as ItemKey
-    from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.operations import Delete, Put, Scan, Update, Write
+    from countledger.infra.memory.tables import Transactions
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.operations import Scan, Write
 
 _T = TypeVar("_T")
 BEGIN_MS: Final = 1_800_000_000_000.0
@@ -195,88 +194,60 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableClient(DynamoClient):
-    """The DynamoDB client of a process.
+class StruckClient(TableClient):
+    """The DynamoDB client of a process, whose requests are struck.
 
     Attributes:
         life: the process.
         attempts: how often its SDK sends a request.
     """
 
-    client: DynamoDBClient = field(default_factory=lambda: cast("DynamoDBClient", None))
     life: Life
     attempts: int = 1
 
-    def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:  # noqa: ARG002
-        """One item."""
-        items = self.life.tables.by_name[table].items
-        return self._call(lambda: dict(items.get(key_of(key), {})) or None, writes=False)
+    def table(self, name: str) -> SimulatedTable:
+        """One of the stack's."""
+        return self.life.tables.by_name[name]
 
-    def get_many(self, table: str, keys: Sequence[Key], *, consistent: bool = False) -> list[Item]:  # noqa: ARG002
-        """Several items."""
-        items = self.life.tables.by_name[table].items
-        found = [items.get(key_of(key)) for key in keys]
-        return self._call(lambda: [dict(one) for one in found if one is not None], writes=False)
+    def transactions(self) -> Transactions:
+        """Those of the stack."""
+        return self.life.tables.transactions
 
-    def transact_get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
-        """Items as of one moment."""
-        places = [key_of(key) for key in keys]
-        transactions = self.life.tables.transactions
-        return self._call(lambda: transactions.get(table, places), writes=False)
+    @property
+    def page_items(self) -> int:
+        """A page has all that a query finds."""
+        return 1 << 60
 
-    def page(self, read: Query | Scan) -> Page:
+    def page_of(self, table: Table, read: Query | Scan) -> Page:
         """A page of a partition, or of the index."""
-        tables = self.life.tables
         if isinstance(read, Query) and read.index is not None:
-            return self._call(lambda: tables.listed(read), writes=False)
-        if not isinstance(read, Query):
-            raise TypeError(f"nobody scans: {read}")
-        table = tables.by_name[read.table]
-        first: Any = getattr(read.condition, "conditions", (read.condition,))[0]
+            return self.life.tables.listed(read)
+        return TableClient.page_of(self, table, read)
 
-        def look() -> list[Item]:
-            sorts = table.partitions.get(first.value, ())
-            rows = (table.items[first.value, sort] for sort in sorts)
-            return [dict(row) for row in rows if holds(read.condition, row)]
+    def read(self, what: str, request: Callable[[], _T]) -> _T:  # noqa: ARG002 - of others
+        """Its SDK sends a request that changes nothing."""
+        return self._call(request, writes=False)
 
-        found = self._call(look, writes=False)
-        return Page(found, None, len(found))
-
-    def put(self, write: Put) -> None:
-        """Write one item."""
-        self._call(lambda: self._table(write).write(write))
-
-    def update(self, write: Update) -> Item | None:
-        """Change one item."""
-        after = self._call(lambda: self._table(write).write(write))
-        return dict(after) if after is not None and write.returning == "ALL_NEW" else None
-
-    def delete(self, write: Delete) -> None:
-        """Remove one item."""
-        self._call(lambda: self._table(write).write(write))
+    def written(self, what: str, request: Callable[[], _T]) -> _T:  # noqa: ARG002 - of others
+        """Its SDK sends a request that writes."""
+        return self._call(request, writes=True)
 
     def transact(self, writes: Sequence[Write], token: str) -> bool:
         """All or nothing; each item changes at its own moment."""
-        tables, life = self.life.tables, self.life
+        self.check_transaction(writes)
         codes = ["TransactionConflict", *["None"] * (len(writes) - 1)]
         conflict = TransactionCancelled(tuple(map(Cancelled, codes)))
-        fresh, takes_ms = self._call(
-            lambda: tables.transactions.begin(writes, token), conflict=conflict
-        )
+        begin = self.life.tables.transactions.begin
+        fresh, takes_ms = self._call(lambda: begin(writes, token), writes=True, conflict=conflict)
         if takes_ms:
-            life.sleep_ms(takes_ms)
+            self.life.sleep_ms(takes_ms)
         return fresh
-
-    def _table(self, write: Write) -> SimulatedTable:
-        table = self.life.tables.by_name[write.table]
-        table.check(written_key(write), None)
-        return table
 
     def _call(
         self,
         request: Callable[[], _T],
         *,
-        writes: bool = True,
+        writes: bool,
         conflict: CountledgerError | None = None,
     ) -> _T:
         for _ in range(self.attempts - 1):

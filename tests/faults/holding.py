@@ -14,12 +14,12 @@ _TAKEN = 2
 _OPENING = 10
 
 
-def _begun(world: World, name: str, retries: Retries) -> tuple[StrictCounters, str]:
+def _begun(world: World, name: str, retries: Retries, bins: int) -> tuple[StrictCounters, str]:
     """Of a new process: a counter of ten."""
     strict, counter = world.ledger.strict, f"fh-{name}:a"
     context = world.context(strict.context, retries)
     own = StrictCounters(context, world.namespaces, strict.region, strict.home_region)
-    own.create(counter, method="marker", lower=0, opening=_OPENING)
+    own.create(counter, method="marker", lower=0, opening=_OPENING, bins=bins)
     return own, counter
 
 
@@ -27,21 +27,25 @@ def _place(strict: StrictCounters, counter: str) -> object:
     return strict.hold(counter, _HELD, key="k", expires_in=timedelta(minutes=10))
 
 
-def placing(world: World, name: str, retries: Retries) -> Play:
+def placing(bins: int = 1) -> Begin:
     """Three of ten are held."""
-    strict, counter = _begun(world, name, retries)
-    return Play.repeatable(
-        lambda: _place(strict, counter),
-        lambda: int(strict.show(counter).held) // _HELD,
-        strict.context.dynamo,
-    )
+
+    def begin(world: World, name: str, retries: Retries) -> Play:
+        strict, counter = _begun(world, name, retries, bins)
+        return Play.repeatable(
+            lambda: _place(strict, counter),
+            lambda: int(strict.show(counter).held) // _HELD,
+            strict.context.dynamo,
+        )
+
+    return begin
 
 
-def ending(act: Callable[[StrictCounters, str], object], value: int) -> Begin:
+def _ending(act: Callable[[StrictCounters, str], object], value: int, bins: int) -> Begin:
     """Three of ten are held; then the hold is confirmed or cancelled, which leaves that value."""
 
     def begin(world: World, name: str, retries: Retries) -> Play:
-        strict, counter = _begun(world, name, retries)
+        strict, counter = _begun(world, name, retries, bins)
         _place(strict, counter)
         hold = hold_id(counter, id_of_key("k"))
 
@@ -56,5 +60,12 @@ def ending(act: Callable[[StrictCounters, str], object], value: int) -> Begin:
     return begin
 
 
-confirming = ending(lambda strict, hold: strict.confirm(hold, _TAKEN), _OPENING - _TAKEN)
-cancelling = ending(lambda strict, hold: strict.cancel(hold), _OPENING)
+def confirming(bins: int = 1) -> Begin:
+    """Two of the three are taken."""
+    taken = _OPENING - _TAKEN
+    return _ending(lambda strict, hold: strict.confirm(hold, _TAKEN), taken, bins)
+
+
+def cancelling(bins: int = 1) -> Begin:
+    """None of the three is taken."""
+    return _ending(lambda strict, hold: strict.cancel(hold), _OPENING, bins)

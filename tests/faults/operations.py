@@ -167,7 +167,15 @@ _QUOTAS: Final = (
     ),
 )
 _HOLDS: Final = tuple(
-    Operation(name, _TRANSACT, begin, replace(STRICT, done=done), hides=True)
+    Operation(
+        f"{name} with bins" if bins > 1 else name,
+        _TRANSACT,
+        begin(bins),
+        replace(STRICT, done=done),
+        hides=bins == 1,
+        few=bins > 1,
+    )
+    for bins in (1, 3)
     for name, begin, done in (
         ("hold", holding.placing, "Held"),
         ("confirm a hold", holding.confirming, "Confirmed"),

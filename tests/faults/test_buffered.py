@@ -7,7 +7,6 @@ from countledger import Buffering
 from tests.engines.store import Store
 from tests.faults.canary import WrongNumber
 from tests.faults.injection import Fault, Kind, faults
-from tests.faults.leftovers import unprocessed
 from tests.faults.producing import buffered_on
 from tests.faults.product import recorder_of, writer_of
 from tests.faults.ways import known
@@ -45,15 +44,3 @@ def test_throttling_slows_down_and_loses_nothing(store: Store, counter: str) -> 
     assert (statistics.waits, statistics.recorded, statistics.failed) == (60, 1_000, 0)
     assert min(senders) < PLAIN.senders
     expect(store, counter, total=1_000, events=1_000)
-
-
-def test_what_a_batch_leaves_is_sent_again(store: Store, counter: str) -> None:
-    """The service may take some of a batch only."""
-    recorder = known(recorder_of(store), counter)
-    with (
-        unprocessed(writer_of(recorder), [10, 3]),
-        buffered_on(recorder, PLAIN) as producer,
-    ):
-        for _ in range(25):
-            producer.add(counter, 1)
-    expect(store, counter, total=25, events=25)

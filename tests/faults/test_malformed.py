@@ -12,7 +12,6 @@ from countledger.consumers.stream import ShardName
 from countledger.consumers.total_writer import TotalWriter
 from countledger.ledger import keys
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.errors import ServiceFailed
 from countledger.ledger.ids import new_id
 from countledger.ledger.operations import Put
 from countledger.producers.event import Event, make_entry
@@ -143,54 +142,3 @@ def _write_by_hand(store: Store, counter: str, deltas: list[int]) -> None:
 
 def _delta(record: Record) -> int:
     return int(record["dynamodb"]["NewImage"]["delta"]["N"])
-
-
-class _Refusing(KeptRecords):
-    """A quarantine that takes nothing for a while."""
-
-    refusals = 2
-
-    def put(self, record: Record, reason: str, shard: str) -> None:
-        """Refuse, then keep."""
-        if self.refusals:
-            self.refusals -= 1
-            raise ServiceFailed("the quarantine is full")
-        super().put(record, reason, shard)
-
-
-def test_p8_a_change_that_nobody_keeps_is_not_passed(store: Store, counter: str) -> None:
-    """Its counter fails and is delivered again until the quarantine takes it: no gap, no double."""
-    other = f"{counter}/other"
-    shard, records = written(store, counter, other, each=3)
-    quarantine = _Refusing()
-    materializer = store.materializer(quarantine=quarantine)
-    _corrupt_total(store, counter)
-
-    outcome = materializer.apply(records, shard)
-    assert outcome.retry_from is not None
-    assert list(outcome.failed) == [counter]
-    stored: dict[str, Any] = store.item(store.counters, keys.total_key(counter)) or {}
-    assert stored["version"] == 0
-    expect_total(store, other)
-
-    assert deliver(materializer, records, shard) == 2
-    _mend_total(store, counter)
-    expect_total(store, counter, [record for record, _, _ in quarantine.kept])
-    expect_total(store, other)
-
-
-def test_p8_a_record_that_cannot_be_understood_lets_the_others_pass(
-    store: Store, counter: str
-) -> None:
-    """It is in the quarantine with its reason; what comes before and after it is applied."""
-    shard, records = written(store, counter, each=4)
-    malformed = {**records[1], "eventName": "UPSERT"}
-    quarantine = KeptRecords()
-    materializer = store.materializer(quarantine=quarantine)
-
-    assert deliver(materializer, [records[0], malformed, *records[2:]], shard) == 1
-
-    ((kept, why, where),) = quarantine.kept
-    assert (kept, where) == (malformed, str(shard))
-    assert "'UPSERT' is unknown" in why
-    expect_total(store, counter, [records[1]])

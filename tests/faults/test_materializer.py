@@ -2,32 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import repeat
 from typing import Any
 
 import pytest
 from botocore.awsrequest import AWSPreparedRequest
 
-from countledger.consumers import materializer as materializer_module
-from countledger.consumers.batch import BatchOutcome, complete_outcome
-from countledger.consumers.fold import Fold
-from countledger.consumers.stream import ShardName
-from countledger.consumers.total_writer import Written
 from countledger.ledger.errors import ServiceFailed
 from tests.engines.store import Store
-from tests.faults.canary import Rule, judged
 from tests.faults.delivery import deliver, written
 from tests.faults.injection import GARBLED, Fault, Kind, faults
 from tests.faults.numbers import expect_total
 from tests.faults.queue import Queue, new_queue
 
 SDK_ATTEMPTS = 4
-
-
-def _progress(request: AWSPreparedRequest) -> bool:
-    """The write that moves it, and neither its reading nor its making."""
-    body = _body(request)
-    return b'"progress"' in body and b'"attempted"' in body
 
 
 def _total(request: AWSPreparedRequest) -> bool:
@@ -44,46 +31,6 @@ def queue(store: Store) -> Iterator[Queue]:
     """A quarantine queue of the test's own."""
     with new_queue(store) as made:
         yield made
-
-
-# ---- rules to switch off ----
-
-
-def failures_kept_to_itself(patch: pytest.MonkeyPatch) -> None:
-    """The batch is said to be handled although a counter could not be written."""
-
-    def forgetful(
-        outcome: BatchOutcome, folded: Fold, done: dict[str, Written], now_ms: int
-    ) -> None:
-        complete_outcome(outcome, folded, done, now_ms)
-        outcome.retry_from = None
-
-    patch.setattr(materializer_module, "complete_outcome", forgetful)
-
-
-# ---- laws ----
-
-
-@judged(failures_kept_to_itself)
-def test_p3_progress_never_passes_what_is_not_in_the_totals(
-    rule: Rule, store: Store, counter: str
-) -> None:
-    """Freshness is what a reader trusts: a batch that failed in part does not move it."""
-    with rule.watched():
-        shard, records = written(store, counter)
-        shard = ShardName(shard.stream, f"{shard.id}-{counter}")
-        materializer = store.materializer()
-        plan = repeat(Fault(Kind.UNAVAILABLE), SDK_ATTEMPTS)
-
-        with faults(materializer.dynamo.client, plan=plan, only=_total):
-            materializer.apply(records, shard)
-        if store.totals().progress([str(shard)]):
-            expect_total(store, counter)
-
-        deliver(materializer, records, shard)
-        (progress,) = store.totals().progress([str(shard)]).values()
-        assert progress.sequence == records[-1]["dynamodb"]["SequenceNumber"]
-        expect_total(store, counter)
 
 
 @pytest.mark.parametrize(
@@ -111,27 +58,3 @@ def test_p8_nothing_is_applied_where_the_quarantine_refuses(
 
     deliver(materializer, batch, shard)
     expect_total(store, counter, queue.records())
-
-
-@pytest.mark.parametrize("fault", [Fault(Kind.TIMEOUT), Fault(Kind.THROTTLE)], ids=str)
-def test_p1_progress_that_cannot_be_written_is_delivered_again(
-    store: Store, counter: str, fault: Fault
-) -> None:
-    """The last record comes again, its total drops it, and the progress gets there."""
-    shard, records = written(store, counter)
-    shard = ShardName(shard.stream, f"{shard.id}-{counter}")
-    materializer = store.materializer()
-    last = records[-1]["dynamodb"]["SequenceNumber"]
-
-    with faults(
-        materializer.dynamo.client, plan=repeat(fault, SDK_ATTEMPTS), only=_progress
-    ) as attempts:
-        outcome = materializer.apply(records, shard)
-    assert outcome.retry_from == int(last)
-    assert list(outcome.failed) == [f"progress of {shard}"]
-    assert len(attempts) == SDK_ATTEMPTS
-
-    assert materializer.apply(records[-1:], shard).duplicates == 1
-    expect_total(store, counter)
-    (progress,) = store.totals().progress([str(shard)]).values()
-    assert progress.sequence == last

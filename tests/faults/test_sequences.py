@@ -81,25 +81,6 @@ def test_two_equal_items_are_two(store: Store, collection: Collection) -> None:
     _expect_items(store, collection, {1: "same", 2: "same"})
 
 
-@pytest.mark.parametrize("fault", [LOST, NOT_SENT], ids=str)
-def test_what_stayed_unclear_is_resumed(store: Store, collection: Collection, fault: Fault) -> None:
-    """As often as need be, by whichever process: the item is put once."""
-    victim, other = sequences_of(store), sequences_of(store)
-    victim.append(collection, {"text": "first"})
-
-    with (
-        _meeting(victim, "PutItem", *[fault] * CROWDED.attempts),
-        faults(victim.context.reads.client, at="Query", plan=[None, *[NOT_SENT] * 100]),
-        pytest.raises(Unnumbered, match="may be there as number 2") as told,
-    ):
-        victim.append(collection, {"text": "second"})
-    for _ in range(2):
-        put = other.resume(told.value.pending)
-        assert (put.number, put.item["text"]) == (2, "second")
-
-    _expect_items(store, collection, {1: "first", 2: "second"})
-
-
 def without_a_look_behind_the_number_in_doubt(patch: pytest.MonkeyPatch) -> None:
     """Whoever resumes an item looks at the one number alone."""
     patch.setattr(Appending, "resume", Appending.carry_out)

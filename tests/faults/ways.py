@@ -17,10 +17,6 @@ def one_timed(recorder: Recorder, counter: str) -> list[Receipt | CountledgerErr
     return [recorder.record(Event(counter, 7, key))]
 
 
-def many(recorder: Recorder, counter: str) -> list[Receipt | CountledgerError]:
-    return list(recorder.record_many([Event(counter, 7)] * 30))
-
-
 def one_batch(recorder: Recorder, counter: str) -> list[Receipt | CountledgerError]:
     return list(recorder.record_many([Event(counter, 7)] * 20))
 

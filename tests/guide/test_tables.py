@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,33 +15,35 @@ from tests.guide.missing import TESTING_YOUR_APP, missing_tables
 from tests.guide.promises import promises_of
 from tests.guide.tables import GUIDE, HOLDS, QUOTAS, hold_tables, quota_tables, tables
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
-def test_the_guide_has_the_tables_as_they_should_be() -> None:
+
+@pytest.mark.parametrize(
+    ("page", "made"),
+    [
+        (GUIDE, tables),
+        (QUOTAS, quota_tables),
+        (HOLDS, hold_tables),
+        (TESTING_YOUR_APP, missing_tables),
+        (promises.TESTING, promises.tables),
+    ],
+    ids=lambda one: getattr(one, "name", ""),
+)
+def test_a_page_has_its_tables_as_they_should_be(
+    page: Path, made: Callable[[], dict[str, str]]
+) -> None:
     """After a change of what is expected, `make docs` writes them again."""
-    text = GUIDE.read_text()
+    text = page.read_text()
 
-    assert text == with_tables(text, tables())
-    assert all(table in text for table in tables().values())
+    assert text == with_tables(text, made())
+    assert all(table in text for table in made().values())
 
 
-def test_the_guide_to_quotas_has_its_table_as_it_should_be() -> None:
-    text = QUOTAS.read_text()
-
-    assert text == with_tables(text, quota_tables())
+def test_tables_say_what_their_guides_rest_on() -> None:
     assert "not counted" in quota_tables()["failures"]
-
-
-def test_the_guide_to_holds_has_its_table_as_it_should_be() -> None:
-    text = HOLDS.read_text()
-
-    assert text == with_tables(text, hold_tables())
     assert "twice" not in hold_tables()["failures"]
-
-
-def test_the_guide_to_tests_of_apps_has_its_table_as_it_should_be() -> None:
-    text = TESTING_YOUR_APP.read_text()
-
-    assert text == with_tables(text, missing_tables())
     assert "`KINESIS`" in missing_tables()["missing"]
 
 
@@ -55,12 +58,6 @@ def test_a_stale_table_is_replaced_and_nothing_else() -> None:
 def test_a_guide_without_a_place_is_refused() -> None:
     with pytest.raises(ValueError, match="no one place for the table 'failures'"):
         with_tables("# Which method when\n", tables())
-
-
-def test_the_page_on_testing_has_the_tables_as_they_should_be() -> None:
-    text = promises.TESTING.read_text()
-
-    assert text == with_tables(text, promises.tables())
 
 
 def test_a_test_names_the_promises_that_it_holds() -> None:

@@ -67,6 +67,16 @@ def test_recording_loads_producers_and_the_core() -> None:
     assert "pydantic" not in loaded
 
 
+def test_the_materializer_loads_what_its_first_batch_needs() -> None:
+    """Schedules, rankings, windows and the quarantine are loaded where a record needs them."""
+    loaded = _loaded_by("import countledger.consumers.handler")
+
+    core = ("calendar", "due", "message_queue", "quarantine_store", "ranking", "window_items")
+    later = {"consumers.quarantine", "consumers.window_writer", *(f"ledger.{n}" for n in core)}
+    assert not {f"countledger.{name}" for name in later} & loaded
+    assert not {"ctypes", "tzdata", "zoneinfo", "pydantic"} & loaded
+
+
 def test_help_loads_no_command_and_no_sdk() -> None:
     loaded = _loaded_by("from countledger.infra.cli.app import run\nassert run(['--help']) == 0")
 

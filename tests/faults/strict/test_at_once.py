@@ -2,25 +2,18 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import repeat
 
 import pytest
 
 from countledger.consumers.snapshot import SnapshotReader
-from countledger.ledger.attempts import Steps
 from countledger.ledger.expressions import AllOf, Compare, Condition
 from countledger.producers.strict import multi_update
 from countledger.producers.strict.counters import StrictCounters
-from countledger.producers.strict.keyed_write import KeyedWrite
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
     Contended,
-    Duplicate,
-    Refusal,
     StrictOutcome,
-    Unknown,
-    Withdrawn,
 )
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
@@ -29,22 +22,11 @@ from tests.faults.injection import (
     Kind,
     before_call,
     faults,
-    first_reason_kept_back,
     held_back,
 )
 from tests.faults.strict.sellers import client_of, others_change, seller_of
 
 TRANSACT = "TransactWriteItems"
-
-
-def without_settling(patch: pytest.MonkeyPatch) -> None:
-    """Say the refusal, and leave the old request its way."""
-
-    def believed(_self: object, refused: Refusal) -> Steps[StrictOutcome]:
-        yield from ()
-        return refused
-
-    patch.setattr(KeyedWrite, "confirm_refusal", believed)
 
 
 def without_the_version(patch: pytest.MonkeyPatch) -> None:
@@ -97,62 +79,6 @@ def test_no_snapshot_shows_half_a_transfer(store: Store, counter: str) -> None:
         moving.result()
 
     assert sums == {5}
-
-
-@pytest.mark.parametrize("kind", [Kind.THROTTLE, Kind.UNREACHABLE])
-def test_a_refusal_is_not_said_while_the_late_request_could_not_be_kept_out(
-    store: Store, counter: str, kind: Kind
-) -> None:
-    """No fence went through: nobody can tell, and the same key will."""
-    seller, source, target = _pair(store, counter)
-    other = seller_of(store)
-    fence = faults(client_of(seller), at="PutItem", plan=repeat(Fault(kind)))
-
-    with held_back(client_of(seller), TRANSACT) as late, fence:
-        others_change([other], source, -5)
-        outcome = _transfer(seller, source, target)
-    others_change([other], source, 5)
-    late.land()
-
-    assert isinstance(outcome, Unknown)
-    assert isinstance(_transfer(seller_of(store), source, target), Duplicate)
-    _expect(seller, {source: 3, target: 2})
-
-
-@judged(without_settling)
-def test_a_duplicate_is_told_though_the_reasons_keep_the_marker_to_themselves(
-    store: Store, counter: str, rule: Rule
-) -> None:
-    """It took the last room itself: before a bound is said to be reached the marker is read."""
-    seller, source, target = _pair(store, counter)
-    seller.transactions.transfer(source, target, 5, key=f"t-1 {counter}")
-
-    with rule.watched(), first_reason_kept_back(client_of(seller)) as kept:
-        outcome = seller.transactions.transfer(source, target, 5, key=f"t-1 {counter}")
-        assert kept == ["ConditionalCheckFailed"]
-        if not isinstance(outcome, Duplicate):
-            raise WrongNumber(f"a duplicate was told to be {outcome}")
-
-
-def test_what_was_given_up_stays_out(store: Store, counter: str) -> None:
-    seller, source, target = _pair(store, counter)
-    lost: list[StrictOutcome] = []
-
-    with (
-        held_back(client_of(seller), TRANSACT) as late,
-        before_call(
-            client_of(seller),
-            TRANSACT,
-            lambda: lost.append(seller.transactions.withdraw(f"t {source}")),
-            2,
-        ),
-    ):
-        told = _transfer(seller, source, target)
-    late.land()
-
-    assert isinstance(lost[0], Withdrawn)
-    assert isinstance(told, Withdrawn)
-    _expect(seller, {source: 5, target: 0})
 
 
 @judged(without_the_version)

@@ -1,22 +1,18 @@
 """What was said to be not applied never becomes applied, however late a request lands."""
 
-from itertools import chain, repeat
-
 import pytest
 
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.outcome import (
     Applied,
-    BoundReached,
     Duplicate,
     StrictOutcome,
-    Unknown,
     Withdrawn,
 )
 from tests.engines.store import Store
 from tests.faults.canary import WrongNumber
-from tests.faults.injection import Fault, Kind, before_call, faults, held_back
+from tests.faults.injection import before_call, held_back
 from tests.faults.strict.sellers import client_of, others_change, seller_of, write_of
 
 OPTIMISTIC = (Method.OCC, Method.HISTORY)
@@ -28,23 +24,6 @@ def _expect_value(seller: StrictCounters, counter: str, value: int) -> None:
     found = seller.show(counter).value
     if found != value:
         raise WrongNumber(f"{counter} is {found} and not {value}")
-
-
-@pytest.mark.parametrize("method", OPTIMISTIC)
-def test_a_fenced_request_that_lands_later_changes_nothing(
-    store: Store, counter: str, method: Method
-) -> None:
-    """Read again, fenced, sent again: the first request finds its version gone."""
-    victim = seller_of(store)
-    victim.create(counter, method=method)
-
-    with held_back(client_of(victim), write_of(method)) as late:
-        outcome = victim.change(counter, 1)
-    late.land()
-
-    assert isinstance(outcome, Applied)
-    assert (outcome.value, late.landings) == (1, [400])
-    _expect_value(victim, counter, 1)
 
 
 @pytest.mark.parametrize("method", OPTIMISTIC)
@@ -63,48 +42,6 @@ def test_a_request_that_lands_before_its_fence_is_found(
 
     assert isinstance(outcome, Applied)
     assert (outcome.value, late.landings) == (1, [200])
-    _expect_value(victim, counter, 1)
-
-
-@pytest.mark.parametrize("method", OPTIMISTIC)
-def test_a_refusal_behind_a_fence_is_final(store: Store, counter: str, method: Method) -> None:
-    """Others take the last room after the fence; given back, it is not for the old request."""
-    victim, other = seller_of(store), seller_of(store)
-    victim.create(counter, method=method, upper=1)
-
-    with (
-        held_back(client_of(victim), write_of(method)) as late,
-        before_call(client_of(victim), "UpdateItem", lambda: others_change([other], counter, 1), 3),
-    ):
-        outcome = victim.change(counter, 1)
-    others_change([other], counter, -1)
-    late.land()
-
-    assert isinstance(outcome, BoundReached)
-    assert late.landings == [400]
-    _expect_value(victim, counter, 0)
-
-
-@pytest.mark.parametrize("method", REMEMBERING)
-def test_a_refusal_is_not_said_where_nothing_answers_its_fence(
-    store: Store, counter: str, method: Method
-) -> None:
-    """Nor that nothing was sent: the late request lands, and the same key tells."""
-    victim, other = seller_of(store), seller_of(store)
-    victim.create(counter, method=method, upper=1)
-    away = chain([None], repeat(Fault(Kind.UNREACHABLE)))
-
-    with (
-        held_back(client_of(victim), write_of(method)) as late,
-        faults(client_of(victim), at=write_of(method), plan=away),
-    ):
-        others_change([other], counter, 1)
-        outcome = victim.change(counter, 1, key="order-1")
-    others_change([other], counter, -1)
-    late.land()
-
-    assert isinstance(outcome, Unknown)
-    assert isinstance(seller_of(store).change(counter, 1, key="order-1"), Duplicate)
     _expect_value(victim, counter, 1)
 
 

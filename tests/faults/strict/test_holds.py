@@ -14,14 +14,13 @@ from countledger.producers.strict.outcome import (
     BoundReached,
     Cancelled,
     Confirmed,
-    Duplicate,
     EndOutcome,
     Held,
     HoldOutcome,
 )
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
-from tests.faults.injection import Fault, Kind, faults, held_back
+from tests.faults.injection import held_back
 from tests.faults.strict.sellers import client_of, metered, seller_of
 
 TRANSACT = "TransactWriteItems"
@@ -51,35 +50,6 @@ CALLS: dict[str, tuple[Call, type, tuple[int, int]]] = {
     "confirm": (_confirm, Confirmed, (8, 0)),
     "cancel": (_cancel, Cancelled, (10, 0)),
 }
-FAULTS = {
-    "error, not applied": Fault(Kind.SERVER_ERROR),
-    "error, applied": Fault(Kind.SERVER_ERROR, applied=True),
-    "time-out, applied": Fault(Kind.TIMEOUT, applied=True),
-    "throttle": Fault(Kind.THROTTLE),
-    "conflict": Fault(Kind.CONFLICT),
-}
-
-
-@pytest.mark.parametrize("bins", [1, 3])
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("call", CALLS)
-def test_each_call_counts_once_under_each_fault(
-    store: Store, counter: str, call: str, fault: str, bins: int
-) -> None:
-    seller, other = seller_of(store), seller_of(store)
-    seller.create(counter, method="marker", lower=0, opening=10, bins=bins)
-    act, expected, after = CALLS[call]
-    if call != "hold":
-        _place(other, counter)
-
-    with faults(client_of(seller), at=TRANSACT, plan=[FAULTS[fault]]):
-        outcome = act(seller, counter)
-
-    assert type(outcome) is expected
-    assert _state(other, counter) == after
-    again = act(seller_of(store), counter) if call == "hold" else None
-    assert again is None or isinstance(again, Duplicate)
-    assert _state(other, counter) == after
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -62,28 +62,6 @@ def test_the_sdk_does_not_retry_behind_our_back(store: Store, counter: str, meth
     assert len(attempts) == calls.count(write_of(method))
 
 
-@pytest.mark.parametrize(("method", "forgotten"), [("request_token", 10), ("marker", 60)])
-def test_a_process_that_wakes_too_late_sends_nothing(
-    store: Store, counter: str, method: Method, forgotten: int
-) -> None:
-    """Frozen behind a lost answer until its key may be forgotten, it does not send again."""
-    clock = HandClock()
-    seller = seller_of(store, clock=clock)
-    window_ms = 3_600_000 if method == Method.MARKER else None
-    seller.create(counter, method=method, window_ms=window_ms)
-
-    with faults(
-        client_of(seller),
-        at="TransactWriteItems",
-        plan=[Fault(Kind.TIMEOUT, applied=True)],
-        then=lambda: clock.move_ms(forgotten * 60_000 + 1),
-    ) as attempts:
-        outcome = seller.change(counter, 1, key="order-1")
-
-    assert isinstance(outcome, Unknown)
-    assert len(attempts) == 1
-
-
 def test_a_bound_reached_after_a_doubtful_attempt_stays_unknown(store: Store, counter: str) -> None:
     seller = seller_of(store)
     seller.create(counter, method="atomic", upper=1)

@@ -17,7 +17,6 @@ from countledger.ledger.errors import (
     CorruptItem,
     RuleExists,
     Throttled,
-    Unclear,
 )
 from countledger.ledger.limits import (
     ALERT_RULE_DELAY_MS,
@@ -27,7 +26,7 @@ from countledger.ledger.limits import (
     STREAM_RECORD_MAX_AGE_MS,
 )
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient, meanwhile
+from tests.unit.ledger.memory import MemoryClient, meanwhile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,21 +162,6 @@ def test_changes_take_effect_in_the_order_they_were_made(rules: Rules, clock: Ma
     for at_ms in range(NOW_MS - 4_000_000, NOW_MS + 20_000, SECOND_MS):
         assert sum(rule.is_effective_at(at_ms) for rule in known) <= 1
     assert sum(rule.is_effective_at(NOW_MS + 10_000) for rule in known) == 1
-
-
-@pytest.mark.parametrize("applied", [True, False])
-def test_a_lost_answer_makes_one_revision(rules: Rules, applied: bool) -> None:  # noqa: FBT001 - a case
-    lost = Fault(Unclear("no answer"), applied=applied)
-    _dynamo(rules).transact_faults[:] = [lost]
-    made = rules.create(RULE)
-    _dynamo(rules).transact_faults[:] = [lost]
-    rules.set("r", _raised(200))
-    _dynamo(rules).transact_faults[:] = [lost]
-
-    assert rules.delete("r")
-    assert rules.number() == 3
-    assert [rule.revision for rule in rules.read().past].count(made.revision) == 1
-    assert rules.list() == []
 
 
 def test_a_rule_that_cannot_be_read_hides_no_other(rules: Rules) -> None:

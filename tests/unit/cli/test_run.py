@@ -151,32 +151,6 @@ def test_a_file_that_cannot_be_read_is_refused(
     assert "No such file" in capsys.readouterr().err
 
 
-def test_nothing_at_the_endpoint_is_a_matter_of_set_up(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
-
-    assert run(["total", "x"]) == 2
-    assert "AWS_ENDPOINT_URL" in capsys.readouterr().err
-
-
-def test_status_says_what_to_do_when_the_local_stack_has_ended(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A shell outlives the stack that `up` pointed it at: that is "does not run", and no riddle."""
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
-
-    assert run(["status", "--stack-name", "ended"]) == 1
-
-    printed = capsys.readouterr()
-    assert "ended\tno" in printed.out
-    assert 'eval "$(countledger up)"' in printed.err
-
-
 def test_status_of_nothing_says_how_to_get_a_stack(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["status", "--stack-name", "none"]) == 1
     assert 'eval "$(countledger up)"' in capsys.readouterr().err

@@ -19,6 +19,7 @@ from countledger.ledger.errors import BadRule, BadSetting
 from countledger.ledger.limits import DAY_MS, MINUTE_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 ARN = "arn:aws:sns:eu-central-1:111122223333:alarms"
@@ -59,22 +60,17 @@ alerts:
 """
 
 
-@pytest.mark.parametrize(("name", "text"), [("a.toml", RULES), ("a.yaml", RULES_YAML)])
-def test_rules_are_the_same_in_toml_and_yaml(tmp_path: Path, name: str, text: str) -> None:
-    file = tmp_path / name
-    file.write_text(text)
-
-    assert read_rules(file) == {
-        "busy": {"counter": "likes:post-1", "threshold": 1000, "direction": "rising"},
-        "low": {
-            "prefix": "",
-            "threshold": Decimal("2.5"),
-            "direction": "falling",
-            "rearm": 20,
-            "to": ARN,
-        },
-        "round": {"prefix": "likes:", "step": 1000, "direction": "both"},
-    }
+READ_RULES = {
+    "busy": {"counter": "likes:post-1", "threshold": 1000, "direction": "rising"},
+    "low": {
+        "prefix": "",
+        "threshold": Decimal("2.5"),
+        "direction": "falling",
+        "rearm": 20,
+        "to": ARN,
+    },
+    "round": {"prefix": "likes:", "step": 1000, "direction": "both"},
+}
 
 
 def test_none_takes_a_level_back() -> None:
@@ -105,35 +101,6 @@ def test_words_that_say_nothing_are_refused(words: dict[str, Any], reason: str) 
 
 RULE = "[[alerts]]\nname = 'r'\n"
 FULL = "counter = 'a'\nthreshold = 5\ndirection = 'rising'\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "alerts: Field required"),
-        ("alerts = 5", "alerts: Input should be"),
-        ("[[alerts]]\ncounter = 'a'", "alerts.0.name: Field required"),
-        (RULE + "treshold = 5", "alerts.0.treshold: Extra inputs"),
-        (RULE + "threshold = 1.5", "alerts.0.threshold"),
-        (RULE + "direction = 'up'", "alerts.0.direction"),
-        (RULE + "threshold = 'x'", "alerts.0: threshold 'x'"),
-        (RULE + "prefix = ''", "all = true"),
-        (2 * (RULE + FULL), "alerts.1: there are two rules of the name 'r'"),
-        ("[[alerts]]\nname = 'a b'", "alerts.0: rule name 'a b'"),
-        (RULE, "alerts.0: rule 'r' needs a threshold or a step"),
-        (RULE + FULL + "rearm = 5", "alerts.0: re-arm level 5 is not below"),
-        (RULE + FULL + "to = 'here'", "alerts.0: 'here' is not the ARN"),
-    ],
-)
-def test_a_file_of_rules_that_cannot_be_is_refused(tmp_path: Path, text: str, reason: str) -> None:
-    file = tmp_path / "a.toml"
-    file.write_text(text)
-
-    with pytest.raises(BadSetting) as refused:
-        read_rules(file)
-
-    assert str(file) in str(refused.value)
-    assert reason in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -198,53 +165,98 @@ schedules:
 """
 
 
+READ_SCHEDULES = {
+    "likes": {"every_ms": 15 * MINUTE_MS},
+    "a b": {
+        "cron": "0 3 * * ? *",
+        "min_entries": 1000,
+        "min_age_ms": 30 * DAY_MS,
+        "retire": Retire.DELETE,
+        "archive": "s3://bucket/stock",
+    },
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "text"), [("a.toml", SCHEDULES), ("a.yaml", SCHEDULES_YAML), ("a.YML", SCHEDULES_YAML)]
+    ("read", "name", "text", "found"),
+    [
+        (read_rules, "a.toml", RULES, READ_RULES),
+        (read_rules, "a.yaml", RULES_YAML, READ_RULES),
+        (read_schedules, "a.toml", SCHEDULES, READ_SCHEDULES),
+        (read_schedules, "a.yaml", SCHEDULES_YAML, READ_SCHEDULES),
+        (read_schedules, "a.YML", SCHEDULES_YAML, READ_SCHEDULES),
+    ],
 )
-def test_schedules_are_the_same_in_toml_and_yaml(tmp_path: Path, name: str, text: str) -> None:
+def test_a_file_is_read_the_same_in_toml_and_yaml(
+    tmp_path: Path, read: Callable[[Path], object], name: str, text: str, found: object
+) -> None:
     file = tmp_path / name
     file.write_text(text)
 
-    assert read_schedules(file) == {
-        "likes": {"every_ms": 15 * MINUTE_MS},
-        "a b": {
-            "cron": "0 3 * * ? *",
-            "min_entries": 1000,
-            "min_age_ms": 30 * DAY_MS,
-            "retire": Retire.DELETE,
-            "archive": "s3://bucket/stock",
-        },
-    }
+    assert read(file) == found
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "reason"),
+    ("read", "name", "text", "reason"),
     [
-        ("a.toml", "[schedules", "it is no TOML"),
-        ("a.yaml", "schedules: [", "it is no YAML"),
-        ("a.yaml", "", "the file: Input should be"),
-        ("a.toml", "", "schedules: Field required"),
-        ("a.toml", "schedules = 5", "schedules: Input should be"),
-        ("a.toml", "[schedules.likes]\nevry = '1h'", "schedules.likes.evry: Extra inputs"),
-        ("a.toml", "[schedules.likes]\nevery = 15", "schedules.likes.every: Input should be"),
-        ("a.toml", "[schedules.likes]\nmin_entries = '5'", "schedules.likes.min_entries: Input"),
-        ("a.toml", "[schedules.likes]\nretire = 'burn'", "schedules.likes.retire: Input should"),
-        ("a.toml", "[schedules.likes]\nevery = '15'", "duration '15'"),
-        ("a.toml", "[schedules.likes]\nmin_age = 'long'", "duration 'long'"),
-        ("a.yaml", "schedules: {5: {every: 1h}}", "schedules.5"),
-        ("a.yaml", "!!python/object:os.system {}", "it is no YAML"),
-        ("a.toml", "\udcff", "it is no TOML"),
-        ("a.toml", "#" * 1_000_001, "larger than 1 MB"),
+        (read_rules, "a.toml", "", "alerts: Field required"),
+        (read_rules, "a.toml", "alerts = 5", "alerts: Input should be"),
+        (read_rules, "a.toml", "[[alerts]]\ncounter = 'a'", "alerts.0.name: Field required"),
+        (read_rules, "a.toml", RULE + "treshold = 5", "alerts.0.treshold: Extra inputs"),
+        (read_rules, "a.toml", RULE + "threshold = 1.5", "alerts.0.threshold"),
+        (read_rules, "a.toml", RULE + "direction = 'up'", "alerts.0.direction"),
+        (read_rules, "a.toml", RULE + "threshold = 'x'", "alerts.0: threshold 'x'"),
+        (read_rules, "a.toml", RULE + "prefix = ''", "all = true"),
+        (read_rules, "a.toml", 2 * (RULE + FULL), "alerts.1: there are two rules of the name 'r'"),
+        (read_rules, "a.toml", "[[alerts]]\nname = 'a b'", "alerts.0: rule name 'a b'"),
+        (read_rules, "a.toml", RULE, "alerts.0: rule 'r' needs a threshold or a step"),
+        (read_rules, "a.toml", RULE + FULL + "rearm = 5", "alerts.0: re-arm level 5 is not below"),
+        (read_rules, "a.toml", RULE + FULL + "to = 'here'", "alerts.0: 'here' is not the ARN"),
+        (read_schedules, "a.toml", "[schedules", "it is no TOML"),
+        (read_schedules, "a.yaml", "schedules: [", "it is no YAML"),
+        (read_schedules, "a.yaml", "", "the file: Input should be"),
+        (read_schedules, "a.toml", "", "schedules: Field required"),
+        (read_schedules, "a.toml", "schedules = 5", "schedules: Input should be"),
+        (
+            read_schedules,
+            "a.toml",
+            "[schedules.likes]\nevry = '1h'",
+            "schedules.likes.evry: Extra inputs",
+        ),
+        (
+            read_schedules,
+            "a.toml",
+            "[schedules.likes]\nevery = 15",
+            "schedules.likes.every: Input should be",
+        ),
+        (
+            read_schedules,
+            "a.toml",
+            "[schedules.likes]\nmin_entries = '5'",
+            "schedules.likes.min_entries: Input",
+        ),
+        (
+            read_schedules,
+            "a.toml",
+            "[schedules.likes]\nretire = 'burn'",
+            "schedules.likes.retire: Input should",
+        ),
+        (read_schedules, "a.toml", "[schedules.likes]\nevery = '15'", "duration '15'"),
+        (read_schedules, "a.toml", "[schedules.likes]\nmin_age = 'long'", "duration 'long'"),
+        (read_schedules, "a.yaml", "schedules: {5: {every: 1h}}", "schedules.5"),
+        (read_schedules, "a.yaml", "!!python/object:os.system {}", "it is no YAML"),
+        (read_schedules, "a.toml", "\udcff", "it is no TOML"),
+        (read_schedules, "a.toml", "#" * 1_000_001, "larger than 1 MB"),
     ],
 )
-def test_a_file_of_schedules_that_cannot_be_is_refused(
-    tmp_path: Path, name: str, text: str, reason: str
+def test_a_file_that_cannot_be_is_refused(
+    tmp_path: Path, read: Callable[[Path], object], name: str, text: str, reason: str
 ) -> None:
     file = tmp_path / name
     file.write_bytes(text.encode(errors="surrogateescape"))
 
     with pytest.raises(BadSetting) as refused:
-        read_schedules(file)
+        read(file)
 
     assert str(file) in str(refused.value)
     assert reason in str(refused.value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,17 +18,10 @@ from countledger.ledger.ids import new_id
 from countledger.ledger.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
 from countledger.producers.ingest.late import LateStatus, late_status
 from tests.unit.compaction.parts import LEDGER
-from tests.unit.compaction.world import COUNTER, DELTAS, Stopped, World
-from tests.unit.ledger.memory import afterwards, meanwhile
-
-if TYPE_CHECKING:
-    from countledger.ledger.operations import Put
+from tests.unit.compaction.world import COUNTER, DELTAS, World
+from tests.unit.ledger.memory import afterwards
 
 _SUM = sum(DELTAS)
-
-
-def _is_head(write: Put) -> bool:
-    return write.item.get("entry") == keys.HEAD
 
 
 def _reused(*, with_entries: bool = True) -> World:
@@ -40,43 +32,6 @@ def _reused(*, with_entries: bool = True) -> World:
     world.empty()
     world.age()
     return world
-
-
-@pytest.mark.parametrize(
-    "with_entries", [True, False], ids=["generations go back", "one generation on"]
-)
-def test_an_exact_read_across_the_third_call_starts_over(*, with_entries: bool) -> None:
-    """It saw the entries of the new counter, and then a head of that, which has them in its sum."""
-    world = _reused(with_entries=with_entries)
-
-    def act() -> None:
-        world.forget()
-        assert world.compact().outcome is RunOutcome.MERGED
-
-    world.dynamo.plans.append(afterwards(act, "query"))
-
-    assert world.exact() == _SUM
-
-
-def test_a_run_that_paused_publishes_over_no_head_of_another_run() -> None:
-    """Its generation came again: the head that is there is another one, of the new counter."""
-    world = _reused()
-    empty = world.head
-
-    def stop_at_the_same_generation(step: CompactionStep) -> None:
-        if step.verb is Verb.SELECT and step.generation == empty.generation:
-            raise Stopped
-
-    def act() -> None:
-        world.forget()
-        with pytest.raises(Stopped):
-            world.compactor(covers_max=1).compact(COUNTER, on_step=stop_at_the_same_generation)
-
-    world.dynamo.plans.append(meanwhile(act, "put", where=_is_head))
-    report = world.compact(covers_max=1)
-
-    assert world.exact() == _SUM
-    assert report.outcome is RunOutcome.OVERTAKEN
 
 
 def test_the_head_of_the_counter_that_uses_the_name_again_is_not_forgotten() -> None:

@@ -13,7 +13,6 @@ from countledger.ledger.errors import (
     NamespaceConflict,
     NamespaceUnknown,
     NewerFormat,
-    WrongKind,
 )
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HORIZON_MAX_MS, HORIZON_MIN_MS, HOUR_MS
 from countledger.ledger.namespace import (
@@ -148,29 +147,6 @@ def test_a_namespace_nobody_made_is_unknown() -> None:
     with pytest.raises(NamespaceUnknown, match="create likes --kind sequence` makes"):
         _namespaces(dynamo).expect("likes:a", Kind.SEQUENCE)
     assert dynamo.items(TABLE) == []
-
-
-def test_counters_of_another_kind_are_refused() -> None:
-    namespaces = _namespaces(MemoryClient())
-    namespaces.create("stock", kind=Kind.STRICT)
-
-    with pytest.raises(WrongKind, match=r"'stock:x'.*kind strict.*kind ledger"):
-        namespaces.for_use("stock:x", Kind.LEDGER)
-
-
-def test_namespaces_are_listed_and_described() -> None:
-    dynamo = MemoryClient()
-    namespaces = _namespaces(dynamo)
-    for name in ("b", "a"):
-        namespaces.create(name, spread=16)
-
-    described = namespaces.describe("b", "text")
-
-    assert (described.spread, described.description) == (16, "text")
-    assert [(n.name, n.description) for n in namespaces.list()] == [
-        ("a", None),
-        ("b", "text"),
-    ]
 
 
 @pytest.mark.parametrize(

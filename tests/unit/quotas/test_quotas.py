@@ -286,37 +286,6 @@ def test_a_key_of_yesterday_is_refused(quotas: Quotas, clock: ManualClock) -> No
 # ---- lost answers ----
 
 
-@pytest.mark.parametrize(
-    ("prefer", "key", "method", "counted"),
-    [
-        ("under", None, "marker", None),
-        ("over", None, "marker", 8),
-        ("under", "k", "marker", 4),
-        ("under", "k", "request_token", 4),
-    ],
-)
-def test_after_a_lost_answer(  # noqa: PLR0917 - a table
-    dynamo: MemoryClient,
-    clock: ManualClock,
-    prefer: Any,  # noqa: ANN401
-    key: str | None,
-    method: str,
-    counted: int | None,
-) -> None:
-    quotas = process(dynamo, clock)
-    quotas.create("api:", limit=10, per="day", method=method)
-    dynamo.plans.append(applied_then_lost("update", "transact"))
-
-    if counted is None:
-        with pytest.raises(Unclear, match="take it as not admitted"):
-            quotas.acquire("api:a", 4, key=key, prefer=prefer)
-        assert quotas.show("api:a").used == 4
-    else:
-        outcome = admitted(quotas.acquire("api:a", 4, key=key, prefer=prefer))
-        assert outcome.duplicate is False
-        assert quotas.show("api:a").used == counted
-
-
 @pytest.mark.parametrize("method", ["request_token", "marker"])
 def test_no_denial_while_a_request_may_be_applied_yet(
     dynamo: MemoryClient, clock: ManualClock, method: str

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,14 +16,12 @@ from countledger.ledger.errors import (
     IdempotencyKeyReused,
     NoSuchQuota,
     QuotaDenied,
-    QuotaExists,
     TicketExpired,
     TicketResolved,
-    Unclear,
 )
 from countledger.ledger.limits import DAY_MS, HOUR_MS, SECOND_MS, SIGNED_REQUEST_LIFE_MS
 from countledger.producers.quotas.outcome import Admitted
-from tests.unit.ledger.memory import MemoryClient, applied_then_lost, meanwhile, refuses
+from tests.unit.ledger.memory import MemoryClient, applied_then_lost, meanwhile
 from tests.unit.quotas.processes import (
     MIDNIGHT_MS,
     TEAM,
@@ -37,8 +35,6 @@ from tests.unit.quotas.processes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from countledger.producers.quotas.quotas import Quotas
     from tests.unit.ledger.clocks import ManualClock
 
@@ -208,19 +204,6 @@ def test_a_counter_may_have_a_limit_of_its_own(quotas: Quotas, clock: ManualCloc
     assert quotas.list()[0].revision == 4
 
 
-@pytest.mark.parametrize("plan", [applied_then_lost, partial(refuses, Unclear("no answer"))])
-def test_a_limit_is_set_once_whatever_is_lost(
-    quotas: Quotas, dynamo: MemoryClient, plan: Callable[..., Any]
-) -> None:
-    dynamo.plans.append(plan("update", "transact"))
-    quotas.set_limit("llm:", 5)
-    dynamo.plans.append(plan("update", "transact"))
-    quotas.override(TEAM, 7)
-
-    found = quotas.list()[0]
-    assert (found.limit, found.revision, quotas.overrides(found)) == (5, 3, {TEAM: 7})
-
-
 def test_a_late_change_of_a_limit_does_not_undo_the_next(
     quotas: Quotas, dynamo: MemoryClient
 ) -> None:
@@ -286,19 +269,6 @@ def test_a_process_that_knows_a_deleted_quota_counts_in_its_old_windows(
     clock.at_ms += 5 * SECOND_MS
     admitted(other.acquire(TEAM, 10))
     denied(process(dynamo, clock).acquire(TEAM, 1))
-
-
-@pytest.mark.parametrize("plan", [applied_then_lost, partial(refuses, Unclear("no answer"))])
-def test_a_quota_is_created_once(
-    dynamo: MemoryClient, clock: ManualClock, plan: Callable[..., Any]
-) -> None:
-    quotas = process(dynamo, clock)
-    dynamo.plans.append(plan("put"))
-    made = quotas.create("llm:", limit=10, per="day")
-
-    assert quotas.list() == [made]
-    with pytest.raises(QuotaExists, match="set_limit"):
-        quotas.create("llm:", limit=10, per="day")
 
 
 # ---- forms ----

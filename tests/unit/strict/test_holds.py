@@ -373,18 +373,6 @@ def test_the_balance_is_right_at_once_after_expiry(shop: Shop, released_by: str)
     assert isinstance(shop.strict.confirm(held.id, readmit=True), BoundReached)
 
 
-def test_a_lost_answer_of_each_call_counts_once(shop: Shop) -> None:
-    lost = [Fault(Unclear("lost"), applied=True)]
-    shop.dynamo.transact_faults[:] = lost
-    held = shop.hold(4)
-    shop.dynamo.transact_faults[:] = lost
-    assert shop.strict.confirm(held.id, 3) == Confirmed(HALL, held.id, 3, 1)
-    other = shop.hold(4, "basket-8")
-    shop.dynamo.transact_faults[:] = lost
-    assert shop.strict.cancel(other.id) == Cancelled(HALL, other.id, 4)
-    assert shop.state() == (7, 0, 7)
-
-
 def test_expired_is_not_said_while_a_request_may_be_late(shop: Shop) -> None:
     """Its confirmation got no answer, and then its time was over: only what is stored is said."""
     held = shop.hold(4)

@@ -15,7 +15,7 @@ from countledger.ledger.errors import IdempotencyKeyReused, NoSuchCounter, Uncle
 from countledger.ledger.limits import MINUTE_MS, TOKEN_LIFE_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.strict.counters import StrictCounters
-from countledger.producers.strict.outcome import Applied, Duplicate, Withdrawn
+from countledger.producers.strict.outcome import Applied, Duplicate
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import LOST, Fault, MemoryClient, meanwhile
 from tests.unit.strict.contexts import context_on
@@ -88,15 +88,6 @@ def test_cleaning_up_takes_no_marker_of_the_counter_that_has_the_name_now(
     assert isinstance(late.strict.change(COUNTER, -2, key="order-1"), Duplicate)
     assert late.value == 8
     assert len(late.markers) == 1
-
-
-def test_withdrawing_says_what_became_of_the_change_that_has_the_marker(deleter: Process) -> None:
-    deleter.make()
-    deleter.strict.change(COUNTER, -1, key="order-1")
-
-    outcomes = [deleter.strict.withdraw(COUNTER, key) for key in ["order-1", "order-2", "order-2"]]
-
-    assert [type(one) for one in outcomes] == [Duplicate, Withdrawn, Withdrawn]
 
 
 def test_cleaning_up_takes_all_markers_of_a_counter_that_is_gone(deleter: Process) -> None:
