@@ -54,7 +54,7 @@ def check_limit(limit: int) -> int:
         BadSetting: it is out of range.
     """
     if isinstance(limit, bool) or not 1 <= limit <= TOP_MAX:
-        raise BadSetting(f"limit {limit!r} is out of range: give a number from 1 to {TOP_MAX}")
+        raise BadSetting(f"limit {shown(limit)} is out of range: give a number from 1 to {TOP_MAX}")
     return limit
 
 

@@ -109,7 +109,7 @@ class AlertLog:
     ) -> Iterator[LoggedAlert]:
         """The alerts of a counter, or of all, newest first: as `Alerts.log`."""
         if limit is not None and limit < 1:
-            raise BadSetting(f"limit {limit} is too small: give 1 or more")
+            raise BadSetting(f"limit {shown(limit)} is too small: give 1 or more")
         pages = self.dynamo.pages(self._query(counter, limit))
         items = (item for page in pages for item in page)
         found = decoded(items, decode_log, on_corrupt)
