@@ -11,10 +11,12 @@ from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.boards import check_limit
 from countledger.consumers.walk import start
 from countledger.ledger.errors import BadSetting
+from countledger.ledger.exact import newest_first
+from countledger.ledger.quarantine_service import QuarantineService
 from countledger.producers.strict.definition import define
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _HUGE: Final = 10**5_000
 
@@ -42,6 +44,16 @@ def test_a_huge_number_is_refused_by_its_own_error(
         call(number)
 
 
-def test_a_huge_limit_of_the_alert_log_is_refused_as_well() -> None:
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda nothing, limit: AlertLog(nothing, "t").newest(limit=limit),
+        lambda nothing, limit: QuarantineService(nothing, {}, nothing).list(limit=limit),
+        lambda nothing, limit: newest_first(nothing, "t", "a:b", 1, limit, head=nothing),
+    ],
+)
+def test_a_huge_limit_is_refused_by_its_own_error(
+    read: Callable[[None, int], Iterator[object]],
+) -> None:
     with pytest.raises(BadSetting, match="huge int"):
-        next(AlertLog(None, "t").newest(limit=-_HUGE))  # type: ignore[arg-type]
+        next(read(None, -_HUGE))
