@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
-from countledger.ledger.asynchronous.connection import LoopConnection, OpenClients
+from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
 from countledger.ledger.suspension import CallNotes
 from tests.engines.store import Store
 
@@ -58,10 +58,7 @@ class LoopingStore(Store):
 def looping_store(plain: Store) -> Iterator[LoopingStore]:
     """The same tables, reached from a loop of uvloop (the tests of transports use asyncio's)."""
     opened, known = OpenClients(), {one.name: getattr(plain, one.name) for one in fields(plain)}
-    there = plain.connection
-    known["connection"] = LoopConnection(
-        there.settings, there.session, there.endpoint_url, opened=opened
-    )
+    known["connection"] = loop_connection(plain.connection, opened)
 
     async def begin() -> None:
         opened.open()
