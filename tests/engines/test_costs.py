@@ -12,7 +12,7 @@ from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import ShardProgress, advance_of, opening_of
 from countledger.consumers.stream import ShardName
 from countledger.consumers.total_writer import update_of
-from countledger.infra.cost import BATCH_UNITS
+from countledger.infra.prices import BATCH_UNITS
 from countledger.ledger import keys
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.exact import newest_first
