@@ -222,15 +222,13 @@ class Triggers:
                 "RetryPolicy": _RETRY,
             },
         }
-        update: Any = self.client.update_schedule
-        create: Any = self.client.create_schedule
         # The third is for a schedule that another process made between the first two.
-        for call, refusal in (
-            (update, "ResourceNotFoundException"),
-            (create, "ConflictException"),
-            (update, "ResourceNotFoundException"),
+        for operation, refusal in (
+            ("update_schedule", "ResourceNotFoundException"),
+            ("create_schedule", "ConflictException"),
+            ("update_schedule", "ResourceNotFoundException"),
         ):
-            answer = self._answered(call, refusal, request)
+            answer = self._answered(operation, refusal, request)
             if answer is None:
                 continue
             # botocore takes every answer with status 200 for a success, also a proxy's page.
@@ -244,19 +242,19 @@ class Triggers:
     def delete(self, namespace: str) -> None:
         """Delete the schedule of a namespace, if it exists. One call."""
         request = {"Name": trigger_name(namespace), "GroupName": self.group}
-        self._answered(self.client.delete_schedule, "ResourceNotFoundException", request)
+        self._answered("delete_schedule", "ResourceNotFoundException", request)
 
     def state(self, namespace: str) -> str:
         """`enabled` or `disabled`, or `missing` if the service has none. One call."""
         request = {"Name": trigger_name(namespace), "GroupName": self.group}
-        answer = self._answered(self.client.get_schedule, "ResourceNotFoundException", request)
+        answer = self._answered("get_schedule", "ResourceNotFoundException", request)
         return str(answer["State"]).lower() if answer else "missing"
 
-    def _answered(self, call: Any, refusal: str, request: dict[str, Any]) -> Any:  # noqa: ANN401 - any call
+    def _answered(self, operation: str, refusal: str, request: dict[str, Any]) -> Any:  # noqa: ANN401
         """The answer, or None if the service refused for this reason."""
-        with translated(f"{call.__name__} of {request['Name']}"):
+        with translated(f"{operation} of {request['Name']}"):
             try:
-                return call(**request)
+                return getattr(self.client, operation)(**request)
             except ClientError as error:
                 if error.response["Error"]["Code"] != refusal:
                     raise

@@ -14,14 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, overload
 
 from countledger.client import CountLedger
-from countledger.ledger.errors import SetupError
-from countledger.ledger.replacement import replacement
-
-try:
-    from countledger.ledger.asynchronous.connection import LoopConnection, OpenClients
-except ModuleNotFoundError as error:
-    raise SetupError(f"{error.name} is not installed: pip install 'countledger[async]'") from error
-
+from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
 from countledger.ledger.asynchronous.forms import AsyncForm, awaited, iterated, iterated_in_thread
 
 if TYPE_CHECKING:
@@ -84,11 +77,8 @@ class AsyncCountLedger(AsyncForm[CountLedger]):
             BadSetting: the environment has a setting with an invalid value.
         """
         ledger = CountLedger(settings, session=session, endpoint_url=endpoint_url)
-        plain, opened = ledger.connection, OpenClients()
-        if replacement() is None:  # a stack in memory makes no requests
-            ledger.connection = LoopConnection(
-                plain.settings, plain.session, plain.endpoint_url, opened=opened
-            )
+        opened = OpenClients()
+        ledger.connection = loop_connection(ledger.connection, opened)
         super().__init__(opened, lambda: ledger)
         self._ledger = ledger
 

@@ -39,7 +39,7 @@ COUNTER_DEFAULT: Final = "default:doctor"
 _PACKAGES: Final = ("countledger", "boto3", "botocore")
 # Each extra, and the packages of which it consists.
 _EXTRAS: Final = {
-    "async": ("aiobotocore",),
+    "async": ("greenlet",),
     "fast": ("orjson",),
     "otel": ("opentelemetry-api",),
     "kinesis": ("aws-kinesis-agg", "protobuf"),

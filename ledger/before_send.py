@@ -17,7 +17,6 @@ leaves after this moment.
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -28,13 +27,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from countledger.ledger.errors import OutOfTime, SetupError
+from countledger.ledger.errors import CallCancelled, OutOfTime, SetupError
 from countledger.ledger.forks import this_process
 from countledger.ledger.limits import INVOCATION_MARGIN_MS, INVOCATION_TIME_MS, SECOND_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import CodeType
 
     from countledger.ledger.clock import Clock
 
@@ -50,11 +48,13 @@ class SentAttempts:
         begun: whether one was handed to the network.
         maybe_applied: whether one may have reached the service. The last attempt of a call that
             raises does not count until the SDK has classified its error.
+        withdrawn: whether the call of an event loop was cancelled: nothing leaves any more.
     """
 
     since_s: float = field(default_factory=monotonic)
     begun: bool = False
     maybe_applied: bool = False
+    withdrawn: bool = False
 
 
 _ATTEMPTS: ContextVar[SentAttempts | None] = ContextVar("attempts", default=None)
@@ -106,14 +106,18 @@ def leave(**_: object) -> None:
     """A request leaves now; botocore calls this after signing it.
 
     Raises:
-        CountledgerError: whatever the look refuses it with.
+        CountledgerError: whatever the look refuses it with; or its call was cancelled.
     """
     look = _LOOK.get()
     if look is not None:
         look()
     attempts = _ATTEMPTS.get()
     if attempts is not None:
+        # Noted first: the thread of the loop withdraws, and then reads the note. So a call never
+        # says that nothing was sent of a request that leaves.
         attempts.begun = True
+        if attempts.withdrawn:
+            raise CallCancelled("the call was cancelled before its request left")
 
 
 def _leave_from(process: tuple[int, int], **_: object) -> None:
@@ -158,35 +162,26 @@ def may_have_left(attempts: SentAttempts, error: BaseException) -> bool:
 def never_sent(error: BaseException) -> bool:
     """Whether an error of one attempt proves that no byte of its request left.
 
-    The SDKs hide the first error in arguments of their own. `__context__` proves nothing: it may be
+    The SDK hides the first error in arguments of its own. `__context__` proves nothing: it may be
     an error of the caller, who records an event while that is handled.
     """
-    connecting = _connecting()
     left, seen = [error], set[int]()
     while left:
         one = left.pop()
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if _arose_in(one, connecting):
+        if _arose_while_connecting(one):
             return True
         hidden = (*one.args, *getattr(one, "kwargs", {}).values(), one.__cause__)
         left += [other for other in hidden if isinstance(other, BaseException)]
     return False
 
 
-def _connecting() -> frozenset[CodeType]:
-    """The functions that make connections, of urllib3 and, where it is loaded, of aiohttp."""
-    aiohttp = sys.modules.get("aiohttp.connector")
-    if aiohttp is None:
-        return _CONNECTING
-    return _CONNECTING | {aiohttp.BaseConnector.connect.__code__}
-
-
-def _arose_in(error: BaseException, functions: frozenset[CodeType]) -> bool:
+def _arose_while_connecting(error: BaseException) -> bool:
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code in functions:
+        if trace.tb_frame.f_code in _CONNECTING:
             return True
         trace = trace.tb_next
     return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import boto3
 from botocore.config import Config
@@ -67,8 +67,10 @@ class Connection:
         meter: where every client of this connection sums its units.
         elsewhere: a region instead of the session's.
         clock: the time, and the waits, of everything that is put together from this connection.
+        makes_requests: whether its clients do; those of a stack in memory do not.
     """
 
+    makes_requests: ClassVar[bool] = True
     settings: Settings
     session: boto3.Session
     endpoint_url: str | None = None
@@ -249,16 +251,15 @@ class Connection:
     def _client(
         self, service: str, retries: Retries = "standard", region: str | None = None
     ) -> Any:  # noqa: ANN401 - typed by its callers
-        return ClientPerProcess(partial(self._make_client, service, retries, region))
+        return ClientPerProcess(partial(self.make_client, service, retries, region))
 
-    def _make_client(self, service: str, retries: Retries, region: str | None) -> object:
-        make: Any = self.session.client
-        with translated(f"the {service} client"):
+    def make_client(self, service: str, retries: Retries, region: str | None) -> object:
+        """A client of a service for this process, whose requests are checked as they leave."""
+        make: Any = self.session.client  # it makes one client at a time
+        with translated(f"the {service} client"), _ONE_CLIENT_AT_A_TIME:
+            renew_in_fork(self.session)
             config = self.config(service, retries, region)
-            # boto3 makes one client at a time; two threads may each make their first call.
-            with _ONE_CLIENT_AT_A_TIME:
-                renew_in_fork(self.session)
-                client = make(service, endpoint_url=self.endpoint_url, config=config)
+            client = make(service, endpoint_url=self.endpoint_url, config=config)
         watch(client, self.settings.call_timeout_ms)
         if service != "dynamodb":
             return client
@@ -269,10 +270,9 @@ class Connection:
         """The client with the fast transport, whose dependency is an extra."""
         from countledger.ledger.transport.client import FastClient  # noqa: PLC0415
 
-        credentials = self.session.get_credentials()
+        limits = CallLimits(self.settings.call_timeout_ms, self._attempts(retries))
         try:
-            limits = CallLimits(self.settings.call_timeout_ms, self._attempts(retries))
-            return FastClient(client, credentials, limits)
+            return FastClient(client, self.session.get_credentials(), limits)
         except AttributeError as error:
             if not self.settings.transport:
                 return client
@@ -282,7 +282,7 @@ class Connection:
             ) from error
 
     def config(self, service: str, retries: Retries, region: str | None = None) -> Config:
-        """How the clients of a service are set up, of boto3 and of others that take it."""
+        """How the clients of a service are set up."""
         return Config(
             connect_timeout=self.settings.connect_timeout_ms / SECOND_MS,
             read_timeout=self.settings.read_timeout_ms / SECOND_MS,

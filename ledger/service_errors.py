@@ -137,6 +137,7 @@ class translated:  # noqa: N801 - a context manager
         if isinstance(error, Exception) and not isinstance(error, CountledgerError):
             meaning = _meaning_of(error, self._attempts, self._what) or error
         elif isinstance(error, Interrupted):
+            self._attempts.withdrawn = True
             error.left = may_have_left(self._attempts, error.cancelled)
         if _may_be_applied(meaning) and not self._what.startswith(_READ_VERBS):
             note_write()

@@ -111,23 +111,29 @@ def buffered_producer(
         SetupError: the stack does not exist, or the spool cannot be used.
     """
     from countledger.ledger.assembly import namespaces_of
-    from countledger.ledger.clock import Backoff
     from countledger.ledger.ids import seeded_id
-    from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker, ledger_name
+    from countledger.producers.buffer.delivery import EntryMaker, ledger_name
     from countledger.producers.buffer.producer import BufferedProducer
-    from countledger.producers.sender import sender_of
-
-    def make_delivery() -> BatchDelivery:
-        # Each process has connections of its own: a fork must not use those of its parent.
-        sender = sender_of(connection, namespaces_of(connection))
-        dynamo = replace(sender.dynamo, limits=None)  # the attempts are those of the buffering
-        own = replace(sender, dynamo=dynamo, backoff=Backoff(buffering.attempts))
-        return BatchDelivery(own, buffering.attempts)
 
     return BufferedProducer(
         buffering,
-        make_delivery,
+        # Each process has connections of its own: a fork must not use those of its parent.
+        lambda: delivery_of(connection, buffering, namespaces_of(connection)),
         EntryMaker(connection.region, connection.clock, seeded_id),
         ledger=ledger_name(connection),
         on_failure=on_failure,
     )
+
+
+def delivery_of(
+    connection: Connection, buffering: Buffering, namespaces: Namespaces
+) -> BatchDelivery:
+    """What delivers the batches of a buffered producer."""
+    from countledger.ledger.clock import Backoff
+    from countledger.producers.buffer.delivery import BatchDelivery
+    from countledger.producers.sender import sender_of
+
+    sender = sender_of(connection, namespaces)
+    dynamo = replace(sender.dynamo, limits=None)  # the attempts are those of the buffering
+    own = replace(sender, dynamo=dynamo, backoff=Backoff(buffering.attempts))
+    return BatchDelivery(own, buffering.attempts)

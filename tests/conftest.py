@@ -42,7 +42,6 @@ _TESTS: Final = Path(__file__).parent
 _THOROUGH: Final = (
     "browser",
     "e2e",
-    "engines/test_exact_beside_compaction.py",
     "faults/strict/test_bins.py",
     "faults/test_killed.py",
     "faults/test_matrix_in_a_loop.py",

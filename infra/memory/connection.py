@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from countledger.infra.memory.dynamo import client_of
 from countledger.infra.memory.faults import Missing, RefusingClient, refuse
@@ -48,6 +48,7 @@ class MemoryConnection(Connection):
         after_write: called after each write; None: a connection of the stack's own functions.
     """
 
+    makes_requests: ClassVar[bool] = False
     memory: MemoryTables
     queues_of: MemoryQueues
     targets: MemoryTargets = field(default_factory=MemoryTargets)

@@ -1,22 +1,21 @@
 """A connection whose clients serve both the calls of an event loop and threads.
 
-In a call of the loop a request is made by aiobotocore: the call is suspended. In a thread, where
-nothing can be suspended, it is made by boto3. One event loop of one process opens the clients, and
-closes them.
+In a call of the loop a thread makes the request, by a client as threads have it, and the call is
+suspended meanwhile. One event loop of one process opens the clients, and closes them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from countledger.ledger.asynchronous.greenlets import current, suspended
-from countledger.ledger.asynchronous.session import open_client, open_session
+from countledger.ledger.asynchronous.threads import RequestThreads
 from countledger.ledger.connection import CONNECTIONS, Connection, Retries
 from countledger.ledger.errors import LedgerNotOpen
-from countledger.ledger.forks import abandon, abandon_in_forks, this_process
+from countledger.ledger.forks import abandon, abandon_in_forks, made_once, this_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +25,41 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 # A service, how often its SDK retries, and its region.
 ClientKind: TypeAlias = tuple[str, Retries, str]
-_OF_THE_FAST_TRANSPORT: Final = "puts_of_json"
-# What a client has beside its operations.
-_NO_OPERATIONS: Final = frozenset({"meta", "exceptions"})
+# What a client has beside its operations; the last one only with the fast transport.
+_NO_OPERATIONS: Final = frozenset({"meta", "exceptions", "puts_of_json"})
+
+
+class LoopService:
+    """The client of one kind, and the threads in which it makes the requests of a loop."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        """Make no client yet.
+
+        Args:
+            make: makes the client; it may read files and ask a service for credentials.
+        """
+        self._make = make
+        self.threads = RequestThreads(CONNECTIONS)
+
+    @made_once
+    def client(self) -> Any:  # noqa: ANN401 - typed where it is used
+        """The client, which the first thread makes that needs it."""
+        return self._make()
+
+    def attribute(self, name: str) -> Any:  # noqa: ANN401 - whatever a client has
+        """Something of the client that is no operation."""
+        client = vars(self).get("client") or self.threads.run(lambda: self.client)
+        return getattr(client, name)
+
+    def request(self, operation: str, /, **arguments: Any) -> Any:  # noqa: ANN401 - the operation's
+        """Suspend the call that runs until a thread has called an operation; return its answer."""
+        return self.threads.run(lambda: getattr(self.client, operation)(**arguments))
+
+    def close(self) -> None:
+        """End the threads that are idle, and close the connections that are."""
+        self.threads.close()
+        if "client" in vars(self):
+            self.client.close()
 
 
 class LoopClients:
@@ -42,10 +73,7 @@ class LoopClients:
         """Belong to the running loop of this process."""
         self._process = this_process()
         self._loop = asyncio.get_running_loop()
-        self._made: dict[ClientKind, tuple[Any, asyncio.Semaphore]] = {}
-        self._making = asyncio.Lock()
-        self._session: Any = None
-        self._stack = AsyncExitStack()
+        self._services: dict[ClientKind, LoopService] = {}
         self._idle = asyncio.Event()
         self._idle.set()
         self._closing = False
@@ -63,11 +91,7 @@ class LoopClients:
         Raises:
             LedgerNotOpen: this is another process or another loop; or the clients are closed.
         """
-        if self.belong_to_parent:
-            raise LedgerNotOpen(
-                "the client was opened before this process was forked: open one here by "
-                "`async with`, on an event loop of this process"
-            )
+        self._refuse_in_fork()
         if self._loop is not asyncio.get_running_loop():
             raise LedgerNotOpen(
                 "the client was opened on another event loop: use it there, or open one of its own "
@@ -75,6 +99,13 @@ class LoopClients:
             )
         if self._closing:
             raise LedgerNotOpen("the client is closed: open it again by `async with`")
+
+    def _refuse_in_fork(self) -> None:
+        if self.belong_to_parent:
+            raise LedgerNotOpen(
+                "the client was opened before this process was forked: open one here by "
+                "`async with`, on an event loop of this process"
+            )
 
     async def run(self, function: Callable[[], _T], notes: CallNotes) -> _T:
         """Run synchronous code that makes its requests by these clients.
@@ -92,34 +123,23 @@ class LoopClients:
             if not self.calls:
                 self._idle.set()
 
-    async def request(
-        self, connection: Connection, kind: ClientKind, operation: str, arguments: dict[str, Any]
-    ) -> Any:  # noqa: ANN401 - the operation's answer
-        """Make a request; it leaves only when a connection is free for it."""
-        client, free = await self.client(connection, kind)
-        async with free:
-            return await getattr(client, operation)(**arguments)
-
-    async def client(
-        self, connection: Connection, kind: ClientKind
-    ) -> tuple[Any, asyncio.Semaphore]:
-        """The client of a kind, and how many connections of it are free.
+    def service(self, connection: LoopConnection, kind: ClientKind) -> LoopService:
+        """The client of a kind, and its threads.
 
         Raises:
-            CountledgerError: the client cannot be made.
+            LedgerNotOpen: this is a fork that goes on with the loop of its parent.
         """
-        if kind not in self._made:
-            async with self._making:
-                if kind not in self._made:
-                    if self._session is None:
-                        self._session = await open_session(connection)
-                    opened = open_client(connection, self._session, *kind)
-                    client = await self._stack.enter_async_context(opened)
-                    self._made[kind] = client, asyncio.Semaphore(CONNECTIONS)
-        return self._made[kind]
+        self._refuse_in_fork()
+        service = self._services.get(kind)
+        if service is None:
+            service = self._services[kind] = LoopService(partial(connection.make_client, *kind))
+        return service
 
     async def aclose(self) -> None:
-        """Accept no call any more, wait for those that run, and close the connections."""
+        """Accept no call any more, wait for those that run, and close the connections.
+
+        A request whose call was cancelled is not waited for; its connection is closed when it ends.
+        """
         if self.belong_to_parent:
             abandon(self)
             return
@@ -127,7 +147,8 @@ class LoopClients:
         try:
             await self._idle.wait()
         finally:
-            await self._stack.aclose()
+            for service in self._services.values():
+                service.close()
 
 
 @dataclass(slots=True)
@@ -183,6 +204,14 @@ class LoopConnection(Connection):
         return LoopClient(self, (service, retries, region or self.region), super()._client)
 
 
+def loop_connection(plain: Connection, opened: OpenClients) -> Connection:
+    """A connection for the calls of an event loop; itself, if it makes no requests."""
+    if not plain.makes_requests:
+        return plain
+    own = {one.name: getattr(plain, one.name) for one in fields(Connection)}
+    return LoopConnection(**own, opened=opened)
+
+
 class LoopClient:
     """A client of AWS for the calls of an event loop, and for threads."""
 
@@ -203,18 +232,11 @@ class LoopClient:
         """An operation, which suspends the call that runs, or blocks the thread."""
         if name.startswith("__"):
             raise AttributeError(name)
-        call = current()
-        if call is None:
+        if current() is None:
             if self._of_threads is None:
                 self._of_threads = self._make(*self._kind)
             return getattr(self._of_threads, name)
-        if name == _OF_THE_FAST_TRANSPORT:
-            raise AttributeError(name)
-        clients = self._connection.opened.get()
+        service = self._connection.opened.get().service(self._connection, self._kind)
         if name in _NO_OPERATIONS:
-            return getattr(call.wait(clients.client(self._connection, self._kind))[0], name)
-
-        def request(**arguments: Any) -> Any:  # noqa: ANN401 - the operation's
-            return call.wait(clients.request(self._connection, self._kind, name, arguments))
-
-        return request
+            return service.attribute(name)
+        return partial(service.request, name)

@@ -15,9 +15,13 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from greenlet import getcurrent, greenlet
-
+from countledger.ledger.errors import SetupError
 from countledger.ledger.suspension import CallNotes, Interrupted, find_calls_by
+
+try:
+    from greenlet import getcurrent, greenlet
+except ModuleNotFoundError as error:
+    raise SetupError("greenlet is not installed: pip install 'countledger[async]'") from error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator

@@ -12,7 +12,9 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from countledger.ledger.asynchronous.greenlets import suspended
 from countledger.ledger.forks import this_process
+from countledger.ledger.suspension import CallNotes
 from countledger.producers.buffer.buffering import ProducerClosed
 from countledger.producers.buffer.delivery import undeliverable
 from countledger.producers.buffer.outcomes import Outcomes, PendingEntry
@@ -23,9 +25,8 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
-    from countledger.producers.asynchronous.sender import AsyncSender
     from countledger.producers.buffer.buffering import Buffering, Failure, Wait
-    from countledger.producers.buffer.delivery import Delivered, EntryMaker
+    from countledger.producers.buffer.delivery import BatchDelivery, Delivered, EntryMaker
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.event import Receipt
     from countledger.producers.sender import Outcome
@@ -40,7 +41,7 @@ class AsyncBuffer:
         on_failure: called with each failure, in the event loop.
     """
 
-    sender: AsyncSender
+    delivery: BatchDelivery
 
     def __init__(
         self,
@@ -134,8 +135,8 @@ class AsyncBuffer:
     async def _deliver(self, batch: EntryBatch) -> None:
         if self.belongs_to_parent:
             return
-        spool, attempts = self.state.spool, self.buffering.attempts
-        delivered = await self.sender.deliver(batch, spool, attempts)
+        deliver = partial(self.delivery.deliver, batch, self.state.spool)
+        delivered = await suspended(deliver, CallNotes())
         if not self.belongs_to_parent:
             self._end(batch, delivered)
 

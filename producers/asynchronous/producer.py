@@ -15,12 +15,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.clock import Backoff
+from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
 from countledger.ledger.forks import abandon, abandon_in_forks
+from countledger.producers.assembly import delivery_of
 from countledger.producers.asynchronous.buffer import AsyncBuffer
-from countledger.producers.asynchronous.sender import AsyncSender, open_dynamo
 from countledger.producers.buffer.buffering import NotRecorded, NotTaken
 from countledger.producers.buffer.delivery import EntryMaker, ledger_name
 from countledger.producers.buffer.spool import Spool
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from countledger.ledger.namespace import Namespaces
     from countledger.producers.asynchronous.buffer import AsyncPendingEntry
     from countledger.producers.buffer.buffering import Buffering, BufferStatistics, Failure
+    from countledger.producers.buffer.delivery import BatchDelivery
 
 _LOG: Final = logging.getLogger(__name__)
 # The largest number of events that are accepted, and written to the spool, together.
@@ -56,7 +58,7 @@ class AsyncBufferedProducer:
     def __init__(
         self,
         buffering: Buffering,
-        open_sender: Callable[[], AbstractAsyncContextManager[AsyncSender]],
+        open_delivery: Callable[[], AbstractAsyncContextManager[BatchDelivery]],
         maker: EntryMaker,
         *,
         open_spool: Callable[[], Spool | None],
@@ -66,13 +68,13 @@ class AsyncBufferedProducer:
 
         Args:
             buffering: the settings.
-            open_sender: opens the sender, which sends entries to the ledger.
+            open_delivery: opens what sends entries to the ledger.
             maker: creates entries.
             open_spool: opens the spool; returns None without one.
             on_failure: called with each failure, in the event loop; it must not block.
         """
         self.buffering = buffering
-        self._open_sender = open_sender
+        self._open_delivery = open_delivery
         self._open_spool = open_spool
         self._maker = maker
         self._on_failure = on_failure
@@ -87,15 +89,14 @@ class AsyncBufferedProducer:
         """Open the client and the spool, and start to send the entries in the spool.
 
         Raises:
-            SetupError: aiobotocore is not installed, the stack does not exist, or the spool cannot
-                be used.
+            SpoolRefused: the spool cannot be used.
         """
         if self._buffer.belongs_to_parent:
             abandon(vars(self).copy())
             self._reset()
         buffer, state = self._buffer, self._buffer.state
         async with AsyncExitStack() as stack:
-            buffer.sender = await stack.enter_async_context(self._open_sender())
+            buffer.delivery = await stack.enter_async_context(self._open_delivery())
             state.spool = self._open_spool()
             if state.spool is not None:
                 stack.callback(state.spool.close)
@@ -216,23 +217,19 @@ def async_producer(
     namespaces: Namespaces,
     on_failure: Callable[[Failure], object] | None,
 ) -> AsyncBufferedProducer:
-    """A buffered producer of a stack for an event loop.
-
-    Raises:
-        SetupError: the stack does not exist.
-    """
-    table = connection.setting("ledger_table")
+    """A buffered producer of a stack for an event loop, whose tables the namespaces have found."""
+    settings = replace(connection.settings, ledger_table=namespaces.table)
 
     @asynccontextmanager
-    async def open_sender() -> AsyncIterator[AsyncSender]:
-        async with open_dynamo(connection) as dynamo:
-            yield AsyncSender(
-                dynamo,
-                table,
-                namespaces,
-                backoff=Backoff(buffering.attempts),
-                clock_skew_ms=connection.settings.clock_skew_ms,
-            )
+    async def open_delivery() -> AsyncIterator[BatchDelivery]:
+        opened = OpenClients()
+        opened.open()
+        try:
+            own = loop_connection(replace(connection, settings=settings), opened)
+            mine = replace(namespaces, dynamo=own.dynamo("standard"))
+            yield delivery_of(own, buffering, mine)
+        finally:
+            await opened.aclose()
 
     def open_spool() -> Spool | None:
         if buffering.spool is None:
@@ -242,7 +239,7 @@ def async_producer(
 
     return AsyncBufferedProducer(
         buffering,
-        open_sender,
+        open_delivery,
         EntryMaker(connection.region, connection.clock),
         open_spool=open_spool,
         on_failure=on_failure,

@@ -19,12 +19,18 @@ from tests.e2e.command import Command
 
 _ROOT = Path(__file__).parents[2]
 _PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-_EXTRAS = ("cli", "fast", "kinesis", "otel")
+_EXTRAS = ("async", "cli", "fast", "kinesis", "otel")
 # Those that need an older boto3: the packages that they bring pin botocore.
-_PINNING = {"async": "aiobotocore", "local": "ministack"}
+_PINNING = {"local": "ministack"}
 _APP = """
-import sys
-from countledger import CountLedger, Event
+import asyncio, sys
+from countledger import AsyncCountLedger, CountLedger, Event
+
+async def in_a_loop(counter):
+    async with AsyncCountLedger() as ledger:
+        await ledger.record(counter, 7)
+        async with await ledger.buffered() as producer:
+            await producer.add(counter, 3)
 
 counter = sys.argv[1]
 ledger = CountLedger()
@@ -33,6 +39,7 @@ assert ledger.record(counter, 1, key="k").status == "duplicate"
 assert len(ledger.record_many([Event(counter, 2)] * 30)) == 30
 with ledger.buffered() as producer:
     producer.add(counter, 5)
+asyncio.run(in_a_loop(counter))
 print(ledger.exact(counter).value)
 """
 
@@ -100,7 +107,7 @@ def test_an_app_counts(
             text=True,
             check=False,
         )
-        assert (done.stdout, done.stderr) == ("66\n", "")
+        assert (done.stdout, done.stderr) == ("76\n", "")
     stack.pump.drain()
     total = subprocess.run(
         [bin_folder / "countledger", "total", f"{name}:fast", "--json"],
@@ -110,7 +117,7 @@ def test_an_app_counts(
         check=False,
     )
     assert total.returncode == 0, total.stderr
-    assert '"value": 66' in total.stdout
+    assert '"value": 76' in total.stdout
 
 
 def versions(*extras: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
-from countledger.ledger.asynchronous.connection import LoopConnection, OpenClients
+from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
 from countledger.ledger.suspension import CallNotes
 from tests.engines.store import Store
 
@@ -23,7 +23,7 @@ NAME: Final = "event loop"
 # Tests of what an asynchronous client does in threads: they run in one as well.
 IN_THREADS: Final = ("test_archive.py", "test_deletion.py")
 # The same; and they take minutes.
-LEFT_OUT: Final = ("test_compaction_costs.py", "test_exact_beside_compaction.py")
+LEFT_OUT: Final = ("test_compaction_costs.py",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +58,7 @@ class LoopingStore(Store):
 def looping_store(plain: Store) -> Iterator[LoopingStore]:
     """The same tables, reached from a loop of uvloop (the tests of transports use asyncio's)."""
     opened, known = OpenClients(), {one.name: getattr(plain, one.name) for one in fields(plain)}
-    there = plain.connection
-    known["connection"] = LoopConnection(
-        there.settings, there.session, there.endpoint_url, opened=opened
-    )
+    known["connection"] = loop_connection(plain.connection, opened)
 
     async def begin() -> None:
         opened.open()

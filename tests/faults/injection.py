@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
 from threading import Lock
 from typing import Any, Final
 
@@ -24,8 +23,6 @@ from botocore.exceptions import (
 )
 from botocore.httpsession import URLLib3Session
 
-from countledger.ledger.asynchronous.connection import LoopClient
-from countledger.ledger.asynchronous.greenlets import current
 from tests.transport.proof import refused_connection
 
 
@@ -164,45 +161,13 @@ class Attempts:
         return _answer(request, *_ANSWERS[fault.kind])
 
 
-class _AwaitedAnswer:
-    """An answer as aiobotocore reads it."""
-
-    def __init__(self, answer: AWSResponse) -> None:
-        self.url, self.status_code, self.headers = answer.url, answer.status_code, answer.headers
-        self._content = answer.content
-
-    @property
-    async def content(self) -> bytes:
-        """The body."""
-        return self._content
-
-
-def _awaited(hook: Callable[..., AWSResponse | None], **more: Any) -> _AwaitedAnswer | None:  # noqa: ANN401
-    """A hook for a client of aiobotocore."""
-    answer = hook(**more)
-    return None if answer is None else _AwaitedAnswer(answer)
-
-
 # Decides one attempt before it is sent: None sends it.
 Hook = Callable[..., AWSResponse | None]
 
 
 @contextmanager
 def _met(client: Any, at: str | None, hook: Callable[..., Any]) -> Iterator[None]:  # noqa: ANN401
-    """Let a hook decide each attempt of a client at an operation.
-
-    A client of boto3 is met by botocore's events. One of another transport has a context manager
-    `attempts_met(at, hook)`: it calls the hook with each prepared request.
-    """
-    # Outside of a call of the loop it is a client of boto3.
-    looped = isinstance(client, LoopClient) and current() is not None
-    own = None if looped else getattr(client, "attempts_met", None)
-    if looped:
-        hook = partial(_awaited, hook)
-    if own is not None:
-        with own(at, hook):
-            yield
-        return
+    """Let a hook decide each attempt of a client at an operation."""
     event = f"before-send.*.{at}" if at else "before-send"
     client.meta.events.register_first(event, hook)
     try:

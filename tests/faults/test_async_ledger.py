@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import threading
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
+from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from botocore.exceptions import ConnectionClosedError
 
 from countledger import AsyncCountLedger, Event
 from countledger.ledger.errors import CallCancelled, LedgerNotOpen
@@ -22,8 +25,10 @@ from tests.faults.play import fresh
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from countledger.ledger.connection import Retries
     from tests.engines.store import Store
 
+RETRIES: Final[tuple[Retries, ...]] = ("none", "standard")
 _READS: Final = ("GetItem", "Query", "BatchGetItem", "TransactGetItems", "DescribeTable")
 
 
@@ -36,38 +41,41 @@ def ledger_of(store: Store) -> AsyncCountLedger:
     )
 
 
-async def client_of(ledger: AsyncCountLedger, retries: str) -> Any:  # noqa: ANN401 - aiobotocore's
+async def client_of(ledger: AsyncCountLedger, retries: Retries) -> Any:  # noqa: ANN401 - the SDK's
     """The client of the loop by which an object makes its requests."""
     connection: Any = ledger._ledger.connection
-    kind: Any = ("dynamodb", retries, connection.region)
-    client, _ = await ledger._opened.get().client(connection, kind)
-    return client
+    service = ledger._opened.get().service(connection, ("dynamodb", retries, connection.region))
+    return await asyncio.to_thread(lambda: service.client)
 
 
 @dataclass(eq=False)
 class Held:
-    """Holds the n-th request of a call for ever, as the network would.
+    """Holds the n-th request of a call, as the network would, until the call is over.
 
     Attributes:
         number: which request, from 0.
         applied: whether the engine carries it out.
         operations: that were sent, the held one included.
+        reached: set once it is held.
+        over: lets it go on.
     """
 
     number: int
     applied: bool
-    operations: list[str]
-    reached: asyncio.Event
+    operations: list[str] = field(default_factory=list)
+    reached: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
 
-    async def __call__(self, request: Any, event_name: str, **_: object) -> None:  # noqa: ANN401
-        """Let a request through, or hold it."""
+    def __call__(self, request: Any, event_name: str, **_: object) -> None:  # noqa: ANN401
+        """Let a request through, or hold it; what was held is not sent."""
         self.operations.append(event_name.rpartition(".")[2])
         if len(self.operations) <= self.number:
             return
         if self.applied:
-            await asyncio.to_thread(_carry_out, request)
+            _carry_out(request)
         self.reached.set()
-        await asyncio.sleep(60)
+        self.over.wait(60)
+        raise ConnectionClosedError(endpoint_url=request.url)
 
     @property
     def may_have_written(self) -> bool:
@@ -83,20 +91,20 @@ async def cancelled_at(
     applied: bool,
 ) -> tuple[Held, CallCancelled | None]:
     """Cancel a call while its n-th request is under way; None: the call has made fewer requests."""
-    held = Held(number, applied, [], asyncio.Event())
-    clients = [await client_of(ledger, retries) for retries in ("none", "standard")]
+    held = Held(number, applied)
+    clients = [await client_of(ledger, retries) for retries in RETRIES]
     for client in clients:
         client.meta.events.register_last("before-send", held, unique_id="held")
     task = asyncio.ensure_future(call)
-    reached = asyncio.ensure_future(held.reached.wait())
-    await asyncio.wait([task, reached], return_when=asyncio.FIRST_COMPLETED)
-    reached.cancel()
+    while not (task.done() or held.reached.is_set()):  # noqa: ASYNC110 - a thread sets it
+        await asyncio.sleep(0.001)
     task.cancel()
     try:
         await task
     except asyncio.CancelledError as error:
         return held, CallCancelled.of(error)
     finally:
+        held.over.set()
         for client in clients:
             client.meta.events.unregister("before-send", unique_id="held")
     return held, None
@@ -244,11 +252,12 @@ def test_a_time_out_says_it_too(store: Store) -> None:
             counter = f"n{fresh()}:c"
             await ledger.record(counter, 1)
             client = await client_of(ledger, "none")
-            held = Held(0, applied=True, operations=[], reached=asyncio.Event())
+            held = Held(0, applied=True)
             client.meta.events.register_last("before-send", held, unique_id="held")
             with pytest.raises(TimeoutError) as raised:
                 async with asyncio.timeout(0.5):
                     await ledger.record(counter, 1)
+            held.over.set()
             cancelled = CallCancelled.of(raised.value)
             assert cancelled is not None
             assert cancelled.maybe_applied
@@ -284,6 +293,37 @@ def test_closing_waits_for_calls_and_leaves_nothing(store: Store) -> None:
         assert asyncio.run(work()) == set()
         gc.collect()
     assert [str(one.message) for one in warned] == []
+
+
+def test_a_storm_of_cancellations_counts_every_event_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand calls over ten connections, each cancelled at any moment; then sent again."""
+    monkeypatch.setattr("countledger.ledger.asynchronous.connection.CONNECTIONS", 10)
+    random = Random(1)  # noqa: S311 - no secret
+
+    async def add(ledger: AsyncCountLedger, counter: str) -> int:
+        try:
+            async with asyncio.timeout(random.choice([None, 0.001, 0.02, 0.2, 0.5])):
+                await ledger.record(counter, 1)
+        except TimeoutError as error:
+            cancelled = CallCancelled.of(error)
+            entries = cancelled.entries if cancelled else ()
+            for entry in entries:
+                await ledger.resend(entry)
+            return len(entries)
+        return 1
+
+    async def work() -> None:
+        counter = f"n{fresh()}:c"
+        async with ledger_of(store) as ledger:
+            await ledger.record(counter, 1)
+            counted = sum(await asyncio.gather(*(add(ledger, counter) for _ in range(1_000))))
+        async with ledger_of(store) as ledger:
+            assert (await ledger.exact(counter)).value == 1 + counted
+        assert 0 < counted < 1_000
+
+    asyncio.run(work())
 
 
 def test_another_loop_is_told_what_to_do(store: Store) -> None:

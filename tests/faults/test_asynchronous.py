@@ -1,7 +1,8 @@
-"""An app with an event loop under load, its entries on their way through aiobotocore."""
+"""An app with an event loop under load, its entries sent in the background."""
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import cycle
 from time import monotonic
 from typing import Any
@@ -9,11 +10,14 @@ from typing import Any
 import pytest
 
 from countledger import Buffering, CountLedger
+from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
+from countledger.ledger.asynchronous.greenlets import suspended
 from countledger.ledger.before_send import guarded
+from countledger.ledger.connection import Connection
 from countledger.ledger.errors import KeyExpired, Unreachable
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
-from countledger.producers.asynchronous.sender import open_dynamo
+from countledger.ledger.suspension import CallNotes
 from countledger.producers.event import Status
 from tests.engines.store import Store
 from tests.faults.injection import Attempts, Fault, Kind
@@ -62,8 +66,9 @@ def test_p1_an_event_loop_under_load_counts_every_request_once(store: Store, cou
     async def app() -> None:
         async with ledger.buffered_async(Buffering(linger_ms=20)) as producer:
             attempts = Attempts(_plan=broken_now_and_then())
-            events: Any = producer._buffer.sender.dynamo.client.meta.events
-            events.register_first("before-send.dynamodb", lambda request, **_: attempts(request))
+            client: Any = producer._buffer.delivery.sender.dynamo.client
+            meta = await suspended(lambda: client.meta, CallNotes())
+            meta.events.register_first("before-send.dynamodb", attempts)
             ticker = asyncio.create_task(tick())
             await asyncio.gather(*(serve(producer, name) for name in range(HANDLERS)))
             await producer.flush()
@@ -79,29 +84,31 @@ def test_p1_an_event_loop_under_load_counts_every_request_once(store: Store, cou
     assert max(gaps) < PATIENCE_S
 
 
+async def put_in_a_loop(plain: Connection, write: Put) -> None:
+    """A put as a call of the loop."""
+    opened = OpenClients()
+    opened.open()
+    dynamo = loop_connection(plain, opened).dynamo("none")
+    try:
+        await opened.get().run(lambda: dynamo.put(write), CallNotes())
+    finally:
+        await opened.aclose()
+
+
 def test_the_last_look_is_taken_on_this_way_too(store: Store, counter: str) -> None:
     """What must not leave does not, though it is signed already."""
 
     def too_late() -> None:
         raise KeyExpired("too late")
 
-    async def work() -> None:
-        async with open_dynamo(client_of(store).connection) as dynamo:
-            item = {"counter": counter, "entry": "e#x", "delta": 1}
-            with guarded(too_late), pytest.raises(KeyExpired):
-                await dynamo.put_async(Put(store.ledger, item, Absent("entry")))
-
-    asyncio.run(work())
+    item = {"counter": counter, "entry": "e#x", "delta": 1}
+    with guarded(too_late), pytest.raises(KeyExpired):
+        asyncio.run(put_in_a_loop(store.connection, Put(store.ledger, item, Absent("entry"))))
     expect(store, counter, total=0, events=0)
 
 
 def test_what_is_wrong_is_said_in_our_words(store: Store, counter: str) -> None:
-    settings = store.connection.settings
-    ledger = CountLedger(settings, session=store.engine.session, endpoint_url="http://127.0.0.1:9")
+    there = replace(store.connection, endpoint_url="http://127.0.0.1:9")
 
-    async def work() -> None:
-        async with open_dynamo(ledger.connection) as dynamo:
-            with pytest.raises(Unreachable):
-                await dynamo.put_async(Put(store.ledger, {"counter": counter, "entry": "e#x"}))
-
-    asyncio.run(work())
+    with pytest.raises(Unreachable):
+        asyncio.run(put_in_a_loop(there, Put(store.ledger, {"counter": counter, "entry": "e#x"})))

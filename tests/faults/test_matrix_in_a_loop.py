@@ -3,11 +3,9 @@
 Left out are the operations of functions, and those that an asynchronous client does in threads.
 """
 
-import asyncio
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
-from types import SimpleNamespace
 from typing import Final, cast
 
 import pytest
@@ -69,13 +67,6 @@ def world(store: Store) -> Iterator[LoopingWorld]:
         made = LoopingWorld(looping)
         with made.stack:
             yield made
-
-
-@pytest.fixture(autouse=True)
-def _no_waits_between_attempts_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its retries stay as they are; only its sleep is taken out."""
-    hurried = SimpleNamespace(**{**vars(asyncio), "sleep": lambda _seconds: asyncio.sleep(0)})
-    monkeypatch.setattr("aiobotocore.endpoint.asyncio", hurried)
 
 
 @pytest.mark.parametrize(("operation", "trouble"), _CELLS, ids=str)

@@ -161,35 +161,45 @@ async def _asgi(
     }
 
 
-def test_a_body_without_its_content_type_is_refused_and_says_so(api: Api) -> None:
-    """As curl sends it by default."""
-    headers = {"Idempotency-Key": "k", "Content-Type": "application/x-www-form-urlencoded"}
-    path = _ENTRIES.format("untyped")
-    refused = api.http.post(path, content='{"delta": "1"}', headers=headers)
-
-    assert (refused.status_code, names_of(refused.json())) == (422, "bad-request")
-    assert "Content-Type: application/json" in refused.json()["detail"]
-    assert api.store.entry_items("likes:untyped") == []
+_JSON = ("Content-Type", "application/json")
 
 
-def test_two_members_of_one_name_are_refused(api: Api) -> None:
-    """Parsers differ in which of them they take, so a proxy may have checked the other."""
-    headers = {"Content-Type": "application/json", "Idempotency-Key": "k"}
-    text = '{"delta": "1", "delta": "1000"}'
-    refused = api.http.post(_ENTRIES.format("twice"), content=text, headers=headers)
+@pytest.mark.parametrize(
+    ("headers", "body", "name", "says"),
+    [
+        # As curl sends it by default.
+        pytest.param(
+            [("Idempotency-Key", "k"), ("Content-Type", "application/x-www-form-urlencoded")],
+            '{"delta": "1"}',
+            "bad-request",
+            "Content-Type: application/json",
+            id="another content type",
+        ),
+        # Parsers differ in which of them they take, so a proxy may have checked the other.
+        pytest.param(
+            [("Idempotency-Key", "k"), _JSON],
+            '{"delta": "1", "delta": "1000"}',
+            "bad-request",
+            "two members of one name",
+            id="two members of one name",
+        ),
+        pytest.param(
+            [("Idempotency-Key", "a"), ("Idempotency-Key", "b"), _JSON],
+            '{"delta": "1"}',
+            "bad-key",
+            "",
+            id="two keys",
+        ),
+    ],
+)
+def test_an_ambiguous_request_is_refused_and_says_so(
+    api: Api, headers: list[tuple[str, str]], body: str, name: str, says: str
+) -> None:
+    refused = api.http.post(_ENTRIES.format("twice"), content=body, headers=headers)
 
-    assert (refused.status_code, names_of(refused.json())) == (422, "bad-request")
-    assert "two members of one name" in refused.json()["detail"]
+    assert (refused.status_code, names_of(refused.json())) == (422, name)
+    assert says in refused.json()["detail"]
     assert api.store.entry_items("likes:twice") == []
-
-
-def test_two_keys_of_one_request_are_refused(api: Api) -> None:
-    path = _ENTRIES.format("keys")
-    headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
-    refused = api.http.post(path, json={"delta": "1"}, headers=headers)
-
-    assert (refused.status_code, names_of(refused.json())) == (422, "bad-key")
-    assert api.store.entry_items("likes:keys") == []
 
 
 def test_the_time_of_no_key_is_refused(api: Api) -> None:

@@ -69,34 +69,6 @@ def _clock() -> HandClock:
     return clock
 
 
-def test_a_lease_is_held_once_every_region_shows_it(world: World) -> None:
-    clock = _clock()
-    regions = _regions(world, HOME, clock)
-    world.cut(EAST)
-
-    assert regions.hold_lease() == f"the lease of {HOME} is on its way to {EAST}"
-    world.replicator.catch_up()
-    assert regions.hold_lease() == f"the lease of {HOME} has not arrived in {EAST}"
-    world.heal()
-    world.replicator.catch_up()
-    assert regions.hold_lease() is None
-
-
-def test_of_two_that_believe_to_be_home_one_holds_the_lease(world: World) -> None:
-    clock = _clock()
-    home, east = _regions(world, HOME, clock), _regions(world, EAST, clock)
-    home.hold_lease()
-    east.hold_lease()
-    world.replicator.catch_up()
-
-    held = [one.region for one in (home, east) if one.hold_lease() is None]
-
-    assert len(held) == 1
-    clock.at_ms += HOUR_MS
-    (other,) = [one for one in (home, east) if one.region not in held]
-    assert _hold(world, other) is None
-
-
 def test_another_home_begins_when_the_lease_before_has_ended(world: World) -> None:
     clock = _clock()
     home, east = _regions(world, HOME, clock), _regions(world, EAST, clock)

@@ -32,13 +32,12 @@ from tests.engines.running import local_session
 from tests.engines.store import KeptRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import boto3
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from countledger.compaction.retire import Retire
-    from countledger.ledger.ids import IdempotencyKey
 
 HOME: Final = "us-east-1"
 OTHERS: Final = ("eu-west-1", "ap-southeast-2")
@@ -56,7 +55,6 @@ class World:
         random: of this test.
         made: how many entries were recorded; the n-th adds 2^n, so that a sum names its entries.
         replica_status: what the table says of its replicas.
-        interleaved: what happens between any two calls of the product, if anything.
     """
 
     connections: dict[str, Connection]
@@ -67,7 +65,6 @@ class World:
     made: int = 0
     records: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     replica_status: dict[str, str] = field(default_factory=dict)
-    interleaved: Callable[[], object] | None = None
     _delivered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     @property
@@ -94,15 +91,15 @@ class World:
             home_region=HOME,
         )
 
-    def record(self, region: str, *, key: str | IdempotencyKey | None = None) -> int:
+    def record(self, region: str) -> int:
         """Record the next entry there; its bit in every sum."""
         bit = 1 << self.made
         self.made += 1
-        receipt = self.recorder(region).record(Event(self.counter, bit, key))
+        receipt = self.recorder(region).record(Event(self.counter, bit))
         assert receipt.status == "recorded"
         return bit
 
-    def compactor(self, *, retire: Retire, covers_max: int = 4) -> Compactor:
+    def compactor(self, *, retire: Retire) -> Compactor:
         """A compactor at home, two days later; while it waits, versions arrive."""
         connection = self.connections[HOME]
         return Compactor(
@@ -112,7 +109,7 @@ class World:
             retire,
             clock=_Impatient(self),
             random=self.random,
-            covers_max=covers_max,
+            covers_max=4,
             workers=1,
         )
 
@@ -143,31 +140,12 @@ class World:
         assert isinstance(total, int)
         return total
 
-    def entries_left(self, region: str) -> int:
-        """How many entries of the counter lie in the table there."""
-        answer = self.clients[region].query(
-            TableName=self.replicator.copies[region].table,
-            KeyConditionExpression="#c = :c AND begins_with(entry, :e)",
-            ExpressionAttributeNames={"#c": "counter"},
-            ExpressionAttributeValues={
-                ":c": {"S": self.counter},
-                ":e": {"S": keys.ENTRY_PREFIX},
-            },
-            ConsistentRead=True,
-        )
-        count: int = answer["Count"]
-        return count
-
     def cut(self, *regions: str) -> None:
         """Cut these regions off from all others."""
         for one in self.regions:
             for other in self.regions:
                 if one != other and (one in regions) != (other in regions):
                     self.replicator.cut.add((one, other))
-
-    def heal(self) -> None:
-        """Open all ways."""
-        self.replicator.cut.clear()
 
 
 @dataclass
@@ -213,7 +191,6 @@ def open_world(url: str, count: int, seed: int) -> Iterator[World]:
     try:
         yield world
     finally:
-        world.interleaved = None
         world.replicator.stop()
         for client in clients.values():
             for table in tables.values():
@@ -229,16 +206,10 @@ def _make(url: str, region: str, client: DynamoDBClient, tables: dict[str, str])
 
 
 def _watch(session: boto3.Session, world: World) -> None:
-    """Note every write where it happened, and let things happen between any two calls.
+    """Note every write where it happened.
 
     The engine knows no replicas that lag: those of the test are put into what it says of the table.
     """
-
-    def before(**_: object) -> None:
-        if world.interleaved is not None:
-            act, world.interleaved = world.interleaved, None
-            act()
-            world.interleaved = act
 
     def after(context: dict[str, Any], parsed: dict[str, Any], model: Any, **_: object) -> None:  # noqa: ANN401 - botocore's
         region = context["client_region"]
@@ -251,7 +222,6 @@ def _watch(session: boto3.Session, world: World) -> None:
                 if name != region
             ]
 
-    session.events.register("before-call.dynamodb", before)
     session.events.register("after-call.dynamodb", after)
 
 

@@ -7,7 +7,7 @@ On an event loop any task may be cancelled at any await: the app's own, and thos
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,6 @@ from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS
 from countledger.producers.asynchronous.producer import AsyncBufferedProducer
-from countledger.producers.asynchronous.sender import AsyncSender
 from countledger.producers.buffer.buffering import (
     BufferFull,
     Buffering,
@@ -28,10 +27,11 @@ from countledger.producers.buffer.buffering import (
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.event import Event, Receipt
+from countledger.producers.sender import Sender
 from tests.simulation import threads
 from tests.simulation.event_account import Fate
 from tests.simulation.ledger_operations import ALLOWED, draw_counter, draw_delta
-from tests.simulation.loop import SimulatedAsyncClient
+from tests.simulation.loop import LoopClock, SimulatedLoopClient
 from tests.simulation.product import Product
 from tests.simulation.shape import LEDGER
 from tests.simulation.sums import Wrong
@@ -271,18 +271,27 @@ def open_producer(process: Process, buffering: Buffering, hear: Hear) -> Buffere
 
 
 @dataclass(frozen=True)
-class _OpenSender:
-    """What the product makes of a client of aiobotocore; no generator outlives its loop."""
+class _OpenDelivery:
+    """What the product makes of the clients of a loop; no generator outlives its loop."""
 
     process: Process
+    attempts: int
 
-    async def __aenter__(self) -> AsyncSender:
+    async def __aenter__(self) -> BatchDelivery:
         process, world = self.process, self.process.world
-        dynamo = SimulatedAsyncClient(
+        dynamo = SimulatedLoopClient(
             process=process, region=process.region, attempts=1, clock=process, random=world.random
         )
-        namespaces, skew_ms = Product(process).namespaces, world.shape.skew_ms
-        return AsyncSender(dynamo, LEDGER, namespaces, process, world.random, clock_skew_ms=skew_ms)
+        namespaces = replace(Product(process).namespaces, dynamo=dynamo)
+        sender = Sender(
+            dynamo,
+            LEDGER,
+            namespaces,
+            LoopClock(process),
+            world.random,
+            clock_skew_ms=world.shape.skew_ms,
+        )
+        return BatchDelivery(sender, self.attempts)
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.sleep(0)
@@ -292,7 +301,7 @@ def _async_producer(process: Process, buffering: Buffering, hear: Hear) -> Async
     spool = buffering.spool
     return AsyncBufferedProducer(
         buffering,
-        lambda: _OpenSender(process),
+        lambda: _OpenDelivery(process, buffering.attempts),
         EntryMaker(process.region, process, process.world.new_id),
         open_spool=lambda: (
             None if spool is None else threads.spool().open(spool, ledger="simulated")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from countledger.ledger.asynchronous.greenlets import running_call
 from tests.simulation import threads
 from tests.simulation.dynamo import SimulatedClient
 from tests.simulation.schedule import Killed
@@ -23,8 +24,6 @@ from tests.simulation.schedule import Killed
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Put
     from tests.simulation.process import Process
     from tests.simulation.schedule import Actor
 
@@ -193,17 +192,37 @@ class SimulatedLoop(BaseEventLoop):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedAsyncClient(SimulatedClient):
-    """A client for the event loop: its writes are awaited."""
+class SimulatedLoopClient(SimulatedClient):
+    """A client for calls of the event loop, which its requests suspend."""
 
-    async def put_async(self, write: Put) -> None:
-        """As `put`."""
-        await asyncio.get_running_loop().run_in_executor(None, self.put, write)
+    def read(self, what: str, request: Callable[[], _T]) -> _T:
+        """As of a thread, beside the loop."""
+        return _beside(partial(SimulatedClient.read, self, what, request))
 
-    async def put_batch_async(self, table: str, items: list[Item]) -> list[Item]:
-        """As `put_batch`."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, self.put_batch, table, items)
+    def written(self, what: str, request: Callable[[], _T]) -> _T:
+        """As of a thread, beside the loop."""
+        return _beside(partial(SimulatedClient.written, self, what, request))
+
+
+@dataclass(frozen=True, slots=True)
+class LoopClock:
+    """The clock of a process; the calls of its loop wait by being suspended."""
+
+    process: Process
+
+    def now_ms(self) -> int:
+        """The time as the process believes it to be."""
+        return self.process.now_ms()
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        """Suspend the call."""
+        running_call().sleep(duration_ms / 1_000)
+
+
+def _beside(request: Callable[[], _T]) -> _T:
+    """Suspend the call that runs until a request has come back."""
+    answer: _T = running_call().wait(asyncio.get_running_loop().run_in_executor(None, request))
+    return answer
 
 
 def _answer(future: asyncio.Future[_T], answer: _T) -> None:

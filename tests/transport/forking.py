@@ -206,7 +206,12 @@ async def looped(ledger: AsyncCountLedger, fork: Callable[[Callable[[str], None]
 
     async with ledger:
         await record("parent")
+        half_way = asyncio.create_task(record("parent"))
+        if fork is without_hooks:  # in which Python cannot go on if another thread was running
+            await half_way
+        await asyncio.sleep(0.01)
         fork(work)
+        await half_way
         await record("parent")
 
 

@@ -1,29 +1,37 @@
 """A cancelled call of an event loop: whether it may have been applied, operation by operation.
 
-Not applied is said only where no byte of a request can have left: before the request, and while its
-connection is made. An answer that was on its way does not make it certain.
+Not applied is said only where no byte of a request has left, and none will: before it is signed.
+From then on a thread carries the request through, also where it still has to connect. An answer
+that was on its way does not make it certain.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from threading import Event
+from typing import TYPE_CHECKING, Final
 
+import boto3
+import botocore.session
 import pytest
 import uvloop
+from botocore.credentials import DeferredRefreshableCredentials
 
-from countledger.ledger.asynchronous.connection import LoopConnection, OpenClients
+from countledger.ledger.asynchronous.connection import LoopConnection, OpenClients, loop_connection
+from countledger.ledger.settings import TRANSPORTS
 from countledger.ledger.suspension import CallNotes
 from tests.transport.server import Behaviour
 from tests.transport.test_contract import is_stored, place_in, says_nothing
-from tests.transport.transports import READS, WRITES, Place
+from tests.transport.transports import READS, WRITES, Place, impatient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from countledger.ledger.asynchronous.connection import ClientKind
     from countledger.ledger.connection import Connection
     from tests.engines.store import Store
     from tests.transport.server import HostileServer
@@ -32,12 +40,46 @@ OPERATIONS: Final = {**READS, **WRITES}
 LOOPS: Final = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
+@dataclass(eq=False)
+class SlowSource:
+    """Gives credentials late.
+
+    Attributes:
+        asked: set once somebody waits for them.
+        there: lets them be given.
+    """
+
+    asked: Event = field(default_factory=Event)
+    there: Event = field(default_factory=Event)
+
+    def __call__(self) -> dict[str, str]:
+        """Credentials."""
+        self.asked.set()
+        self.there.wait(30)
+        ends = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+        return {"access_key": "k", "secret_key": "s", "token": "t", "expiry_time": ends}
+
+
+def kind_of(connection: LoopConnection) -> ClientKind:
+    """Of the clients in these tests."""
+    return ("dynamodb", "none", connection.region)
+
+
+async def ended(connection: LoopConnection) -> None:
+    """Wait until the threads of a loop have ended what they do."""
+    threads = connection.opened.get().service(connection, kind_of(connection)).threads
+    while len(threads._idle) < threads._started:  # noqa: ASYNC110 - threads note it
+        await asyncio.sleep(0.01)
+
+
 @asynccontextmanager
 async def connection_of(plain: Connection) -> AsyncIterator[LoopConnection]:
     """The same, whose clients are open for this loop."""
     opened = OpenClients()
     opened.open()
-    yield LoopConnection(plain.settings, plain.session, plain.endpoint_url, opened=opened)
+    connection = loop_connection(plain, opened)
+    assert isinstance(connection, LoopConnection)
+    yield connection
     await opened.aclose()
 
 
@@ -80,35 +122,58 @@ def test_what_has_left_may_be_applied(
         assert is_stored(store, operation, place)
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_what_has_not_left_is_not_applied(store: Store, operation: str, loop: str) -> None:
-    """The server takes the connection and does not answer its handshake."""
+def test_what_has_not_left_is_not_applied_and_never_leaves(
+    store: Store, server: HostileServer, operation: str, transport: str
+) -> None:
+    """The credentials come after the call was cancelled: the thread that waited sends nothing."""
+    source = SlowSource()
+    core = botocore.session.Session()
+    core._credentials = DeferredRefreshableCredentials(source, "own")  # type: ignore[attr-defined]
+    session = boto3.Session(botocore_session=core, region_name=store.connection.region)
+    settings = replace(store.connection.settings, transport=transport)
+    plain = replace(store.connection, session=session, settings=settings)
+    place = place_in(store)
+
+    async def work() -> CallNotes:
+        async with connection_of(plain) as connection:
+            server.seen.clear()
+            notes = await notes_of(connection, operation, place, source.asked.is_set)
+            source.there.set()
+            await ended(connection)
+            return notes
+
+    assert not asyncio.run(work()).maybe_applied
+    assert server.seen == []
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_request_that_connects_may_be_applied(store: Store, transport: str) -> None:
+    """Its thread would send it, if the server ended the handshake."""
     steps = says_nothing()
-    there = replace(store.connection, endpoint_url=next(steps))
+    settings = replace(store.connection.settings, transport=transport)
+    there = replace(store.connection, endpoint_url=next(steps), settings=settings)
 
     async def work() -> CallNotes:
         async with connection_of(there) as connection:
-            kind: Any = ("dynamodb", "none", connection.region)
-            await connection.opened.get().client(connection, kind)
-            return await notes_of(connection, operation, Place("table", "n:c"), lambda: True)
+            service = connection.opened.get().service(connection, kind_of(connection))
+            await asyncio.to_thread(lambda: service.client)
+            return await notes_of(connection, "put", Place("table", "n:c"), lambda: True)
 
-    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
-        notes = runner.run(work())
+    assert asyncio.run(work()).maybe_applied
     next(steps, None)
 
-    assert not notes.maybe_applied
 
-
-def test_a_call_that_waits_for_a_connection_is_not_applied(
+def test_a_call_that_waits_for_a_thread_is_not_applied(
     store: Store, server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not even signed: a request leaves as soon as it is."""
+    """It waits for a thread, and none begins it."""
     monkeypatch.setattr("countledger.ledger.asynchronous.connection.CONNECTIONS", 1)
     first, second = place_in(store), place_in(store)
 
     async def work() -> tuple[CallNotes, CallNotes]:
-        async with connection_of(store.connection) as connection:
+        async with connection_of(impatient(store.connection)) as connection:
             server.seen.clear()
             server.plan[:] = [Behaviour.STORED_STALL]
             notes = CallNotes()
@@ -120,9 +185,11 @@ def test_a_call_that_waits_for_a_connection_is_not_applied(
             holds.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await holds
+            await ended(connection)
             return notes, waits
 
     held, waited = asyncio.run(work())
 
     assert (held.maybe_applied, waited.maybe_applied) == (True, False)
+    assert len(server.seen) == 1
     assert not is_stored(store, "put", second)

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from countledger.ledger.asynchronous.connection import LoopConnection, OpenClients
+from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
 from countledger.ledger.entry import Entry
 from countledger.ledger.expressions import Absent, Add, Compare
 from countledger.ledger.operations import Check, Delete, Put, PutBatch, Query, Scan, Update
 from countledger.ledger.suspension import CallNotes
-from countledger.producers.asynchronous.sender import open_dynamo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.producers.asynchronous.sender import AsyncDynamoClient
 
 
 @dataclass(frozen=True)
@@ -110,34 +108,13 @@ def calls_of_a_thread(transport: str, connection: Connection) -> Iterator[Call]:
 
 
 @contextmanager
-def aiobotocore_calls(connection: Connection) -> Iterator[Call]:
-    """Calls of an event loop."""
-
-    async def call(dynamo: AsyncDynamoClient, operation: str, place: Place) -> object:
-        # The loop, which runs only during a call, learns first of connections that have ended.
-        await asyncio.sleep(0.05)
-        if operation == "put":
-            await dynamo.put_async(Put(place.table, place.new, Absent("entry")))
-            return None
-        return await dynamo.put_batch_async(place.table, [place.new])
-
-    with asyncio.Runner() as runner:
-        opened = open_dynamo(connection)
-        dynamo = runner.run(opened.__aenter__())
-        yield lambda operation, place: runner.run(call(dynamo, operation, place))
-        runner.run(opened.__aexit__(None, None, None))
-
-
-@contextmanager
-def calls_of_a_loop(connection: Connection) -> Iterator[Call]:
-    """Calls of an event loop that run synchronous code."""
+def calls_of_a_loop(transport: str, connection: Connection) -> Iterator[Call]:
+    """Calls of an event loop, by the transport of that setting."""
     opened = OpenClients()
-    own = LoopConnection(
-        connection.settings, connection.session, connection.endpoint_url, opened=opened
-    )
+    settings = replace(connection.settings, transport=transport)
+    own = loop_connection(replace(connection, settings=settings), opened)
 
     async def call(operation: str, place: Place) -> object:
-        await asyncio.sleep(0.05)  # as above
         run = partial({**READS, **WRITES}[operation], own.dynamo("none"), place)
         return await opened.get().run(run, CallNotes())
 
@@ -166,6 +143,6 @@ class Transport:
 TRANSPORTS: Final[Mapping[str, Transport]] = {
     "boto3": Transport(partial(calls_of_a_thread, "boto3"), (*READS, *WRITES)),
     "fast": Transport(partial(calls_of_a_thread, "fast"), (*READS, *WRITES)),
-    "aiobotocore": Transport(aiobotocore_calls, ("put", "put_batch")),
-    "loop": Transport(calls_of_a_loop, (*READS, *WRITES)),
+    "boto3 in a loop": Transport(partial(calls_of_a_loop, "boto3"), (*READS, *WRITES)),
+    "fast in a loop": Transport(partial(calls_of_a_loop, "fast"), (*READS, *WRITES)),
 }

@@ -55,7 +55,6 @@ _SDK_FILES = {
     "ledger/transport/client.py",
     "ledger/transport/connections.py",
     "ledger/transport/signing.py",  # the type of credentials of one moment
-    "ledger/asynchronous/direct.py",  # the type of aiobotocore's settings
     "infra/memory/services.py",  # the modelled errors of schedules
     "infra/memory/stream.py",  # the modelled errors of the streams API
     "infra/local/region_stack.py",

@@ -160,39 +160,6 @@ def test_a_rule_watches_windows_of_its_kind_alone(
     assert name in {found for found, _ in raised(here)}
 
 
-def test_what_is_delivered_again_or_evaluated_twice_alerts_once_and_under_one_id() -> None:
-    here = world(windowed())
-    records = [record(1, None, {"22": 9}), record(2, {"22": 9}, {"22": 12})]
-
-    for batch in (records, records[1:], records):
-        here.deliver(batch)
-
-    assert len(here.targets.taken) == 1
-
-
-def test_a_crash_after_the_state_was_written_publishes_it_at_the_next_delivery() -> None:
-    here = world(windowed())
-    here.targets.refuses = here.letters.refuses = 1
-    records = [record(1, None, {"22": 12})]
-
-    outcome = here.deliver(records)
-    again = here.deliver(records)
-
-    assert outcome.retry_from is not None
-    assert (again.retry_from, raised(here)) == (None, [(DAY, 12)])
-
-
-def test_a_rule_evaluates_updates_from_its_beginning_on() -> None:
-    """A window that was beyond the threshold before does not alert."""
-    here = world(windowed(effective_from_ms=START_MS + 10 * SECOND_MS))
-
-    here.deliver([record(1, None, {"22": 12}, at_s=9)])
-    here.deliver([record(2, {"22": 12}, {"22": 15}, at_s=20)])
-    here.deliver([record(3, {"22": 15, "01": 9}, {"22": 15, "01": 10}, at_s=21)])
-
-    assert raised(here) == [("2026-11-01", 10)]
-
-
 def test_a_changed_rule_alerts_again_and_what_comes_late_by_the_old_one_does_not() -> None:
     changed_ms = START_MS + 100 * SECOND_MS
     old = windowed(threshold=10, effective_until_ms=changed_ms)

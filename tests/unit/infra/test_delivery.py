@@ -48,21 +48,28 @@ def failing(*sequences: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("answer", "verdict"),
+    ("windowed", "answer", "verdict"),
     [
-        *((one, BatchHandled({})) for one in SUCCESSES),
-        (failing("3", "2"), BatchPartlyFailed(1, {})),
+        *((False, one, BatchHandled({})) for one in SUCCESSES),
+        (False, failing("3", "2"), BatchPartlyFailed(1, {})),
         # A report that names no record of the batch leaves nobody wiser: all of it failed.
-        *((failing(*ids), None) for ids in ([""], [None], ["9"], ["2", ""])),
-        ({"batchItemFailures": [{"item": "2"}]}, None),
-        ({"batchItemFailures": ["2"]}, None),
-        ({"batchItemFailures": "2"}, None),
+        *((False, failing(*ids), None) for ids in ([""], [None], ["9"], ["2", ""])),
+        (False, {"batchItemFailures": [{"item": "2"}]}, None),
+        (False, {"batchItemFailures": ["2"]}, None),
+        (False, {"batchItemFailures": "2"}, None),
+        # A window demands state and keeps it.
+        *((True, one, None) for one in (None, {}, {"state": None}, {"state": "x"})),
+        # Lambda would end the window early; what cannot be played is not passed over.
+        (True, {"state": {"n": "x" * delivery.MAX_STATE_BYTES}}, None),
+        (True, {"state": {"n": 1}}, BatchHandled({"n": 1})),
+        (True, {"state": {"n": 1}, **failing("2")}, BatchPartlyFailed(1, {"n": 1})),
     ],
+    ids=lambda one: repr(one)[:40],
 )
 def test_the_lowest_reported_record_is_the_checkpoint_and_a_malformed_report_fails_all(
-    answer: object, verdict: BatchVerdict | None
+    answer: object, verdict: BatchVerdict | None, *, windowed: bool
 ) -> None:
-    found = verdict_of(answer, RecordBatch(records("1", "2", "3")), PARTIAL, windowed=False)
+    found = verdict_of(answer, RecordBatch(records("1", "2", "3")), PARTIAL, windowed=windowed)
 
     assert found == verdict if verdict else isinstance(found, BatchFailed)
 
@@ -71,23 +78,6 @@ def test_reports_count_only_where_the_mapping_asks_for_them() -> None:
     batch = RecordBatch(records("1"))
 
     assert verdict_of(failing("1"), batch, MappingSettings(), windowed=False) == BatchHandled({})
-
-
-@pytest.mark.parametrize(
-    ("answer", "verdict"),
-    [
-        *((one, None) for one in (None, {}, {"state": None}, {"state": "x"})),
-        # Lambda would end the window early; what cannot be played is not passed over.
-        ({"state": {"n": "x" * delivery.MAX_STATE_BYTES}}, None),
-        ({"state": {"n": 1}}, BatchHandled({"n": 1})),
-        ({"state": {"n": 1}, **failing("2")}, BatchPartlyFailed(1, {"n": 1})),
-    ],
-    ids=["none", "empty", "null", "text", "too large", "handled", "partly failed"],
-)
-def test_a_window_demands_state_and_keeps_it(answer: object, verdict: BatchVerdict | None) -> None:
-    found = verdict_of(answer, RecordBatch(records("1", "2")), PARTIAL, windowed=True)
-
-    assert found == verdict if verdict else isinstance(found, BatchFailed)
 
 
 def batch(sequences: str, failures: int = 0) -> RecordBatch:

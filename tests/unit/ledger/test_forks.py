@@ -140,7 +140,7 @@ from countledger.ledger.settings import Settings
 
 session = boto3.Session("id", "secret", region_name="eu-west-1")
 made = Connection(Settings(), session, endpoint_url="http://127.0.0.1:9")
-client = made._make_client("dynamodb", "none", None)
+client = made.make_client("dynamodb", "none", None)
 
 def call():
     try:

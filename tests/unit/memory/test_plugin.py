@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # What only extras need, and no app that tests its own code may have.
 _EXTRAS = (
-    "aiobotocore aws_kinesis_agg aws_lambda_powertools google.protobuf hypercorn ministack "
+    "aws_kinesis_agg aws_lambda_powertools google.protobuf greenlet hypercorn ministack "
     "opentelemetry orjson psutil rich typer uv yaml"
 )
 _WITHOUT_EXTRAS = f"""

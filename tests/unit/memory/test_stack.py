@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -59,13 +60,26 @@ def test_everything_that_a_client_does_works_without_clock_and_network(
     assert stack.failures == []
 
 
-def test_a_lost_answer_of_a_keyless_record_counts_once(stack: MemoryStack) -> None:
+@pytest.mark.parametrize(
+    ("strike", "waits"),
+    [
+        pytest.param(MemoryStack.lose_next_answer, False, id="lost answer"),
+        pytest.param(MemoryStack.fail_next, True, id="lost request"),
+        pytest.param(partial(MemoryStack.throttle, requests=2), False, id="throttled twice"),
+    ],
+)
+def test_a_record_that_meets_a_fault_counts_once(
+    stack: MemoryStack, strike: Callable[[MemoryStack], None], *, waits: bool
+) -> None:
+    """It is sent again; where it waits, that is in the time of the stack."""
     stack.ledger.record(_COUNTER, 1)
-    stack.lose_next_answer()
+    before_ms = stack.clock.now_ms()
+    strike(stack)
 
     stack.ledger.record(_COUNTER, 1)
 
     assert (stack.planned_faults, _total(stack)) == (0, 2)
+    assert stack.clock.now_ms() > before_ms or not waits
 
 
 def test_a_request_that_failed_was_not_applied(stack: MemoryStack) -> None:
@@ -77,25 +91,6 @@ def test_a_request_that_failed_was_not_applied(stack: MemoryStack) -> None:
         stack.ledger.record(_COUNTER, 1)
 
     assert _total(stack) == 1
-
-
-def test_a_request_that_got_lost_is_sent_again(stack: MemoryStack) -> None:
-    before = stack.clock.now_ms()
-    stack.fail_next()
-
-    stack.ledger.record(_COUNTER, 1)
-
-    assert _total(stack) == 1
-    assert stack.clock.now_ms() > before
-
-
-def test_throttled_requests_wait_in_the_time_of_the_stack(stack: MemoryStack) -> None:
-    stack.ledger.record(_COUNTER, 1)
-    stack.throttle(2)
-
-    stack.ledger.record(_COUNTER, 1)
-
-    assert (stack.planned_faults, _total(stack)) == (0, 2)
 
 
 def test_a_read_meets_a_throttle_and_no_fault_of_a_write(stack: MemoryStack) -> None:

@@ -7,26 +7,24 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from threading import Event
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
+from countledger.ledger.asynchronous.greenlets import current
 from countledger.ledger.ids import seeded_id
-from countledger.ledger.namespace import Namespaces
 from countledger.producers.asynchronous.producer import AsyncBufferedProducer
-from countledger.producers.asynchronous.sender import AsyncSender
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool import Spool
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient, waits_for
-from tests.unit.producers.senders import REGION, TABLE, sender_on
+from tests.unit.producers.senders import REGION, sender_on
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Put
-    from countledger.producers.asynchronous.sender import AsyncDynamoClient
     from countledger.producers.buffer.buffering import Failure
 
 # Longer than any test: what is sent is sent for another reason than its age.
@@ -53,15 +51,20 @@ class GatedClient(MemoryClient):
     def __post_init__(self) -> None:
         self.plans.append(waits_for(self.gate))
 
-    async def put_async(self, write: Put) -> None:
-        await self._pass()
-        self.put(write)
+    def put(self, write: Put) -> None:
+        self._pass()
+        MemoryClient.put(self, write)
 
-    async def put_batch_async(self, table: str, items: Sequence[Item]) -> list[Item]:
-        await self._pass()
-        return self.put_batch(table, items)
+    def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
+        self._pass()
+        return MemoryClient.put_batch(self, table, items)
 
-    async def _pass(self) -> None:
+    def _pass(self) -> None:
+        call = current()
+        if call is not None:
+            call.wait(self._opened())
+
+    async def _opened(self) -> None:
         await asyncio.sleep(0)
         while not self.gate.is_set():  # noqa: ASYNC110 - threads wait for it, too
             await asyncio.sleep(0.001)
@@ -103,16 +106,15 @@ def loop_producer_on(
     clock = clock or ManualClock()
 
     @asynccontextmanager
-    async def open_sender() -> AsyncIterator[AsyncSender]:
-        namespaces = Namespaces(MemoryClient(tables=dynamo.tables), TABLE, REGION, REGION)
-        yield AsyncSender(cast("AsyncDynamoClient", dynamo), TABLE, namespaces, clock)
+    async def open_delivery() -> AsyncIterator[BatchDelivery]:
+        yield BatchDelivery(sender_on(dynamo, clock), buffering.attempts)
 
     def open_spool() -> Spool | None:
         return None if buffering.spool is None else Spool.open(buffering.spool, ledger=LEDGER)
 
     return AsyncBufferedProducer(
         buffering,
-        open_sender,
+        open_delivery,
         EntryMaker(REGION, clock),
         open_spool=open_spool,
         on_failure=on_failure,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from countledger.ledger.asynchronous.greenlets import running_call
 from countledger.ledger.errors import KeyExpired, NoCredentials, Unacknowledged
 from countledger.ledger.limits import DAY_MS
 from countledger.producers.buffer.buffering import (
@@ -191,11 +192,11 @@ async def test_a_delivery_that_is_cancelled_hands_its_batch_back(
 
 
 class _Slow(GatedClient):
-    async def put_batch_async(self, table: str, items: Sequence[Item]) -> list[Item]:
+    def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
         if len(entries_in(self)) == 500:
             self.gate.clear()
-        await asyncio.sleep(0.05)
-        return await super().put_batch_async(table, items)
+        running_call().sleep(0.05)
+        return super().put_batch(table, items)
 
 
 @pytest.mark.parametrize("end", ["close", "flush"])

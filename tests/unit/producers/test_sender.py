@@ -11,7 +11,6 @@ from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
     AccessDenied,
     CountledgerError,
-    KeyExpired,
     NoCredentials,
     RequestRejected,
     ServiceFailed,
@@ -21,7 +20,6 @@ from countledger.ledger.errors import (
     Unreachable,
 )
 from countledger.ledger.ids import IdempotencyKey, new_id
-from countledger.ledger.limits import HORIZON_DEFAULT_MS
 from countledger.ledger.operations import Put
 from countledger.producers.event import Event, Receipt, Status, make_entry
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
@@ -92,26 +90,6 @@ def test_an_entry_is_recorded_refused_or_handed_back(case: Case) -> None:
         assert "resend exactly this entry" in str(outcome)
         sender.send(outcome.entry)
         assert entries_in(dynamo) == [5]
-
-
-@pytest.mark.parametrize("batch", [False, True])
-def test_the_horizon_is_checked_before_every_attempt(*, batch: bool) -> None:
-    """A process that was suspended between two attempts must not send again."""
-    clock, dynamo = ManualClock(), MemoryClient(faults=[_SLOW if batch else _LOST])
-
-    def suspend(_now_ms: int) -> None:
-        clock.at_ms += HORIZON_DEFAULT_MS + 1
-
-    clock.on_sleep = suspend
-    if batch:
-        outcomes = sender_on(dynamo, clock).send_batch([_entry(1), _entry(2)])
-        assert [type(outcome) for outcome in outcomes] == [KeyExpired, KeyExpired]
-    else:
-        with pytest.raises(KeyExpired):
-            sender_on(dynamo, clock).send(_entry())
-
-    assert len(dynamo.calls) == 1
-    assert entries_in(dynamo) == []
 
 
 # What the calls of a batch of three meet, and its outcomes. An invalid batch is sent one by one,

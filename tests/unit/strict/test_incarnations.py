@@ -171,17 +171,6 @@ def test_bounds_of_a_suspended_process_are_not_moved_a_second_time(deleter: Proc
     assert other.strict.show(COUNTER).upper == 10
 
 
-def test_a_change_that_met_the_old_counter_is_made_in_the_new_one(deleter: Process) -> None:
-    other = _other(deleter)
-    deleter.make()
-    deleter.strict.change(COUNTER, -1, key="before")
-    other.strict.delete(COUNTER)
-    other.make()
-
-    assert isinstance(deleter.strict.change(COUNTER, -1, key="before"), Applied)
-    assert other.value == 9
-
-
 OTHER = "s:shelf"
 
 

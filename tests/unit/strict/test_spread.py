@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from countledger.ledger.namespace import Kind
 from countledger.producers.strict.outcome import Applied, BoundReached, Unknown
 from tests.simulation.calm import calm_world
@@ -12,6 +14,8 @@ from tests.unit.ledger.memory import LOST, Fault, meanwhile
 from tests.unit.strict.test_incarnations import Process
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.simulation.world import World
 
 COUNTER = "s:hall"
@@ -39,51 +43,44 @@ def test_a_key_that_is_used_elsewhere_gets_no_answer_about_a_bound() -> None:
     assert seller.strict.show(COUNTER).value == 0
 
 
-def test_a_split_with_a_clear_answer_sends_one_transaction() -> None:
-    """Method atomic uses its token up only after a refusal that may hide a lost attempt.
+def _sells_out(process: Process) -> None:
+    """Another process takes all at the last moment."""
+    other = Process(process.dynamo)
+    sells_out = meanwhile(lambda: other.strict.change(COUNTER, -40), "transact")
+    process.dynamo.plans.append(sells_out)
 
-    Another transaction would cost two units more, and if its answer was lost, an applied change
-    would be called unknown.
+
+def _loses_an_answer(process: Process) -> None:
+    process.dynamo.transact_faults.append(Fault(LOST, applied=True))
+
+
+@pytest.mark.parametrize(
+    ("meets", "outcome", "sent", "units"),
+    [
+        # Eight bins with five each: all of them are read once, and seven of them have enough.
+        pytest.param(lambda _: None, Applied, 1, 2 * 7, id="a clear answer"),
+        # No attempt of it can still be applied. The other's transaction, and its own.
+        pytest.param(_sells_out, BoundReached, 2, None, id="clearly refused"),
+        # The answer to the retry is clear: it needs no fence.
+        pytest.param(_loses_an_answer, Applied, 2, None, id="applied before its retry"),
+    ],
+)
+def test_a_split_uses_its_token_up_only_after_a_refusal_that_may_hide_a_lost_attempt(
+    meets: Callable[[Process], None], outcome: type, sent: int, units: int | None
+) -> None:
+    """Another transaction would cost two units more.
+
+    And if its answer was lost, an applied change would be called unknown.
     """
     process = Process()
     dynamo = process.dynamo
     process.make(method="atomic", opening=40, bins=8)
-    calls, units = len(dynamo.calls), dynamo.meter.write_units
+    meets(process)
+    calls, before = len(dynamo.calls), dynamo.meter.write_units
 
-    outcome = process.strict.change("s:hall", -33)
+    told = process.strict.change(COUNTER, -33)
 
-    assert isinstance(outcome, Applied)
-    assert dynamo.calls[calls:].count("transact") == 1
-    # Eight bins with five each: all of them are read once, and seven of them have enough.
-    assert dynamo.meter.write_units - units == 2 * 7
-    assert dynamo.calls[calls:].count("get") == 8
-
-
-def test_a_split_that_is_clearly_refused_sends_one_transaction() -> None:
-    """No attempt of it can still be applied, so no token is used up."""
-    process = Process()
-    dynamo = process.dynamo
-    other = Process(dynamo)
-    process.make(method="atomic", opening=40, bins=8)
-    sells_out = meanwhile(lambda: other.strict.change("s:hall", -40), "transact")
-    dynamo.plans.append(sells_out)
-    calls = len(dynamo.calls)
-
-    outcome = process.strict.change("s:hall", -33)
-
-    assert isinstance(outcome, BoundReached)
-    assert dynamo.calls[calls:].count("transact") == 2  # the other's, and its own
-
-
-def test_a_split_that_was_applied_before_its_retry_sends_two_transactions() -> None:
-    """The answer to the retry is clear: it needs no fence."""
-    process = Process()
-    dynamo = process.dynamo
-    process.make(method="atomic", opening=40, bins=8)
-    calls = len(dynamo.calls)
-    dynamo.transact_faults.append(Fault(LOST, applied=True))
-
-    outcome = process.strict.change("s:hall", -33)
-
-    assert isinstance(outcome, Applied)
-    assert dynamo.calls[calls:].count("transact") == 2
+    assert isinstance(told, outcome)
+    assert dynamo.calls[calls:].count("transact") == sent
+    assert units is None or dynamo.meter.write_units - before == units
+    assert units is None or dynamo.calls[calls:].count("get") == 8

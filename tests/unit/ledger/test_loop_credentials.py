@@ -21,8 +21,8 @@ from botocore.credentials import (
 )
 
 from countledger import AsyncCountLedger, Settings
-from countledger.ledger.asynchronous.session import LoopCredentials
 from countledger.ledger.errors import AccessDenied, NoCredentials
+from countledger.ledger.settings import TRANSPORTS
 
 SETTINGS = Settings(ledger_table="l", counters_table="c", home_region="us-east-1")
 
@@ -66,8 +66,8 @@ async def signed_by(ledger: AsyncCountLedger) -> str:
         raise AccessDenied("it has been seen")
 
     connection: Any = ledger._ledger.connection
-    kind: Any = ("dynamodb", "standard", "us-east-1")
-    client, _ = await ledger._opened.get().client(connection, kind)
+    service = ledger._opened.get().service(connection, ("dynamodb", "standard", "us-east-1"))
+    client = await asyncio.to_thread(lambda: service.client)
     client.meta.events.register_first("before-send", look)
     with pytest.raises(AccessDenied):
         await ledger.exact("n:c")
@@ -90,7 +90,7 @@ def test_keys_that_do_not_end_are_used_as_they_are() -> None:
     assert key_of(session_of(Credentials("one", "secret"))) == ["one", "one"]
 
 
-def test_credentials_that_end_are_refreshed_in_a_thread() -> None:
+def test_credentials_that_end_are_refreshed_in_the_thread_of_the_request() -> None:
     """A role, single sign-on, or a function of the caller: the loop does not wait for it."""
     source = Source(timedelta(minutes=1))
     made = RefreshableCredentials.create_from_metadata(source(), source, "own")
@@ -98,7 +98,7 @@ def test_credentials_that_end_are_refreshed_in_a_thread() -> None:
     first, second = key_of(session_of(made))
 
     assert "key-1" < first < second <= f"key-{len(source.threads)}"
-    assert all(name.startswith("asyncio_") for name in source.threads[1:])
+    assert all(name == "countledger request" for name in source.threads[2:])
 
 
 def test_credentials_that_nobody_has_used_yet_are_fetched_once() -> None:
@@ -118,41 +118,49 @@ def test_without_credentials_the_signer_says_so(monkeypatch: pytest.MonkeyPatch)
 
     with pytest.raises(NoCredentials):
         key_of(boto3.Session(region_name="us-east-1", botocore_session=botocore.session.Session()))
-    assert asyncio.run(LoopCredentials(None).get_frozen_credentials()) is None
 
 
-_OPENING = """
+_FIRST_CALL = """
 import asyncio, sys, threading
-from countledger.ledger.asynchronous.session import open_client, open_session
-from countledger.ledger.connection import Connection
+from countledger import AsyncCountLedger, Settings
+from countledger.ledger.errors import Unreachable
 
 def note(event, arguments):
-    if event == "open" and ".json" in str(arguments[0]):
+    if event == "open" and ("botocore" in str(arguments[0]) or "boto3" in str(arguments[0])):
         print(threading.current_thread() is threading.main_thread(), arguments[0])
 
 async def main():
-    connection = Connection.open(region="us-east-1")
-    sys.addaudithook(note)
-    session = await open_session(connection)
-    async with open_client(connection, session, "dynamodb", "none", "us-east-1") as client:
-        print("opened", client.meta.region_name)
+    tables = {"ledger_table": "l", "counters_table": "c", "home_region": "us-east-1"}
+    settings = Settings(**tables, max_attempts=1)
+    async with AsyncCountLedger(settings, endpoint_url="http://127.0.0.1:9") as ledger:
+        sys.addaudithook(note)
+        try:
+            await ledger.record("n:c", 1)
+        except Unreachable:
+            print("called")
 
 asyncio.run(main())
 """
 
 
-def test_no_data_of_the_sdk_is_read_in_the_thread_of_the_loop() -> None:
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_nothing_of_the_sdk_is_read_in_the_thread_of_the_loop(transport: str) -> None:
     """Reading it takes a second or two, in which no other task of the loop could go on."""
-    keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
+    variables = {
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "y",
+        "AWS_REGION": "us-east-1",
+        "COUNTLEDGER_TRANSPORT": transport,
+    }
     done = subprocess.run(
-        [sys.executable, "-c", _OPENING],
-        env={**os.environ, **keys},
+        [sys.executable, "-c", _FIRST_CALL],
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
         check=True,
     )
 
-    *read, opened = done.stdout.splitlines()
-    assert opened == "opened us-east-1"
+    *read, called = done.stdout.splitlines()
+    assert called == "called"
     assert any("dynamodb" in line for line in read)
     assert [line for line in read if not line.startswith("False")] == []
