@@ -8,7 +8,7 @@ import typer
 
 from countledger.consumers.assembly import auditor_of
 from countledger.infra.cli.arguments import parse_pairs
-from countledger.infra.cli.deploy_options import GivenParameters, RoleArn  # noqa: TC001 - Typer
+from countledger.infra.cli.deploy import GivenParameters, RoleArn  # noqa: TC001 - Typer
 from countledger.infra.cli.destroy import destruction_of, poll_s
 from countledger.infra.cli.earlier_stack import NOBODY
 from countledger.infra.cli.options import BadUsage, Options, Yes, confirm, shared

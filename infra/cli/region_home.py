@@ -10,7 +10,7 @@ from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.promotion import Promotion
 from countledger.compaction.regions import Regions
 from countledger.consumers.region_state import Phase
-from countledger.infra.cli.deploy_options import RoleArn  # noqa: TC001 - Typer
+from countledger.infra.cli.deploy import RoleArn  # noqa: TC001 - Typer
 from countledger.infra.cli.destroy import poll_s
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import FINDINGS, notice, show_facts
