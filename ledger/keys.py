@@ -118,10 +118,8 @@ _ENTRY_KEYS = re.compile(
     r"|[0-9a-f]{0,2}k[0-9a-f]{32})\n)*+"
 )
 _NAMESPACE = re.compile(r"[^#:]+")
-# Names of printable ASCII, as nearly all are.
-_ORDINARY = re.compile(r"[ -\"$-9;-~]+(?::[ -\"$-~]+)?")
-# An app uses the same names again and again.
-_NAMES_KNOWN: Final = 4_096
+# Counter names of printable ASCII, as nearly all are; an app uses the same ones again and again.
+_is_ordinary = lru_cache(4_096)(re.compile(r"[ -\"$-9;-~]+(?::[ -\"$-~]+)?").fullmatch)
 
 
 def has_control_characters(text: str) -> bool:
@@ -135,7 +133,7 @@ def check_counter(name: object) -> str:
     Raises:
         BadCounterName: naming the rule that it breaks.
     """
-    if type(name) is str and _is_ordinary(name):
+    if type(name) is str and len(name) <= COUNTER_NAME_MAX_BYTES and _is_ordinary(name):
         return name
     if not isinstance(name, str):
         raise BadCounterName(f"counter name {shown(name)} is a {type(name).__name__}, not a str")
@@ -144,11 +142,6 @@ def check_counter(name: object) -> str:
     if (broken := _broken_rule(name)) is not None:
         raise BadCounterName(f"counter name {shown(name, 80)} {broken}")
     return name
-
-
-@lru_cache(_NAMES_KNOWN)
-def _is_ordinary(name: str) -> bool:
-    return len(name) <= COUNTER_NAME_MAX_BYTES and _ORDINARY.fullmatch(name) is not None
 
 
 def _broken_rule(name: str) -> str | None:
@@ -201,8 +194,7 @@ def entry_key(entry_id: str, spread: int) -> str:
     """The sort key of an entry: zero, one or two hex digits of the id's hash, then the id."""
     if spread == 1:
         return ENTRY_PREFIX + entry_id
-    digits = _SPREAD_DIGITS[spread]
-    prefix = blake2b(entry_id.encode(), digest_size=1).hexdigest()[:digits]
+    prefix = blake2b(entry_id.encode(), digest_size=1).hexdigest()[: _SPREAD_DIGITS[spread]]
     return f"{ENTRY_PREFIX}{prefix}{entry_id}"
 
 

@@ -35,11 +35,8 @@ from countledger.ledger.limits import (
 from countledger.ledger.operations import Put, Query, Update
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.errors import CountledgerError
 
 
 class Kind(StrEnum):
@@ -234,33 +231,6 @@ class Namespaces:
         """
         name = keys.namespace_of(counter)
         return _of_kind(counter, self.find(name) or self._make(Namespace(name, kind)), kind)
-
-    def for_use_by(
-        self, counters: Iterable[str], kind: Kind, refusing: tuple[type[CountledgerError], ...]
-    ) -> tuple[dict[str, Namespace], dict[str, CountledgerError]]:
-        """The namespace of each counter as of `for_use`, asked for once a namespace.
-
-        Args:
-            counters: any number, also several times the same.
-            kind: of the counters.
-            refusing: the errors that concern one counter; any other is raised.
-
-        Returns:
-            The namespaces by counter, and the errors of the other counters.
-        """
-        usable: dict[str, Namespace] = {}
-        refused: dict[str, CountledgerError] = {}
-        known: dict[str, Namespace] = {}
-        for counter in dict.fromkeys(counters):
-            name = keys.namespace_of(counter)
-            if name not in known:
-                try:
-                    known[name] = self.for_use(counter, kind)
-                except refusing as error:
-                    refused[counter] = error
-                    continue
-            usable[counter] = known[name]
-        return usable, refused
 
     def expect(self, counter: str, kind: Kind) -> Namespace:
         """The namespace of a counter, which must exist.

@@ -24,8 +24,8 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import seed_here, seeded_id
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
-from countledger.ledger.namespace import Kind
 from countledger.ledger.suspension import note_entries, workers
+from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Event, Receipt, complete, make_entry
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from countledger.ledger.entry import Entry
     from countledger.ledger.suspension import Workers
-    from countledger.producers.sender import Outcome, Sender
+    from countledger.producers.batch import Outcome
+    from countledger.producers.sender import Sender
 
 _T = TypeVar("_T", bound="Event | Entry")
 # The outcomes of some events in their order, and the first error that concerns every event.
@@ -165,8 +166,7 @@ class Recorder:
     ) -> Settled:
         """Send what there is an entry for; an entry is created once its namespace is known."""
         counters = [thing.counter for thing in things]
-        namespaces = self.sender.namespaces
-        _, refused = namespaces.for_use_by(counters, Kind.LEDGER, _OF_ONE_EVENT)
+        _, refused = ledgers_of(counters, self.sender.namespaces, _OF_ONE_EVENT)
         outcomes: dict[int, Outcome] = {}
         if refused:
             outcomes = {n: refused[one] for n, one in enumerate(counters) if one in refused}

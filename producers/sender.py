@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.attempts import (
     PASSING,
@@ -42,41 +42,17 @@ from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put, PutBatch
 from countledger.ledger.performer import DynamoPerformer
 from countledger.ledger.suspension import Interrupted, note_entries
+from countledger.producers.batch import BatchProgress, Outcome, admitted
 from countledger.producers.event import Receipt, judge_existing, recorded, unacknowledged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespace, Namespaces
-
-Outcome: TypeAlias = Receipt | CountledgerError
-
-
-@dataclass(frozen=True, slots=True)
-class BatchProgress:
-    """The state of a batch: the entries to be sent, and the outcomes of the others.
-
-    Attributes:
-        pending: by their number in the batch.
-        namespaces: of their counters, by counter: an entry's place and age are a matter of it.
-        outcomes: of the others.
-    """
-
-    pending: Mapping[int, Entry]
-    namespaces: Mapping[str, Namespace]
-    outcomes: Mapping[int, Outcome]
-
-    def with_outcomes(self, outcomes: Mapping[int, Outcome]) -> BatchProgress:
-        """The same with these outcomes, whose entries are not pending any more."""
-        left: dict[int, Entry] = {}
-        if len(outcomes) < len(self.pending):
-            left = {n: one for n, one in self.pending.items() if n not in outcomes}
-        every = {**self.outcomes, **outcomes} if self.outcomes else outcomes
-        return BatchProgress(left, self.namespaces, every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +153,7 @@ class Sender:
             anything else                the outcome of each entry that is pending
         """
         attempts = Attempts(self.clock, self.random, self.backoff)
-        progress = self._admitted(entries)
+        progress = admitted(entries, self.namespaces)
         if progress.pending:
             progress = yield from attempt(
                 progress, self._batch_request, self._interpret_batch, _give_up_batch, attempts
@@ -236,17 +212,6 @@ class Sender:
         return Again(progress, unprocessed) if progress.pending else Done(progress)
 
     # ---- what may be sent ----
-
-    def _admitted(self, entries: Sequence[Entry]) -> BatchProgress:
-        """The entries whose namespace is known, and why others are not; ages are checked later."""
-        counters = [entry.counter for entry in entries]
-        usable, refused = self.namespaces.for_use_by(counters, Kind.LEDGER, (BadInput,))
-        if not refused:
-            return BatchProgress(dict(enumerate(entries)), usable, {})
-        numbered = list(enumerate(entries))
-        pending = {n: one for n, one in numbered if one.counter in usable}
-        outcomes = {n: refused[one.counter] for n, one in numbered if one.counter in refused}
-        return BatchProgress(pending, usable, outcomes)
 
     def _refused(self, progress: BatchProgress) -> dict[int, Outcome]:
         """Those that are too old, or dated too far ahead."""

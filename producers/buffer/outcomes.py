@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from countledger.ledger.entry import Entry
-    from countledger.producers.sender import Outcome
+    from countledger.producers.batch import Outcome
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -271,8 +271,6 @@ class Outcomes:
 
     def unreported(self) -> int:
         """The number of failures that no caller has got; called under the lock."""
-        if not self._failed:
-            return 0
         while self._failed and self._failed[0].reported:
             self._failed.popleft()
         return len(self._failed)
