@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from countledger.consumers.board_top import Ranked, ranked
+from countledger.consumers.boards import Ranked, ranked
 from countledger.consumers.fold import FoldedChange
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import RankRules
