@@ -150,14 +150,6 @@ def test_p9_an_operation_costs_what_it_says(world: World, operation: Operation) 
     assert tuple(spent) == OPERATION_COSTS[str(operation)]
 
 
-@pytest.fixture
-def store(store: Store) -> Store:
-    """The store, on engines whose units can be believed."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    return store
-
-
 def _read(store: Store, units: float) -> float:
     """What the engine reports for a consistent read of so many units."""
     return 1.0 if store.engine.has(Difference.READ_UNITS_ALWAYS_ONE) else units
