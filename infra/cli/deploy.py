@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from countledger.infra.cli.arguments import parse_pairs
-from countledger.infra.cli.destroy import poll_s
+from countledger.infra.cli.destroy import deployment_of
 from countledger.infra.cli.earlier_stack import NOBODY, EarlierStack, two_tables
 from countledger.infra.cli.options import BadUsage, Options, Yes, confirm, shared
 from countledger.infra.cli.output import FINDINGS, notice, show
 from countledger.infra.cli.packaging import Architecture, Bucket, BundleFile, content_of, place_of
 from countledger.infra.cli.progress import open_progress
 from countledger.infra.deploy.change_set import Watched, refuse_unknown, tag_table
-from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.deploy.quotas import read_quotas, refuse_beyond, warnings
 from countledger.infra.template import load_template
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from countledger.infra.deploy.change_set import Proposal, ResourceChange
+    from countledger.infra.deploy.deployment import Deployment
     from countledger.infra.deploy.stack_operation import StackEvent
     from countledger.ledger.connection import Connection
 
@@ -131,13 +131,7 @@ def deploy(
     refuse_unknown(parameters, load_template()["Parameters"])
     connection = options.connection()
     place = place_of(connection, bucket)
-    deployment = Deployment(
-        cloudformation=connection.stacks(),
-        s3=connection.objects(),
-        stack_name=options.settings.stack_name,
-        role_arn=role_arn,
-        poll_s=poll_s(connection),
-    )
+    deployment = deployment_of(connection, role_arn)
     earlier = EarlierStack(connection, deployment, yes)
     run = _Run(options, connection, deployment, yes, allow_replace)
     run.check_account(parameters)
