@@ -23,6 +23,7 @@ from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.head import decode_head
 from countledger.ledger.operations import Delete, Query, Update
+from countledger.ledger.performer import write_one
 
 if TYPE_CHECKING:
     from countledger.compaction.deletion_marks import DeletionMark
@@ -158,14 +159,9 @@ class CounterRegions:
             LeaseEnded: the lease has ended.
             ConditionFailed: the condition of the write failed.
         """
-        dynamo, others = self.regions.home, self.regions.survey().others
+        others = self.regions.survey().others
         with guarded(self.regions.check_lease if others else lambda: None):
-            if isinstance(write, Delete):
-                dynamo.delete(write)
-            elif isinstance(write, Update):
-                dynamo.update(write)
-            else:
-                dynamo.put(write)
+            write_one(self.regions.home, write)
 
     def quietly(self, write: Update | Delete) -> None:
         """As `write`, unless it was done before."""

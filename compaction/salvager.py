@@ -22,6 +22,7 @@ from countledger.ledger.expressions import Absent, AllOf, Compare
 from countledger.ledger.head import decode_head
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.operations import Check, Put, Scan
+from countledger.ledger.performer import wrote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -213,11 +214,7 @@ class Salvage:
         begins = theirs.run == theirs.incarnation and not theirs.entries
         continues = ours.incarnation in {"", theirs.incarnation}
         if item is not None and follows and (continues or begins):
-            try:
-                self.target.dynamo.put(Put(self.target.table, item, is_still(ours)))
-            except ConditionFailed:
-                return
-            report.heads += 1
+            report.heads += wrote(self.target.dynamo, Put(self.target.table, item, is_still(ours)))
 
     def _take_record(self, counter: str) -> None:
         """Take over the record that the entries of this head are archived.

@@ -12,7 +12,7 @@ from countledger.compaction.s3_archive import ArchiveLocation
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require
 from countledger.ledger.clock import show_duration
-from countledger.ledger.errors import BadSetting, CorruptItem
+from countledger.ledger.errors import BadSetting, CorruptItem, shown
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT, MIN_ENTRIES_MAX, MIN_ENTRIES_MIN
 
 
@@ -56,8 +56,8 @@ class Schedule:
         object.__setattr__(self, "expression", trigger.check_expression(self.expression))
         if not MIN_ENTRIES_MIN <= self.min_entries <= MIN_ENTRIES_MAX:
             raise BadSetting(
-                f"a minimum of {self.min_entries} entries is not between {MIN_ENTRIES_MIN} and "
-                f"{MIN_ENTRIES_MAX}"
+                f"a minimum of {shown(self.min_entries)} entries is not between {MIN_ENTRIES_MIN} "
+                f"and {MIN_ENTRIES_MAX}"
             )
         if self.min_age_ms is not None and self.min_age_ms <= 0:
             raise BadSetting(f"a minimum age of {show_duration(self.min_age_ms)} is not above zero")

@@ -34,6 +34,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.expressions import Absent, Compare
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete, Put, Query
+from countledger.ledger.performer import wrote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -205,12 +206,9 @@ class Schedules:
         """
         self._refuse_elsewhere()
         self.triggers.delete(namespace)
-        try:
-            key = keys.schedule_key(namespace)
-            self.dynamo.delete(Delete(self.table, key, Compare("part", "=", keys.SCHEDULE)))
-        except ConditionFailed:
-            return False
-        return True
+        key = keys.schedule_key(namespace)
+        there = Compare("part", "=", keys.SCHEDULE)
+        return wrote(self.dynamo, Delete(self.table, key, there))
 
     def _checked(self, schedule: Schedule) -> Schedule:
         """The schedule, if it can work in this stack."""

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from countledger.consumers.progress import attempt_ended_of, attempt_started_of, lost_text
+from countledger.consumers.progress import attempt_ended_of, attempt_started_of, lost
 from countledger.consumers.record import MalformedRecord, created_at_ms, sequence_of
-from countledger.ledger.errors import ConditionFailed, CountledgerError, OutOfTime, ProgressLost
+from countledger.ledger.errors import ConditionFailed, CountledgerError, OutOfTime
 from countledger.ledger.limits import ATTEMPTS_COUNTED_FROM_MS, ATTEMPTS_MAX
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def start_attempt(
             )
     except ConditionFailed as refused:
         if refused.item is None:
-            raise ProgressLost(lost_text(batch.shard)) from refused
+            raise lost(batch.shard) from refused
         return None
     return attempt
 

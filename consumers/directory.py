@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING
 
 from countledger.consumers.progress import (
     ShardProgress,
-    decode_progress,
-    lost_text,
+    known_progress,
+    lost,
     opening_of,
     recovery_of,
 )
@@ -37,9 +37,7 @@ from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     ConditionFailed,
-    CorruptItem,
     CountledgerError,
-    NewerFormat,
     ProgressLost,
     ServiceFailed,
 )
@@ -75,7 +73,7 @@ class ShardDirectory:
             # Another invocation may have written both since the first read.
             progress = _read(dynamo, table, shard)
             if progress is None:
-                raise ProgressLost(lost_text(shard))
+                raise lost(shard)
         if progress is None:
             with suppress(ConditionFailed):
                 dynamo.update(opening_of(table, str(shard), now_ms))
@@ -101,12 +99,7 @@ class ShardDirectory:
 
 def _read(dynamo: DynamoClient, table: str, shard: ShardName) -> ShardProgress | None:
     item = dynamo.get(table, keys.progress_key(str(shard)), consistent=True)
-    try:
-        return None if item is None else decode_progress(item)
-    except NewerFormat:
-        raise
-    except CorruptItem as error:
-        raise ProgressLost(lost_text(shard, str(error))) from error
+    return None if item is None else known_progress(item)
 
 
 def _entry(dynamo: DynamoClient, table: str, shard: ShardName) -> Item | None:
@@ -174,10 +167,8 @@ class ProgressRecovery:
             entry = self.dynamo.get(self.table, key, consistent=True)
             return is_known(entry, self.clock.now_ms())
         try:
-            decode_progress(item)
-        except NewerFormat:
-            raise
-        except CorruptItem:
+            known_progress(item)
+        except ProgressLost:
             return True
         return False
 

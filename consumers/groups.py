@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from countledger.consumers.board_top import check_limit, ranked, top_of
+from countledger.consumers.boards import check_limit, ranked, top_of
 from countledger.consumers.memberships import Group, GroupBoard, Memberships, decode_group
 from countledger.ledger import keys
 from countledger.ledger.attributes import decoded
@@ -28,7 +28,7 @@ from countledger.ledger.suspension import workers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from countledger.consumers.board_top import Ranked
+    from countledger.consumers.boards import Ranked
     from countledger.consumers.totals import TotalsReader
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.dynamo import DynamoClient

@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from countledger.ledger.namespace import Namespaces
     from countledger.ledger.total import Total
 
+# The first wait, and the longest; each is half as long again as the one before.
+_FIRST_MS: Final = 20
+_LONGEST_MS: Final = 500
+
 
 @dataclass(frozen=True, slots=True)
 class ShardLag:
@@ -118,11 +122,6 @@ def _first_ms(stream: LedgerStream, one: StreamShard, mine: ShardProgress | None
         if counts(record):
             return int(made_at_ms(record))
     return None
-
-
-# The first wait, and the longest; each is half as long again as the one before.
-_FIRST_MS: Final = 20
-_LONGEST_MS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
-from countledger.ledger.errors import BadInput, ConditionFailed, NoSuchGroup, Refused
+from countledger.ledger.errors import BadInput, NoSuchGroup, Refused
 from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare
 from countledger.ledger.operations import Delete, Query
+from countledger.ledger.performer import wrote
 from countledger.ledger.total import windows_ids_in
 
 if TYPE_CHECKING:
@@ -177,10 +178,7 @@ class Leftovers:
 
     def _delete_item(self, key: Key, condition: Condition | None = None) -> None:
         totals = self.groups.totals
-        try:
-            totals.dynamo.delete(Delete(totals.table, key, condition))
-        except ConditionFailed:
-            return  # deleted already, or changed
+        wrote(totals.dynamo, Delete(totals.table, key, condition))  # unless deleted, or changed
 
 
 def _key_of(item: Item) -> Key:

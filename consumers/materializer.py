@@ -43,7 +43,7 @@ from countledger.consumers.progress import (
     ShardProgress,
     advance_of,
     history_after,
-    lost_text,
+    lost,
 )
 from countledger.consumers.record import above, find, sequence_of
 from countledger.consumers.total_writer import TotalWriter, Written
@@ -54,7 +54,6 @@ from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
     OutOfTime,
-    ProgressLost,
 )
 from countledger.ledger.forks import this_process
 
@@ -228,7 +227,7 @@ class Materializer:
         except ConditionFailed as refused:
             if refused.item is not None:
                 return  # a redelivered batch: the shard's progress is further already
-            error = ProgressLost(lost_text(batch.shard))
+            error = lost(batch.shard)
         except CountledgerError as failed:
             error = failed
         else:

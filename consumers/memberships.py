@@ -35,6 +35,7 @@ from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare
 from countledger.ledger.limits import MEMBERSHIP_LEAVES_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Delete, Put, Query
+from countledger.ledger.performer import wrote
 from countledger.ledger.ranking import group_board, is_on, place_of, top_query, unrank_of
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Memberships:
         key = keys.member_key(group, counter)
         item: Item = {**key, "member": counter, "id": made.id, "at": made.at_ms}
         with guarded(partial(self._refuse_if_late, made.at_ms)):
-            new = self._wrote(Put(self.table, item, Absent("part")))
+            new = wrote(self.dynamo, Put(self.table, item, Absent("part")))
             if not new:
                 self.dynamo.put(Put(self.table, item))
         return made, new
@@ -149,26 +150,16 @@ class Memberships:
         if item is None:
             return False
         same = Compare("id", "=", item["id"]) if "id" in item else Absent("id")
-        return self._wrote(Delete(self.table, key, same))
+        return wrote(self.dynamo, Delete(self.table, key, same))
 
     def end(self, membership: Membership) -> bool:
         """Delete this membership, but no later one: one write unit. True if it existed."""
         key = keys.member_key(membership.group, membership.counter)
-        return self._wrote(Delete(self.table, key, Compare("id", "=", membership.id)))
+        return wrote(self.dynamo, Delete(self.table, key, Compare("id", "=", membership.id)))
 
     def _refuse_if_late(self, at_ms: int) -> None:
         if self.clock.now_ms() - at_ms > MEMBERSHIP_LEAVES_MS:
             raise ServiceFailed("this process was suspended; add the counter to the group again")
-
-    def _wrote(self, write: Put | Delete) -> bool:
-        try:
-            if isinstance(write, Put):
-                self.dynamo.put(write)
-            else:
-                self.dynamo.delete(write)
-        except ConditionFailed:
-            return False
-        return True
 
 
 def _decode(item: Item) -> Membership:
@@ -243,10 +234,7 @@ class GroupBoard:
 
     def take_off(self, counter: str) -> None:
         """Take a counter off the board, if it is on it: two write units."""
-        try:
-            self.dynamo.update(unrank_of(self.table, group_board(self.group), counter))
-        except ConditionFailed:
-            return
+        wrote(self.dynamo, unrank_of(self.table, group_board(self.group), counter))
 
     def take_all_off(self, on_member: Callable[[int], object] = lambda _: None) -> int:
         """Take members and strays off, calling back after each member; the number of members."""

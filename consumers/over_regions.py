@@ -117,7 +117,7 @@ class RegionsReader:
     connection: Connection
     timeout_s: float = ANSWER_WITHIN_S
     clock: Clock = field(default_factory=SystemClock)
-    _readers: dict[str, _RegionReader] = field(default_factory=dict)
+    _connections: dict[str, Connection] = field(default_factory=dict)
     _names: tuple[int, list[str]] | None = None
 
     def read(self, counters: Iterable[str]) -> dict[str, TotalOverRegions]:
@@ -159,7 +159,7 @@ class RegionsReader:
         answers: dict[str, tuple[RegionAnswer, float]] = {}
 
         def ask(region: str) -> None:
-            answers[region] = self._reader(region).read(names)
+            answers[region] = _read(self._connection(region), names)
 
         # Threads that nothing waits for: a region that is lost may keep one for a minute.
         threads = [
@@ -179,33 +179,23 @@ class RegionsReader:
         ]
         return [answer for answer, _ in found], sum(units for _, units in found)
 
-    def _reader(self, region: str) -> _RegionReader:
-        if region not in self._readers:
-            self._readers[region] = _RegionReader(self.connection.in_region(region))
-        return self._readers[region]
+    def _connection(self, region: str) -> Connection:
+        if region not in self._connections:
+            self._connections[region] = self.connection.in_region(region)
+        return self._connections[region]
 
 
-@dataclass(frozen=True, slots=True)
-class _RegionReader:
-    """Reads totals in one region."""
-
-    connection: Connection
-
-    def read(self, names: list[str]) -> tuple[RegionAnswer, float]:
-        """Its totals of these counters, or why it has none; and the read units of that."""
-        region = self.connection.region
-        dynamo = self.connection.dynamo("standard").metered()
-        try:
-            stream = LedgerStream(
-                self.connection.streams(), self.connection.setting("ledger_stream_arn")
-            )
-            table = self.connection.setting("counters_table")
-            state = RegionStateStore.of(self.connection)
-            strict = strict_regions_of(self.connection)
-            totals = TotalsReader(dynamo, table, state, strict)
-            # In this order: what is said to be in the totals must be in those that are shown.
-            freshness = totals.freshness(stream)
-            answer = RegionAnswer(region, totals.read_many(names), freshness)
-        except CountledgerError as error:
-            answer = RegionAnswer(region, problem=str(error))
-        return answer, dynamo.meter.read_units
+def _read(connection: Connection, names: list[str]) -> tuple[RegionAnswer, float]:
+    """The totals of these counters in one region, or why not; and the read units of that."""
+    region = connection.region
+    dynamo = connection.dynamo("standard").metered()
+    try:
+        stream = LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
+        table, state = connection.setting("counters_table"), RegionStateStore.of(connection)
+        totals = TotalsReader(dynamo, table, state, strict_regions_of(connection))
+        # In this order: what is said to be in the totals must be in those that are shown.
+        freshness = totals.freshness(stream)
+        answer = RegionAnswer(region, totals.read_many(names), freshness)
+    except CountledgerError as error:
+        answer = RegionAnswer(region, problem=str(error))
+    return answer, dynamo.meter.read_units

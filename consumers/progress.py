@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import CorruptItem
+from countledger.ledger.errors import CorruptItem, NewerFormat, ProgressLost
 from countledger.ledger.expressions import Absent, Add, AllOf, Assign, Compare, Drop
 from countledger.ledger.limits import LATE_WRITE_MS, PROGRESS_LIFE_MS, SECOND_MS
 from countledger.ledger.operations import Update
@@ -213,9 +213,25 @@ def decode_progress(item: Item) -> ShardProgress:
     )
 
 
-def lost_text(shard: object, reason: str = "it is not there") -> str:
-    """The error text for a shard whose progress is lost."""
-    return (
+def known_progress(item: Item) -> ShardProgress:
+    """As `decode_progress`, where progress that cannot be read must not pass for none.
+
+    Raises:
+        ProgressLost: it cannot be read. The error names the shard and the command that recovers it.
+        NewerFormat: a later release wrote it.
+    """
+    try:
+        return decode_progress(item)
+    except NewerFormat:
+        raise
+    except CorruptItem as error:
+        shard = str(item["counter"]).removeprefix(keys.STREAM_PREFIX)
+        raise lost(shard, str(error)) from error
+
+
+def lost(shard: object, reason: str = "it is not there") -> ProgressLost:
+    """The error for a shard whose progress is lost."""
+    return ProgressLost(
         f"the progress of stream shard {shard} is lost ({reason}), so none of its records is "
         "applied: they might count twice. Run `countledger repair --lost-progress`, then "
         "`countledger repair --all` (docs/runbook.md, 'The progress of a shard is lost')"

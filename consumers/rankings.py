@@ -21,15 +21,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.board_top import Ranked, board_of_day, check_limit, top_of
+from countledger.consumers.boards import Ranked, board_of_day, check_limit, top_of
 from countledger.consumers.totals import counters_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import BadSetting, ConditionFailed, CorruptItem, NotRanked, shown
+from countledger.ledger.errors import BadSetting, CorruptItem, NotRanked, shown
 from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare
 from countledger.ledger.limits import RANK_SETTLES_MS, SECOND_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put
+from countledger.ledger.performer import wrote
 from countledger.ledger.ranking import (
     PARTITIONS_MAX,
     kept_partitions,
@@ -241,19 +242,13 @@ class Rankings:
                 if rule is not None and "partitions" in rule
                 else Absent("partitions" if rule is not None else "part")
             )
-            try:
-                self.dynamo.put(Put(self.table, item, unchanged))
-            except ConditionFailed:
-                continue  # another call wrote the rule meanwhile: its number counts now
-            return number, corrupt
+            if wrote(self.dynamo, Put(self.table, item, unchanged)):
+                return number, corrupt
+            # Another call wrote the rule meanwhile: its number counts now.
 
     def _sweep(self, namespace: str, where: Condition, change: Callable[[str], Update]) -> int:
         def changed(counter: str) -> bool:
-            try:
-                self.dynamo.update(change(counter))
-            except ConditionFailed:
-                return False  # gone, or changed by an update meanwhile
-            return True
+            return wrote(self.dynamo, change(counter))  # else gone, or changed meanwhile
 
         with ThreadPoolExecutor(_WRITERS, "countledger-ranker") as pool:
             found = counters_of(self.dynamo, self.table, namespace, where)

@@ -138,7 +138,7 @@ class Repairer:
         if self.dry_run:
             return Repair(verdict.counter, _PLANNED[remedy], verdict, verdict.proof)
         try:
-            with guarded(lambda: self._refuse_if_old(finding)):
+            with guarded(lambda: refuse_if_old(self.verifier, finding.since_ms)):
                 item = self.verifier.totals.dynamo.update(plan)
         except ConditionFailed as failed:
             if not _is_applied(plan, failed.item):
@@ -166,10 +166,15 @@ class Repairer:
             return Repair(done.counter, Remedy.SKIPPED, done.verdict, reason)
         return done
 
-    def _refuse_if_old(self, finding: Evidence) -> None:
-        """The version may be that of another total, created after the counter was deleted."""
-        if self.verifier.clock.now_ms() - finding.since_ms > RUN_LIFE_MS:
-            raise ServiceFailed("the verification is more than 12 hours old; try again")
+
+def refuse_if_old(verifier: Verifier, since_ms: int) -> None:
+    """The version may be that of another total, created after the counter was deleted.
+
+    Raises:
+        ServiceFailed: the reads of the verification began too long ago.
+    """
+    if verifier.clock.now_ms() - since_ms > RUN_LIFE_MS:
+        raise ServiceFailed("the verification is more than 12 hours old; try again")
 
 
 def unrepaired(verifier: Verifier, counter: str, error: CorruptItem) -> Repair:
@@ -189,11 +194,11 @@ def plan_of(table: str, finding: Evidence, now_ms: int) -> Update | str:
         return verdict.proof
     if not amount.fits(exact.value):
         return f"the exact sum {exact.value} needs more than 38 digits, which no total can hold"
-    raised = list(_raised(stored.item, proof))
-    if len(raised) > _RAISED_MAX:
+    watermarks = list(raised(stored.item, proof, now_ms))
+    if len(watermarks) > _RAISED_MAX:
         return (
-            f"{len(raised)} stream shards were handled lately, and one write raises the watermarks "
-            f"of {_RAISED_MAX}: try again when fewer of them move"
+            f"{len(watermarks)} stream shards were handled lately, and one write raises the "
+            f"watermarks of {_RAISED_MAX}: try again when fewer of them move"
         )
     clauses: tuple[Clause, ...] = (
         Assign("total", exact.value),
@@ -201,10 +206,7 @@ def plan_of(table: str, finding: Evidence, now_ms: int) -> Update | str:
         Assign("entries", exact.entries),
         Assign("version", stored.version + 1),
         Assign("updated_at", now_ms),
-        *(
-            Assign(watermark.attribute(shard), watermark.encode(sequence, now_ms))
-            for shard, sequence in raised
-        ),
+        *watermarks,
         *_outlived(stored.item, exact),
     )
     return Update(
@@ -233,7 +235,7 @@ def unmoved(stored: StoredTotal) -> Condition:
     return AllOf(readable, Compare("version", "=", stored.version), same)
 
 
-def _raised(item: Item | None, proof: Proof) -> Iterator[tuple[str, int]]:
+def raised(item: Item | None, proof: Proof, now_ms: int) -> Iterator[Assign]:
     """The watermarks to raise: lower than the handled position, of recently handled shards.
 
     For the other shards no write can land any more: records delivered again are compared with their
@@ -242,7 +244,7 @@ def _raised(item: Item | None, proof: Proof) -> Iterator[tuple[str, int]]:
     for shard, handled in proof.handled.items():
         found = watermark.sequence_in(item, shard)
         if shard not in proof.landed and (found is None or found < handled):
-            yield shard, handled
+            yield Assign(watermark.attribute(shard), watermark.encode(handled, now_ms))
 
 
 def _is_applied(plan: Update, item: Item | None) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from countledger.consumers.progress import ShardProgress, decode_progress, lost_text
+from countledger.consumers.progress import ShardProgress, known_progress
 from countledger.ledger import keys
 from countledger.ledger.attributes import decoded
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import CorruptItem, NewerFormat, ProgressLost
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Query, Scan
@@ -221,23 +220,13 @@ class TotalsReader:
                 error names the shard and the command that recovers it.
         """
         wanted = [keys.progress_key(shard) for shard in shards]
-        found = map(_readable, self.dynamo.get_many(self.table, wanted))
+        found = map(known_progress, self.dynamo.get_many(self.table, wanted))
         return {progress.shard: progress for progress in found}
 
     def freshness(self, stream: LedgerStream) -> Freshness:
         """Up to which moment totals are complete: half a read unit for each shard of the stream."""
         shards = stream.shards()
         return freshness_of(shards, self.progress(str(one.shard) for one in shards))
-
-
-def _readable(item: Item) -> ShardProgress:
-    try:
-        return decode_progress(item)
-    except NewerFormat:
-        raise
-    except CorruptItem as error:
-        shard = str(item["counter"]).removeprefix(keys.STREAM_PREFIX)
-        raise ProgressLost(lost_text(shard, str(error))) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger import keys
-from countledger.ledger.errors import BadSetting
+from countledger.ledger.errors import BadSetting, shown
 from countledger.ledger.expressions import Compare
 from countledger.ledger.operations import Scan
 
@@ -97,7 +97,7 @@ def start(segments: int = SEGMENTS_DEFAULT) -> Bookmark:
         BadSetting: the number of segments is not from 1 to 64.
     """
     if not 1 <= segments <= SEGMENTS_MAX:
-        raise BadSetting(f"{segments} segments: give 1 to {SEGMENTS_MAX}")
+        raise BadSetting(f"{shown(segments)} segments: give 1 to {SEGMENTS_MAX}")
     return Bookmark(
         tuple(WalkSegment(source, n) for source in WalkedTable for n in range(segments))
     )

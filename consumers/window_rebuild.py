@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from countledger.consumers import watermark
-from countledger.consumers.repair import Remedy, Repair
+from countledger.consumers.repair import Remedy, Repair, raised, refuse_if_old
 from countledger.consumers.verify import Judgement
 from countledger.consumers.window_chain import (
     cells_in,
@@ -24,9 +23,7 @@ from countledger.consumers.window_verify import WindowEvidence, WindowVerifier, 
 from countledger.ledger import amount, keys
 from countledger.ledger.before_send import guarded
 from countledger.ledger.errors import (
-    ConditionFailed,
     CountledgerError,
-    ServiceFailed,
     SetupError,
 )
 from countledger.ledger.expressions import (
@@ -37,8 +34,8 @@ from countledger.ledger.expressions import (
     Compare,
     Drop,
 )
-from countledger.ledger.limits import RUN_LIFE_MS
 from countledger.ledger.operations import Update
+from countledger.ledger.performer import wrote
 from countledger.ledger.ranking import day_clauses
 from countledger.ledger.total import new_windows_id, windows_id_of, windows_names
 from countledger.ledger.windows import EVENTS, SUM
@@ -101,7 +98,7 @@ class WindowRebuilder:
         """Write all that differs; why something was not written, or "" if all was."""
         changed = 0
         try:
-            with guarded(lambda: self._refuse_if_old(found)):
+            with guarded(lambda: refuse_if_old(self.windows.verifier, found.since_ms)):
                 for setting in found.settings:
                     changed += self._write(found, setting, counted(setting, entries), proof)
         except SetupError:
@@ -109,10 +106,6 @@ class WindowRebuilder:
         except CountledgerError as error:
             return str(error)
         return f"{changed} of its items changed meanwhile; try again" if changed else ""
-
-    def _refuse_if_old(self, found: WindowEvidence) -> None:
-        if self._now_ms() - found.since_ms > RUN_LIFE_MS:
-            raise ServiceFailed("the verification is more than 12 hours old; try again")
 
     def _write(
         self, found: WindowEvidence, setting: WindowSetting, windows: CountedWindows, proof: Proof
@@ -138,11 +131,7 @@ class WindowRebuilder:
         return changed
 
     def _applied(self, update: Update) -> bool:
-        try:
-            self.windows.verifier.totals.dynamo.update(update)
-        except ConditionFailed:
-            return False
-        return True
+        return wrote(self.windows.verifier.totals.dynamo, update)
 
 
 def total_rebuilt_of(
@@ -198,16 +187,8 @@ def item_rebuilt_of(  # noqa: PLR0917 - of one write
     clauses += [Drop(kind + cell) for cell in there if cell not in cells for kind in (SUM, EVENTS)]
     if expires_at is not None:
         clauses.append(Assign("expires_at", expires_at))
-    clauses += _raised(stored, proof, now_ms)
+    clauses += raised(stored, proof, now_ms)
     return Update(table, key, tuple(clauses), _same("version", before))
-
-
-def _raised(item: Item, proof: Proof, now_ms: int) -> Iterator[Assign]:
-    """As in `repair`: what an earlier invocation sends must not count again."""
-    for shard, handled in proof.handled.items():
-        there = watermark.sequence_in(item, shard)
-        if shard not in proof.landed and (there is None or there < handled):
-            yield Assign(watermark.attribute(shard), watermark.encode(handled, now_ms))
 
 
 def _next(version: object) -> int:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from countledger.compaction.schedule import Schedule
     from countledger.consumers.alerts.rule import Direction, Rule
     from countledger.consumers.audit import Audit
-    from countledger.consumers.board_top import Ranked
+    from countledger.consumers.boards import Ranked
     from countledger.consumers.memberships import Group
     from countledger.consumers.over_regions import RegionAnswer, TotalOverRegions
     from countledger.consumers.progress import ShardProgress
@@ -124,7 +124,7 @@ _MODULES: Final = {
     "Rule": "countledger.consumers.alerts.rule",
     "Audit": "countledger.consumers.audit",
     "Group": "countledger.consumers.memberships",
-    "Ranked": "countledger.consumers.board_top",
+    "Ranked": "countledger.consumers.boards",
     "ShardProgress": "countledger.consumers.progress",
     "Remedy": "countledger.consumers.repair",
     "Repair": "countledger.consumers.repair",

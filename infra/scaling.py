@@ -12,7 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from countledger.compaction.retire import Retire
-from countledger.infra.cost import (
+from countledger.infra.prices import (
     BY_DELETES,
     BY_TRANSACTIONS,
     KINESIS_BYTES,

@@ -21,6 +21,8 @@ from countledger.ledger.limits import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from countledger.ledger.errors import BadInput
+
 Amount: TypeAlias = int | Decimal
 
 _INTEGER_LIMIT: Final[int] = 10**NUMBER_MAX_DIGITS
@@ -118,17 +120,33 @@ def parse_delta(value: object) -> Amount:
     """
     if type(value) is int and value and -_AMOUNT_LIMIT < value < _AMOUNT_LIMIT:
         return value
+    delta = check_exact("delta", value, BadDelta)
+    if delta == 0:
+        raise BadDelta("delta 0 changes nothing: leave the entry out")
+    return delta
+
+
+def check_exact(what: str, value: object, error: type[BadInput]) -> Amount:
+    """A caller's number as an exact amount.
+
+    Args:
+        what: names it in the message.
+        value: as the caller gave it.
+        error: of which class to raise.
+
+    Raises:
+        BadInput: of that class: it is no `int` or `Decimal`, not finite, or has more than 20 digits
+            before the decimal point or 9 after it.
+    """
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise BadDelta(
-            f"delta {shown(value)} is a {type(value).__name__}: give an int or a "
+        raise error(
+            f"{what} {shown(value)} is a {type(value).__name__}: give an int or a "
             "decimal.Decimal (a float cannot carry an exact amount)"
         )
     if isinstance(value, Decimal) and not value.is_finite():
-        raise BadDelta(f"delta {value} is not a finite number")
-    if value == 0:
-        raise BadDelta("delta 0 changes nothing: leave the entry out")
+        raise error(f"{what} {value} is not a finite number")
     if not may_be_added(value):
-        raise BadDelta(f"delta {short(value)} {TOO_LONG}")
+        raise error(f"{what} {short(value)} {TOO_LONG}")
     return canonical(value)
 
 

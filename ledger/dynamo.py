@@ -15,7 +15,6 @@ from botocore.exceptions import ClientError
 
 from countledger.ledger.attributes import Item, Key, decode, encode
 from countledger.ledger.clock import Backoff, Clock, SystemClock
-from countledger.ledger.entry import spell_entry
 from countledger.ledger.errors import (
     ConditionFailed,
     Reason,
@@ -218,10 +217,10 @@ class DynamoClient:
 
     def put_entries(self, batch: PutBatch) -> list[Item]:
         """`put_batch` of entries, which the fast transport takes as JSON."""
-        spell = getattr(self.client, "puts_of_json", None)
-        if spell is None:
+        puts_of_json = getattr(self.client, "puts_of_json", None)
+        if puts_of_json is None:
             return self.put_batch(batch.table, batch.items)
-        return self._put_batch(batch.table, spell([spell_entry(*one) for one in batch.entries]))
+        return self._put_batch(batch.table, puts_of_json(batch))
 
     def _put_batch(self, table: str, requests: Any) -> list[Item]:  # noqa: ANN401 - of a transport
         what = f"BatchWriteItem on {table}"

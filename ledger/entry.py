@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from json.encoder import encode_basestring_ascii as quoted
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import (
     Item,
     check_format,
     describe,
-    encode,
     optional,
     require,
     require_amount,
 )
 from countledger.ledger.clock import show_duration, to_datetime
-from countledger.ledger.drafts import draft_of
 from countledger.ledger.errors import BadNote, ClockSkew, CorruptItem, KeyExpired, shown
 from countledger.ledger.limits import NOTE_MAX_BYTES, TIME_LIMIT_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from countledger.ledger.amount import Amount
@@ -69,24 +66,43 @@ class Entry:
         return None if self.occurred_at_ms is None else to_datetime(self.occurred_at_ms)
 
 
-_new_draft = draft_of(Entry)
+class _EntryTwin:
+    """What an entry is while it is made: a class of the same attributes that is not frozen.
+
+    A frozen dataclass sets each attribute through `object.__setattr__`, which takes as long as to
+    send the entry in a batch; so this takes a quarter of the time.
+    """
+
+    __slots__ = Entry.__slots__
+
+    def __init__(  # noqa: PLR0917 - of the entry, in its order
+        self,
+        counter: str,
+        entry_id: str,
+        delta: Amount,
+        at_ms: int,
+        origin: str,
+        events: int = 1,
+        key: str | None = None,
+        note: Mapping[str, str] | None = None,
+        occurred_at_ms: int | None = None,
+    ) -> None:
+        made: Any = self
+        made.counter = counter
+        made.id = entry_id
+        made.delta = delta
+        made.at_ms = at_ms
+        made.origin = origin
+        made.events = events
+        made.key = key
+        made.note = note
+        made.occurred_at_ms = occurred_at_ms
+        made.message_id = None
+        made.__class__ = Entry
 
 
-def new_entry(  # noqa: PLR0917 - of the entry, in its order
-    counter: str,
-    entry_id: str,
-    delta: Amount,
-    at_ms: int,
-    origin: str,
-    events: int = 1,
-    key: str | None = None,
-    note: Mapping[str, str] | None = None,
-    occurred_at_ms: int | None = None,
-) -> Entry:
-    """`Entry(...)` in a quarter of its time, for those who create many."""
-    entry = _new_draft(counter, entry_id, delta, at_ms, origin, events, key, note, occurred_at_ms)
-    entry.__class__ = Entry
-    return entry  # type: ignore[no-any-return]  # it is one now
+# `Entry(...)` by position, for those who create many.
+new_entry: Callable[..., Entry] = _EntryTwin  # type: ignore[assignment]  # it makes an entry of itself
 
 
 def encode_entry(entry: Entry, spread: int) -> Item:
@@ -107,26 +123,6 @@ def encode_entry(entry: Entry, spread: int) -> Item:
     if entry.occurred_at_ms is not None:
         item["occurred_at"] = entry.occurred_at_ms
     return item
-
-
-def spell_entry(entry: Entry, spread: int) -> str:
-    """The JSON of `encode_entry` in the service's form; of a plain entry in a third of the time."""
-    delta = entry.delta
-    is_plain = (
-        type(delta) is int
-        and entry.key is None
-        and entry.note is None
-        and entry.occurred_at_ms is None
-    )
-    if not is_plain:
-        return json.dumps(encode(encode_entry(entry, spread)))
-    events = "" if entry.events == 1 else f',"events":{{"N":"{entry.events}"}}'
-    return (
-        f'{{"counter":{{"S":{quoted(entry.counter)}}},'
-        f'"entry":{{"S":{quoted(keys.entry_key(entry.id, spread))}}},'
-        f'"delta":{{"N":"{delta}"}},"at":{{"N":"{entry.at_ms}"}},'
-        f'"origin":{{"S":{quoted(entry.origin)}}}{events}}}'
-    )
 
 
 def decode_entry(item: Item) -> Entry:

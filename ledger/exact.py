@@ -30,7 +30,7 @@ from countledger.ledger import amount, keys
 from countledger.ledger.attributes import decoded, describe
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.entry import Entry, decode_entry
-from countledger.ledger.errors import BadSetting, BadTime, CorruptItem, ServiceFailed
+from countledger.ledger.errors import BadSetting, BadTime, CorruptItem, ServiceFailed, shown
 from countledger.ledger.expressions import AllOf, BeginsWith, Between, Compare
 from countledger.ledger.head import NO_HEAD, Head, decode_head
 from countledger.ledger.ids import first_id_of
@@ -241,7 +241,7 @@ def newest_first(
     """
     if limit is not None and limit < 1:
         raise BadSetting(
-            f"limit {limit} is not a number of entries: give 1 or more, or no limit for all"
+            f"limit {shown(limit)} is not a number of entries: give 1 or more, or no limit for all"
         )
     read = partial(_entries, dynamo, table, counter, head=head, on_corrupt=on_corrupt)
     behind = _BEHIND_TIMES if before_ms is None else first_id_of(before_ms)

@@ -113,16 +113,18 @@ class PutBatch:
     """Write up to 25 entries without condition; the answer is those that the service did not take.
 
     Attributes:
-        entries: each with the spread of its counter.
+        entries: of any counters.
+        spreads: of each counter.
     """
 
     table: str
-    entries: Sequence[tuple[Entry, int]]
+    entries: Sequence[Entry]
+    spreads: Mapping[str, int]
 
     @property
     def items(self) -> list[Item]:
         """The items to be written."""
-        return [encode_entry(entry, spread) for entry, spread in self.entries]
+        return [encode_entry(entry, self.spreads[entry.counter]) for entry in self.entries]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Carries out the steps of the attempt driver through DynamoDB clients."""
+"""Carries out writes, and the steps of the attempt driver, through DynamoDB clients."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from countledger.ledger.attempts import Pause
 from countledger.ledger.before_send import guarded
+from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.operations import (
     Delete,
     Get,
@@ -22,9 +23,37 @@ from countledger.ledger.operations import (
 
 if TYPE_CHECKING:
     from countledger.ledger.attempts import Answer, Step
+    from countledger.ledger.attributes import Item
     from countledger.ledger.clock import Clock
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Operation
+
+
+def write_one(dynamo: DynamoClient, write: Put | Update | Delete) -> Item | None:
+    """Carry out the write of one item: one write unit for each KB, also if its condition fails.
+
+    Returns:
+        The item as it is now, of an update that requests it.
+
+    Raises:
+        ConditionFailed: with the item that is there.
+    """
+    if isinstance(write, Update):
+        return dynamo.update(write)
+    if isinstance(write, Put):
+        dynamo.put(write)
+    else:
+        dynamo.delete(write)
+    return None
+
+
+def wrote(dynamo: DynamoClient, write: Put | Update | Delete) -> bool:
+    """As `write_one`; whether it was carried out. False: its condition failed."""
+    try:
+        write_one(dynamo, write)
+    except ConditionFailed:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +86,8 @@ class DynamoPerformer:
 
     def _answer(self, operation: Operation) -> Answer:  # noqa: PLR0911 - one for each operation
         match operation:
-            case Put():
-                return self.dynamo.put(operation)
-            case Update():
-                return self.dynamo.update(operation)
-            case Delete():
-                return self.dynamo.delete(operation)
+            case Put() | Update() | Delete():
+                return write_one(self.dynamo, operation)
             case Transact(writes, token):
                 return self.dynamo.transact(writes, token)
             case PutBatch():

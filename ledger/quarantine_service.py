@@ -107,7 +107,7 @@ class QuarantineService:
             CorruptItem: an item cannot be read, and `on_corrupt` is not given.
         """
         if limit is not None and limit < 1:
-            raise BadSetting(f"limit {limit} is below 1: give 1 or more records")
+            raise BadSetting(f"limit {shown(limit)} is below 1: give 1 or more records")
         found = self.store.newest(_source(source), on_corrupt)
         return islice((record for record in found if handled or record.handled is None), limit)
 

@@ -89,6 +89,13 @@ OF_THE_HOME: Final = (
     "ScheduleGroupName",
     "SchedulerRoleArn",
 )
+_SERVICE_IDS: Final = {"dynamodbstreams": "DYNAMODB_STREAMS"}
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+# A shell outlives the stack that `up` pointed it at.
+LOCAL_STACK_ENDED: Final = (
+    'what AWS_ENDPOINT_URL names on this machine has ended: `eval "$(countledger up)"` starts '
+    "another, `unset AWS_ENDPOINT_URL` leads to AWS again"
+)
 
 
 def _variable(name: str, default: str | int | None = None) -> Any:  # noqa: ANN401 - a field of any type
@@ -213,17 +220,6 @@ def _number(name: str, value: str | int) -> int:
 
 def _bad(name: str, value: object, rule: str) -> BadSetting:
     return BadSetting(f"{PREFIX}{name.upper()} is {value!r}: {rule}")
-
-
-_SERVICE_IDS: Final = {"dynamodbstreams": "DYNAMODB_STREAMS"}
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
-
-
-# A shell outlives the stack that `up` pointed it at.
-LOCAL_STACK_ENDED: Final = (
-    'what AWS_ENDPOINT_URL names on this machine has ended: `eval "$(countledger up)"` starts '
-    "another, `unset AWS_ENDPOINT_URL` leads to AWS again"
-)
 
 
 def is_loopback(endpoint_url: str | None, service: str) -> bool:

@@ -9,14 +9,13 @@ compute the difference again, because the sum may have changed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import amount, keys
 from countledger.ledger.attributes import require_amount
 from countledger.ledger.entry import check_note
-from countledger.ledger.errors import BadDelta, BadNote, IdempotencyKeyReused, shown
+from countledger.ledger.errors import BadDelta, BadNote, IdempotencyKeyReused
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.ledger.namespace import Kind
 from countledger.producers.event import Event, Status
@@ -59,22 +58,6 @@ class Correction:
     became: Became
 
 
-def check_value(value: object) -> Amount:
-    """The value that a counter is set to, checked.
-
-    Raises:
-        BadDelta: it is no exact number, or has more digits than an amount may have.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        kind = type(value).__name__
-        raise BadDelta(f"value {shown(value)} is a {kind}: give an int or a decimal.Decimal")
-    if isinstance(value, Decimal) and not value.is_finite():
-        raise BadDelta(f"value {value} is not a finite number")
-    if not amount.may_be_added(value):
-        raise BadDelta(f"value {amount.short(value)} {amount.TOO_LONG}")
-    return amount.canonical(value)
-
-
 @dataclass(frozen=True, slots=True)
 class Compensator:
     """Sets ledger counters to values.
@@ -101,7 +84,7 @@ class Compensator:
             Unacknowledged: no clear answer came; repeat it with the same key.
             BadInput: an argument breaks its rule; nothing was written.
         """
-        wanted = check_value(value)
+        wanted = amount.check_exact("value", value, BadDelta)
         keys.check_counter(counter)
         if not isinstance(key, IdempotencyKey):
             check_key(key)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from itertools import chain, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
@@ -22,20 +23,22 @@ from countledger.ledger.errors import (
     Unacknowledged,
 )
 from countledger.ledger.ids import seed_here, seeded_id
-from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
-from countledger.ledger.namespace import Kind
 from countledger.ledger.suspension import note_entries, workers
+from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Event, Receipt, complete, make_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from countledger.ledger.entry import Entry
     from countledger.ledger.suspension import Workers
-    from countledger.producers.sender import Outcome, Sender
+    from countledger.producers.batch import Outcome
+    from countledger.producers.sender import Sender
 
 _T = TypeVar("_T", bound="Event | Entry")
+# The outcomes of some events in their order, and the first error that concerns every event.
+Settled: TypeAlias = "tuple[list[Outcome], SetupError | None]"
 
 # In flight at once: enough to hide a round trip of some milliseconds, few enough for one process.
 _SENDERS: Final = 8
@@ -46,6 +49,7 @@ _LARGE_CHUNK: Final = 10 * _CHUNK
 # What belongs to one event is its outcome; what concerns every event is raised.
 _OF_ONE_EVENT: Final = (BadInput, ServiceFailed, CorruptItem)
 _MAY_BE_IN: Final = (Receipt, Unacknowledged)
+_RECEIPTS: Final = {Receipt}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ class Recorder:
             value. What concerns every entry is the outcome of each that it stopped.
         """
         with workers(_SENDERS, "countledger-recorder") as pool:
-            return self._send_chunk(entries, lambda entry: entry, pool)
+            return self._send_chunk(entries, lambda entry: entry, pool)[0]
 
     def record_many(self, events: Iterable[Event]) -> list[Outcome]:
         """Record many events, several at a time: one write unit for each KB of each.
@@ -115,7 +119,8 @@ class Recorder:
             SetupError: no table, no permission, nothing reachable; no event was recorded.
         """
         every = list(events)
-        return complete(self._record(every, _LARGE_CHUNK), len(every), _MAY_BE_IN)
+        outcomes = chain.from_iterable(self._record(every, _LARGE_CHUNK))
+        return complete(outcomes, len(every), _MAY_BE_IN)
 
     def record_stream(self, events: Iterable[Event]) -> Iterator[Outcome]:
         """As `record_many` for events of any number, 200 at a time.
@@ -131,58 +136,65 @@ class Recorder:
             occurs after some were sent, it is raised after the outcomes of all those events; it
             is also the outcome of each event of their group that it stopped.
         """
-        return self._record(events, _CHUNK)
+        for outcomes in self._record(events, _CHUNK):
+            yield from outcomes
 
-    def _record(self, events: Iterable[Event], size: int) -> Iterator[Outcome]:
-        """Record events in groups of a size."""
+    def _record(self, events: Iterable[Event], size: int) -> Iterator[list[Outcome]]:
+        """Record events in groups of a size; the outcomes of each group."""
         feed = iter(events)
         with workers(_SENDERS, "countledger-recorder") as pool:
             while chunk := list(islice(feed, size)):
-                outcomes = self._record_chunk(chunk, pool)
-                fatal = next((o for o in outcomes if isinstance(o, SetupError)), None)
+                outcomes, fatal = self._record_chunk(chunk, pool)
                 # Without its outcome, an event without key could never be sent again safely.
                 if fatal is None or any(isinstance(o, _MAY_BE_IN) for o in outcomes):
-                    yield from outcomes
+                    yield outcomes
                 if fatal is not None:
                     raise fatal
 
-    def _record_chunk(self, events: Sequence[Event], pool: Workers) -> list[Outcome]:
+    def _record_chunk(self, events: Sequence[Event], pool: Workers) -> Settled:
         now_ms = self.clock.now_ms()
         seed_here()
-        entry_of = partial(make_entry, now_ms=now_ms, origin=self.region, new_id=self.new_id)
+        origin, new_id = self.region, self.new_id
+
+        def entry_of(event: Event) -> Entry:
+            return make_entry(event, now_ms=now_ms, origin=origin, new_id=new_id)
+
         return self._send_chunk(events, entry_of, pool)
 
     def _send_chunk(
         self, things: Sequence[_T], entry_of: Callable[[_T], Entry], pool: Workers
-    ) -> list[Outcome]:
+    ) -> Settled:
         """Send what there is an entry for; an entry is created once its namespace is known."""
-        refused: dict[int, Outcome] = {}
+        counters = [thing.counter for thing in things]
+        _, refused = ledgers_of(counters, self.sender.namespaces, _OF_ONE_EVENT)
+        outcomes: dict[int, Outcome] = {}
+        if refused:
+            outcomes = {n: refused[one] for n, one in enumerate(counters) if one in refused}
         keyed: dict[int, Entry] = {}
-        plain: dict[int, Entry] = {}
-        known: set[str] = set()
+        numbers: list[int] = []
+        plain: list[Entry] = []
         for number, thing in enumerate(things):
-            namespace = namespace_of(thing.counter)
-            if namespace not in known:
-                try:
-                    self.sender.namespaces.for_use(thing.counter, Kind.LEDGER)
-                except _OF_ONE_EVENT as error:
-                    refused[number] = error
-                    continue
-                known.add(namespace)
+            if number in outcomes:
+                continue
             entry = entry_of(thing)
-            (plain if entry.key is None else keyed)[number] = entry
-        numbers, entries = list(plain), list(plain.values())
-        note_entries([*entries, *keyed.values()])
-        groups = [
-            slice(start, start + BATCH_WRITE_ITEMS)
-            for start in range(0, len(plain), BATCH_WRITE_ITEMS)
+            if entry.key is None:
+                numbers.append(number)
+                plain.append(entry)
+            else:
+                keyed[number] = entry
+        note_entries(chain(plain, keyed.values()))
+        jobs = [
+            Job(numbers[one], partial(self.sender.send_batch, plain[one]))
+            for one in (
+                slice(at, at + BATCH_WRITE_ITEMS) for at in range(0, len(plain), BATCH_WRITE_ITEMS)
+            )
         ]
-        jobs = [Job(numbers[one], partial(self.sender.send_batch, entries[one])) for one in groups]
         jobs += [
             Job([*group], partial(self._send_in_turn, group.values()))
             for group in _by_identity(keyed)
         ]
-        return _carried_out(jobs, pool, refused, len(things))
+        fatal = _carry_out(jobs, pool, outcomes)
+        return [outcomes[n] for n in range(len(things))], fatal
 
     def _send_in_turn(self, entries: Iterable[Entry]) -> list[Outcome]:
         return [self.sender.outcome_of(entry) for entry in entries]
@@ -209,17 +221,24 @@ def in_order(jobs: Sequence[Job]) -> deque[Job]:
     return deque(jobs)
 
 
-def _carried_out(
-    jobs: Sequence[Job], pool: Workers, refused: Mapping[int, Outcome], events: int
-) -> list[Outcome]:
-    """The outcomes of so many events; each thread takes one job after the other.
+def _carry_out(
+    jobs: Sequence[Job], pool: Workers, outcomes: dict[int, Outcome]
+) -> SetupError | None:
+    """Carry the jobs out; each thread takes one after the other.
 
     After an error that concerns every event no job of later events begins: the error is its
     outcome. Jobs of the same 200 events are carried out, as in a stream.
+
+    Args:
+        jobs: of some events.
+        pool: their threads.
+        outcomes: by the number of the event; completed here.
+
+    Returns:
+        The first error that concerns every event, if there is one.
     """
     waiting = in_order(jobs)
     fatal: list[tuple[int, SetupError]] = []
-    outcomes: list[Any] = [refused.get(number) for number in range(events)]
 
     def work() -> None:
         while waiting:
@@ -230,15 +249,14 @@ def _carried_out(
             place = job.numbers[0] // _CHUNK
             stopped = bool(fatal) and place > fatal[0][0]
             found = [fatal[0][1]] * len(job.numbers) if stopped else job.run()
-            for number, one in zip(job.numbers, found, strict=True):
-                outcomes[number] = one
-                if isinstance(one, SetupError) and not stopped:
-                    fatal.append((place, one))
+            outcomes.update(zip(job.numbers, found, strict=True))
+            if not (stopped or {*map(type, found)} == _RECEIPTS):
+                fatal.extend((place, one) for one in found if isinstance(one, SetupError))
 
     threads = [pool.submit(work) for _ in range(min(_SENDERS, len(jobs)))]
     for one in threads:
         one.result()
-    return outcomes
+    return min(fatal, key=itemgetter(0))[1] if fatal else None
 
 
 def _by_identity(entries: dict[int, Entry]) -> list[dict[int, Entry]]:

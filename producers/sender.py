@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.attempts import (
     PASSING,
@@ -36,44 +36,23 @@ from countledger.ledger.errors import (
     Throttled,
 )
 from countledger.ledger.expressions import Absent
-from countledger.ledger.keys import entry_key, namespace_of
+from countledger.ledger.keys import entry_key
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put, PutBatch
 from countledger.ledger.performer import DynamoPerformer
 from countledger.ledger.suspension import Interrupted, note_entries
+from countledger.producers.batch import BatchProgress, Outcome, admitted
 from countledger.producers.event import Receipt, judge_existing, recorded, unacknowledged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespace, Namespaces
-
-Outcome: TypeAlias = Receipt | CountledgerError
-# An entry, and the namespace that its place and its age are a matter of.
-AddressedEntry: TypeAlias = "tuple[Entry, Namespace]"
-
-
-@dataclass(frozen=True, slots=True)
-class BatchProgress:
-    """The state of a batch: the entries to be sent, and the outcomes of the others.
-
-    Attributes:
-        pending: by their number in the batch.
-        outcomes: of the others.
-    """
-
-    pending: Mapping[int, AddressedEntry]
-    outcomes: Mapping[int, Outcome]
-
-    def with_outcomes(self, outcomes: Mapping[int, Outcome]) -> BatchProgress:
-        """The same with these outcomes, whose entries are not pending any more."""
-        left = {n: one for n, one in self.pending.items() if n not in outcomes}
-        return BatchProgress(left, {**self.outcomes, **outcomes} if self.outcomes else outcomes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +153,13 @@ class Sender:
             anything else                the outcome of each entry that is pending
         """
         attempts = Attempts(self.clock, self.random, self.backoff)
-        progress = self._admitted(entries)
+        progress = admitted(entries, self.namespaces)
         if progress.pending:
             progress = yield from attempt(
                 progress, self._batch_request, self._interpret_batch, _give_up_batch, attempts
             )
         outcomes = dict(progress.outcomes)
-        for number, (entry, _) in progress.pending.items():
+        for number, entry in progress.pending.items():
             outcomes[number] = yield from self.sending_alone(
                 entry, maybe_applied=attempts.maybe_applied
             )
@@ -194,19 +173,19 @@ class Sender:
             return error
 
     def _batch_request(self, progress: BatchProgress) -> Send:
-        pending = progress.pending.values()
+        entries, namespaces = [*progress.pending.values()], progress.namespaces
         # All of them may leave within one period: when they leave, one comparison.
-        times_ms = [entry.at_ms for entry, _ in pending]
+        times_ms = [entry.at_ms for entry in entries]
         from_ms = max(times_ms) - self.clock_skew_ms
-        to_ms = min(times_ms) + min(namespace.horizon_ms for _, namespace in pending)
+        to_ms = min(times_ms) + min(one.horizon_ms for one in namespaces.values())
 
         def check_ages() -> None:
             if not from_ms <= self.clock.now_ms() <= to_ms:
-                for entry, namespace in pending:
-                    self._check_age(entry, namespace)
+                for entry in entries:
+                    self._check_age(entry, namespaces[entry.counter])
 
-        entries = [(entry, namespace.spread) for entry, namespace in pending]
-        return Send(PutBatch(self.table, entries), check_ages)
+        spreads = {counter: namespace.spread for counter, namespace in namespaces.items()}
+        return Send(PutBatch(self.table, entries, spreads), check_ages)
 
     def _interpret_batch(
         self, reply: Reply[BatchProgress]
@@ -215,17 +194,18 @@ class Sender:
             case RequestRejected():
                 return Done(reply.state)
             case KeyExpired() | ClockSkew():
-                progress = reply.state.with_outcomes(self._refused(reply.state.pending))
+                progress = reply.state.with_outcomes(self._refused(reply.state))
                 return Recheck(progress) if progress.pending else Done(progress)
             case CountledgerError():
                 again = isinstance(reply.answer, PASSING)
                 return Again(reply.state) if again else GiveUp(reply.answer)
-        pending = reply.state.pending
+        pending, namespaces = reply.state.pending, reply.state.namespaces
         left = {(item["counter"], item["entry"]) for item in reply.answer}
         taken: dict[int, Outcome] = {
             n: recorded(entry)
-            for n, (entry, namespace) in pending.items()
-            if not left or (entry.counter, entry_key(entry.id, namespace.spread)) not in left
+            for n, entry in pending.items()
+            if not left
+            or (entry.counter, entry_key(entry.id, namespaces[entry.counter].spread)) not in left
         }
         progress = reply.state.with_outcomes(taken)
         unprocessed = Throttled(f"BatchWriteItem on {self.table}: left unprocessed")
@@ -233,28 +213,12 @@ class Sender:
 
     # ---- what may be sent ----
 
-    def _admitted(self, entries: Sequence[Entry]) -> BatchProgress:
-        """The entries whose namespace is known, and why others are not; ages are checked later."""
-        pending: dict[int, AddressedEntry] = {}
-        refused: dict[int, Outcome] = {}
-        known: dict[str, Namespace] = {}
-        for number, entry in enumerate(entries):
-            name = namespace_of(entry.counter)
-            try:
-                namespace = known.get(name) or self.namespaces.for_use(entry.counter, Kind.LEDGER)
-            except BadInput as error:
-                refused[number] = error
-            else:
-                known[name] = namespace
-                pending[number] = entry, namespace
-        return BatchProgress(pending, refused)
-
-    def _refused(self, pending: Mapping[int, AddressedEntry]) -> dict[int, Outcome]:
+    def _refused(self, progress: BatchProgress) -> dict[int, Outcome]:
         """Those that are too old, or dated too far ahead."""
         refused: dict[int, Outcome] = {}
-        for number, (entry, namespace) in pending.items():
+        for number, entry in progress.pending.items():
             try:
-                self._check_age(entry, namespace)
+                self._check_age(entry, progress.namespaces[entry.counter])
             except BadInput as error:
                 refused[number] = error
         return refused
@@ -285,7 +249,7 @@ def sender_of(connection: Connection, namespaces: Namespaces) -> Sender:
 
 def _give_up_batch(exhausted: Exhausted[BatchProgress]) -> BatchProgress:
     pending = exhausted.state.pending.items()
-    return exhausted.state.with_outcomes({n: _not_recorded(a[0], exhausted) for n, a in pending})
+    return exhausted.state.with_outcomes({n: _not_recorded(one, exhausted) for n, one in pending})
 
 
 def _not_recorded(entry: Entry, exhausted: Exhausted[Any]) -> CountledgerError:

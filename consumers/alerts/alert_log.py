@@ -36,10 +36,14 @@ if TYPE_CHECKING:
 
     from mypy_boto3_sqs import SQSClient
 
-    from countledger.consumers.alerts.alert import Alert, Firing, Publisher
+    from countledger.consumers.alerts.alert import Firing, Publisher
     from countledger.consumers.alerts.rule import Target
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
+
+_FORMAT: Final = 1
+# Longer than most runs of `resend` take.
+_HIDDEN_S: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ class AlertLog:
     ) -> Iterator[LoggedAlert]:
         """The alerts of a counter, or of all, newest first: as `Alerts.log`."""
         if limit is not None and limit < 1:
-            raise BadSetting(f"limit {limit} is too small: give 1 or more")
+            raise BadSetting(f"limit {shown(limit)} is too small: give 1 or more")
         pages = self.dynamo.pages(self._query(counter, limit))
         items = (item for page in pages for item in page)
         found = decoded(items, decode_log, on_corrupt)
@@ -141,13 +145,6 @@ def decode_log(item: Item) -> list[LoggedAlert]:
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptItem(f"{describe(item)}: not a logged alert: {shown(error)}", item) from error
-
-
-_FORMAT: Final = 1
-
-
-# Longer than most runs of `resend` take.
-_HIDDEN_S: Final = 600
 
 
 @dataclass(frozen=True, slots=True)

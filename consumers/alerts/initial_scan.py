@@ -44,13 +44,14 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Rule
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
-    from countledger.ledger.clock import Clock
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
 
 
 # If clocks agree, a rule is effective within seconds.
 _WAIT_MAX_MS: Final = MINUTE_MS
+# The alerts of a counter that are looked through.
+_LOGGED_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +160,6 @@ def as_unchanged(item: Item, now_ms: int) -> TotalChange | None:
 
 def _refuse(_sequence: int, reason: str) -> None:
     raise ServiceFailed(reason)
-
-
-# The alerts of a counter that are looked through.
-_LOGGED_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.infra.cli.alert_rows import rule_document, rule_row
 from countledger.infra.cli.alert_silence import explain_silence
 from countledger.infra.cli.options import BadUsage, Options, SettingsFile, shared
-from countledger.infra.cli.output import report_unread, show, show_or_say
+from countledger.infra.cli.output import facts, report_unread, show, show_or_say
 from countledger.infra.cli.settings_file import check_spec, read_rules
 from countledger.infra.cli.spec_text import RuleText
+from countledger.ledger.clock import to_datetime
 
 if TYPE_CHECKING:
     from countledger import CountLedger, Rule
+    from countledger.infra.cli.output import Row
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The rule: letters, digits, '.', '_' and '-'.")
@@ -203,3 +204,32 @@ def _show_changed(options: Options, client: CountLedger, rule: Rule, *, now: boo
     document = {name.replace(" ", "_"): count for name, count in extra.items()}
     show(options, [{**rule_row(rule), **extra}], {**rule_document(rule), **document})
     explain_silence(client, rule)
+
+
+def rule_row(rule: Rule) -> Row:
+    """A rule for a person; what ends in a star is a prefix."""
+    return {
+        "rule": rule.name,
+        "watches": rule.counter if rule.prefix is None else f"{rule.prefix}*",
+        "threshold": rule.threshold,
+        "direction": str(rule.direction),
+        "rearm": rule.rearm,
+        "step": rule.step,
+        "window": rule.window and str(rule.window),
+        "of": str(rule.of),
+        "to": str(rule.target),
+        "evaluated in": rule.evaluate_in,
+        "effective from": to_datetime(rule.effective_from_ms),
+    }
+
+
+def rule_document(rule: Rule) -> Row:
+    """A rule for a program."""
+    return {
+        "rule": rule.name,
+        **facts(rule, "counter prefix threshold direction rearm step window"),
+        "of": str(rule.of),
+        "to": str(rule.target),
+        **facts(rule, "evaluate_in revision"),
+        "effective_from": to_datetime(rule.effective_from_ms),
+    }

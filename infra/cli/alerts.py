@@ -6,23 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from countledger.consumers.alerts.message import message_of
 from countledger.infra.cli import alert_rules
-from countledger.infra.cli.alert_rows import (
-    alert_document,
-    alert_row,
-    logged_document,
-    logged_row,
-    resent_document,
-    resent_row,
-)
 from countledger.infra.cli.arguments import TargetCommand
 from countledger.infra.cli.options import AtMost, Options, shared
-from countledger.infra.cli.output import FINDINGS, Unread, notice, show, show_all
+from countledger.infra.cli.output import FINDINGS, Unread, facts, notice, show, show_all
+from countledger.ledger.amount import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.consumers.alerts.alert_log import Resent
+    from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.alert_log import LoggedAlert, Resent
+    from countledger.infra.cli.output import Row
 
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -120,3 +116,52 @@ app.command("apply")(alert_rules.apply)
 app.command("test")(test)
 app.command("log")(log)
 app.command("resend")(resend)
+
+
+def alert_row(alert: Alert) -> Row:
+    """An alert for a person; of a range from its first to its last threshold."""
+    crossed: object = alert.threshold
+    if alert.through is not None:
+        crossed = f"{to_text(alert.threshold)} to {to_text(alert.through)} ({alert.count})"
+    window = alert.window and alert.window.name
+    row = facts(alert, "at rule counter direction", crossed=crossed, window=window)
+    return row | facts(alert, "old new")
+
+
+def alert_document(alert: Alert) -> Row:
+    """An alert for a program: its message."""
+    return message_of(alert).model_dump(mode="json", exclude_none=True)
+
+
+def logged_row(logged: LoggedAlert) -> Row:
+    """An alert of the log for a person."""
+    return {**alert_row(logged.alert), "dead letter": logged.reason}
+
+
+def logged_document(logged: LoggedAlert) -> Row:
+    """An alert of the log for a program: the message, its time, and why it was refused."""
+    times = {"published_at": logged.published_at, "dead_letter": logged.reason}
+    return {**alert_document(logged.alert), **times}
+
+
+def resent_row(resent: Resent) -> Row:
+    """What became of a dead letter, for a person."""
+    letter = resent.dead_letter
+    return {
+        "sent": resent.reason is None,
+        "alert": None if letter is None else letter.alert.id,
+        "to": None if letter is None else str(letter.target),
+        "reason": resent.reason,
+    }
+
+
+def resent_document(resent: Resent) -> Row:
+    """What became of a dead letter, for a program."""
+    letter = resent.dead_letter
+    return {
+        "sent": resent.reason is None,
+        "message": None if letter is None else alert_document(letter.alert),
+        "to": None if letter is None else str(letter.target),
+        "failed_before": None if letter is None else letter.reason,
+        "reason": resent.reason,
+    }

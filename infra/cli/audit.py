@@ -9,8 +9,12 @@ from typing import Annotated
 import typer
 
 from countledger.consumers.walk import SEGMENTS_DEFAULT, SEGMENTS_MAX
-from countledger.infra.cli.audit_outcomes import show_outcomes
-from countledger.infra.cli.held_verdicts import all_with_holds, has_holds, held_verdicts
+from countledger.infra.cli.audit_outcomes import (
+    all_with_holds,
+    has_holds,
+    held_verdicts,
+    show_outcomes,
+)
 from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
 from countledger.infra.cli.output import notice, show_json, show_rows
 

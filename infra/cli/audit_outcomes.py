@@ -1,4 +1,7 @@
-"""What `verify` and `repair` print: an outcome for each counter, and a summary at the end."""
+"""What `verify` and `repair` print: an outcome for each counter, and a summary at the end.
+
+Of a strict counter it is whether the counter holds what its open holds reserve.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,21 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from countledger import Audit, Judgement, Remedy, Repair, Verdict
 from countledger.infra.cli.output import FINDINGS, facts, notice, show_report
 from countledger.infra.cli.progress import open_progress
+from countledger.ledger import keys
+from countledger.ledger.errors import CorruptItem, NoSuchCounter
+from countledger.ledger.namespace import Kind
+from countledger.producers.strict.definition import Method
+from countledger.producers.strict.open_holds import counters_with_holds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from countledger import CountLedger
     from countledger.infra.cli.options import Options
     from countledger.infra.cli.output import Row
     from countledger.ledger.attributes import Key
+    from countledger.producers.strict.open_holds import HeldComparison
+
 
 AuditOutcome = TypeVar("AuditOutcome", Verdict, Repair)
 
@@ -103,3 +114,50 @@ def _row_of(outcome: Verdict | Repair) -> Row:
         return facts(outcome, _FACTS) | {"proof": outcome.proof}
     row = facts(outcome, "counter remedy") | facts(outcome.verdict, _FACTS)
     return row | {"reason": outcome.reason}
+
+
+def has_holds(client: CountLedger, counter: str) -> bool:
+    """Whether a counter may have holds: a read unit or two."""
+    try:
+        namespace = client.namespaces.find(keys.namespace_of(keys.check_counter(counter)))
+    except CorruptItem:
+        return False  # the verdict on the counter says so
+    return (
+        namespace is not None
+        and namespace.kind is Kind.STRICT
+        and client.strict.show(counter).method is Method.MARKER
+    )
+
+
+def all_with_holds(client: CountLedger) -> Iterator[str]:
+    """The strict counters to compare: those of the home region that have holds."""
+    if client.connection.setting("home_region") == client.connection.region:
+        found = client.namespaces.list(on_corrupt=lambda _error: None)
+        strict = [one.name for one in found if one.kind is Kind.STRICT]
+        yield from counters_with_holds(client.strict.context, strict)
+
+
+def held_verdicts(client: CountLedger, counters: Iterable[str]) -> Iterator[Verdict]:
+    """What strict counters hold, compared with their open holds."""
+    for counter in counters:
+        try:
+            yield verdict_on_holds(client.strict.verify_holds(counter))
+        except CorruptItem as error:
+            yield Verdict(counter, Judgement.UNREADABLE, None, None, 0, str(error))
+        except NoSuchCounter:
+            continue  # it was deleted since it was found
+
+
+def verdict_on_holds(found: HeldComparison) -> Verdict:
+    """The verdict on what a strict counter holds; its open holds decide. Pure."""
+    proof = f"what it holds (not its value), by {found.holds} open holds"
+    if found.overdue:
+        proof += f", {found.overdue} of them expired and not released"
+    if not found.proven:
+        verdict, proof = Judgement.BUSY, "no verdict: holds were placed or ended; try again"
+    elif found.differing:
+        verdict = Judgement.DRIFT
+        proof += f"; what they reserve is not what is held in {', '.join(found.differing)}"
+    else:
+        verdict = Judgement.EXACT
+    return Verdict(found.counter, verdict, found.held, found.reserved, 0, proof)

@@ -71,7 +71,7 @@ Compact
 Move in and out
   export portability.export Write namespaces and the value of every counter, a line of JSON each.
   import portability.import_ Write opening balances, each once under the name of the import.
-  restore restore.restore Fill a new, empty stack from two tables that DynamoDB or AWS Backup
+  restore portability.restore Fill a new, empty stack from two tables that DynamoDB or AWS Backup
       restored.
   delete deletions.delete Delete counters: entries, total, alert states and log, group
       memberships.

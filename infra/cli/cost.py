@@ -2,123 +2,25 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from countledger.compaction.regions import survey_of
 from countledger.compaction.retire import Retire
-from countledger.consumers.stream import made_at_ms
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import notice, show_json, show_rows
-from countledger.infra.cost import (
-    AS_OF,
-    BATCH_RECORDS,
-    BATCH_UNITS,
-    WHOLE_PROCESSOR_MB,
-    Workload,
-    bill,
-    dollars,
-    savings,
-)
+from countledger.infra.cost import Workload, bill, dollars, savings
+from countledger.infra.pace import measure, regions_of, retire_of
+from countledger.infra.prices import AS_OF, BATCH_RECORDS, BATCH_UNITS, WHOLE_PROCESSOR_MB
 from countledger.infra.scaling import Load, Setup, needs, settings_for, settled
-from countledger.ledger.clock import SystemClock
-from countledger.ledger.limits import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection
 
-    from countledger import CountLedger
-    from countledger.consumers.progress import ShardProgress
-    from countledger.ledger.clock import Clock
-    from countledger.ledger.errors import CorruptItem
-
+    from countledger.infra.pace import Pace
 
 _DAY_S: Final = 86_400
 _LEAST_S: Final = 1e-6
-SPAN_MIN_MS: Final = HOUR_MS
-# A stream shows its records for a day: of a shard that begins later it shows all.
-_SHOWN_WHOLE_MS: Final = 23 * HOUR_MS
-
-
-class Pace(NamedTuple):
-    """How many entries come.
-
-    Attributes:
-        entries_per_day: how many.
-        total_units: write units for each of them, of totals and progress.
-    """
-
-    entries_per_day: float
-    total_units: float
-
-
-def pace_of(
-    progress: Sequence[ShardProgress],
-    begun_ms: Mapping[str, int],
-    now_ms: int,
-    least_ms: int = SPAN_MIN_MS,
-) -> Pace | None:
-    """The pace of entries, from the progress of the stream's shards; None: too few data. Pure.
-
-    Progress counts a shard from its beginning. Of those that began within the day all that they
-    counted was made since the first of them began.
-
-    Args:
-        progress: of shards.
-        begun_ms: when the first record was made that the stream still shows of a shard.
-        now_ms: the time.
-        least_ms: a shorter span is too short for a rate per day.
-    """
-    whole = [one for one in progress if begun_ms.get(one.shard, 0) > now_ms - _SHOWN_WHOLE_MS]
-    records = sum(one.records for one in whole)
-    span_ms = max((now_ms - begun_ms[one.shard] for one in whole), default=0)
-    if not records or span_ms < max(least_ms, 1):
-        return None
-    units = sum(one.write_units for one in whole)
-    return Pace(records * DAY_MS / span_ms, units / records)
-
-
-def measure(
-    client: CountLedger, clock: Clock | None = None, least_ms: int = SPAN_MIN_MS
-) -> Pace | None:
-    """How many entries come to a stack: half a read unit and two calls for each stream shard.
-
-    Args:
-        client: of the stack.
-        clock: gives the time.
-        least_ms: as `pace_of`.
-    """
-    now_ms = (clock or SystemClock()).now_ms()
-    stream = client.audit.verifier.stream
-    begun_ms: dict[str, int] = {}
-    for one in stream.shards():
-        for record in islice(stream.after(one.shard, None), 1):
-            begun_ms[str(one.shard)] = int(made_at_ms(record))
-    return pace_of(client.freshness().shards, begun_ms, now_ms, least_ms)
-
-
-def regions_of(client: CountLedger) -> int:
-    """Over how many regions the ledger spans. One DescribeTable call."""
-    connection = client.connection
-    described = connection.dynamo("standard").describe(connection.setting("ledger_table"))
-    return 1 + len(survey_of(described, connection.region).others)
-
-
-def _passed_over(_error: CorruptItem) -> None:
-    """`schedule list` names it; an estimate goes without it."""
-
-
-def retire_of(client: CountLedger) -> Retire | None:
-    """How most schedules have merged entries deleted, of two alike the safer; None: no schedule.
-
-    Half a read unit for each namespace.
-    """
-    ways = [schedule.retire for schedule in client.schedules.list(on_corrupt=_passed_over)]
-    return max(Retire, key=ways.count) if ways else None
-
-
 # Items that each counter of a batch touches.
 _WINDOWS: Final = {"day": 1, "hour": 2, "minute": 3}
 _RETIRE = {"transaction": Retire.TRANSACTION, "delete": Retire.DELETE, "none": None}
@@ -154,6 +56,9 @@ _StrictChanges = Annotated[
     float, typer.Option(help="Changes of strict counters over regions, of up to 1 KB each.")
 ]
 _StrictRegions = Annotated[int, typer.Option(help="Regions that store them: 3; 2 with a witness.")]
+_HttpRequests = Annotated[
+    float, typer.Option(help="Requests to the HTTP API; their units are those of events and reads.")
+]
 _Peak = Annotated[
     float, typer.Option(min=1.0, help="How many times the average rate the highest rate is.")
 ]
@@ -183,6 +88,7 @@ def cost(
     memory_mb: _Memory = WHOLE_PROCESSOR_MB,
     strict_changes_per_day: _StrictChanges = 0.0,
     strict_regions: _StrictRegions = 3,
+    http_requests_per_day: _HttpRequests = 0.0,
     counters: _Counters = None,
     peak: _Peak = 1.0,
 ) -> None:
@@ -199,13 +105,12 @@ def cost(
       countledger cost
       countledger cost --events-per-day 10000000 --retire delete
       countledger cost --events-per-day 10000000 --windows hour
+      countledger cost --events-per-day 1000000 --http-requests-per-day 1000000
       countledger cost --events-per-day 1e9 --counters 64 --peak 3
       countledger cost --events-per-day 10000000 --events-per-entry 8 --regions 2 --json
     """
-    if retire is not None and retire not in _RETIRE:
-        raise BadUsage(f"--retire {retire!r} is none of {', '.join(_RETIRE)}")
-    if windows is not None and windows not in _WINDOWS:
-        raise BadUsage(f"--windows {windows!r} is none of {', '.join(_WINDOWS)}")
+    _check("--retire", retire, _RETIRE)
+    _check("--windows", windows, _WINDOWS)
     units = BATCH_UNITS / BATCH_RECORDS
     way: Retire | None = Retire.TRANSACTION
     if events_per_day is None:
@@ -224,11 +129,17 @@ def cost(
         average_use=average_use,
         strict_changes_per_day=strict_changes_per_day,
         strict_regions=strict_regions,
+        http_requests_per_day=http_requests_per_day,
         memory_mb=memory_mb,
         window_items=0 if windows is None else _WINDOWS[windows],
     )
     entries_s = load.events_per_day / load.events_per_entry * peak / _DAY_S
     _show(options, load, Load(max(entries_s, _LEAST_S), counters), Setup(retire=load.retire))
+
+
+def _check(option: str, given: str | None, known: Collection[str]) -> None:
+    if given is not None and given not in known:
+        raise BadUsage(f"{option} {given!r} is none of {', '.join(known)}")
 
 
 def _measured(pace: Pace | None) -> Pace:

@@ -1,33 +1,20 @@
-"""`countledger deploy`: the stack into an account."""
+"""`countledger deploy`: the stack into an account. Other commands share its options."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from countledger.infra.cli.arguments import parse_pairs
-from countledger.infra.cli.deploy_options import (
-    ALARMS,
-    Adopt,
-    AllowReplace,
-    GivenParameters,
-    GivenTags,
-    PlanOnly,
-    RemoveFailed,
-    RoleArn,
-    RollbackMinutes,
-    TerminationProtection,
-)
-from countledger.infra.cli.destroy import poll_s
+from countledger.infra.cli.destroy import deployment_of
 from countledger.infra.cli.earlier_stack import NOBODY, EarlierStack, two_tables
 from countledger.infra.cli.options import BadUsage, Options, Yes, confirm, shared
 from countledger.infra.cli.output import FINDINGS, notice, show
 from countledger.infra.cli.packaging import Architecture, Bucket, BundleFile, content_of, place_of
 from countledger.infra.cli.progress import open_progress
 from countledger.infra.deploy.change_set import Watched, refuse_unknown, tag_table
-from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.deploy.quotas import read_quotas, refuse_beyond, warnings
 from countledger.infra.template import load_template
 
@@ -35,8 +22,72 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from countledger.infra.deploy.change_set import Proposal, ResourceChange
+    from countledger.infra.deploy.deployment import Deployment
     from countledger.infra.deploy.stack_operation import StackEvent
     from countledger.ledger.connection import Connection
+
+
+# CloudFormation watches five alarms at most: those that a bad release sets off first.
+ALARMS: Final = (
+    "ErrorAlarm",
+    "EvaluatorErrorAlarm",
+    "QuarantineAlarm",
+    "DispatcherErrorAlarm",
+    "IngestErrorAlarm",
+)
+
+GivenParameters = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="A parameter of the template; repeatable. A parameter that is left out keeps its "
+        "value, or has its default.",
+    ),
+]
+GivenTags = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="A tag of the stack and its resources; repeatable."),
+]
+RoleArn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ARN",
+        help="The role under which CloudFormation works. [dim]By default that of the last change, "
+        "or your own[/dim]",
+    ),
+]
+PlanOnly = Annotated[
+    bool, typer.Option("--plan", help="Show the changes and stop; exit code 1 if any.")
+]
+AllowReplace = Annotated[
+    bool, typer.Option("--allow-replace", help="Allow that resources are deleted or replaced.")
+]
+RollbackMinutes = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=180,
+        help="Watch the alarms during updates and for so long after, and take the update back if "
+        "one goes off; 0: no longer. [dim]By default as at the last change[/dim]",
+    ),
+]
+TerminationProtection = Annotated[
+    bool | None, typer.Option(help="Whether CloudFormation refuses to delete the stack.")
+]
+RemoveFailed = Annotated[
+    bool,
+    typer.Option(
+        "--remove-failed",
+        help="First delete what a failed creation left: the stack, and its tables if empty.",
+    ),
+]
+Adopt = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LEDGER,COUNTERS",
+        help="Create the stack around these tables of a deleted stack, with their items.",
+    ),
+]
 
 
 @shared
@@ -80,13 +131,7 @@ def deploy(
     refuse_unknown(parameters, load_template()["Parameters"])
     connection = options.connection()
     place = place_of(connection, bucket)
-    deployment = Deployment(
-        cloudformation=connection.stacks(),
-        s3=connection.objects(),
-        stack_name=options.settings.stack_name,
-        role_arn=role_arn,
-        poll_s=poll_s(connection),
-    )
+    deployment = deployment_of(connection, role_arn)
     earlier = EarlierStack(connection, deployment, yes)
     run = _Run(options, connection, deployment, yes, allow_replace)
     run.check_account(parameters)

@@ -10,6 +10,7 @@ import typer
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import FINDINGS, notice, show
 from countledger.infra.cli.progress import open_progress
+from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.deploy.destruction import Destruction
 from countledger.infra.deploy.stack_operation import StackReader
 
@@ -83,6 +84,17 @@ def destroy(
         if delete_data:
             destruction.delete_tables(plan)
     return _report(options, plan, deleted=delete_data)
+
+
+def deployment_of(connection: Connection, role_arn: str | None) -> Deployment:
+    """What creates and changes the stack that a connection names, in its region."""
+    return Deployment(
+        cloudformation=connection.stacks(),
+        s3=connection.objects(),
+        stack_name=connection.settings.stack_name,
+        role_arn=role_arn,
+        poll_s=poll_s(connection),
+    )
 
 
 def destruction_of(

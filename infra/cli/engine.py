@@ -15,6 +15,7 @@ import typer
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import facts, notice, show_json, show_or_say, show_text
 from countledger.ledger.errors import SetupError
+from countledger.ledger.settings import OUTPUTS, PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,22 +26,7 @@ if TYPE_CHECKING:
 _IN_THE_WAY: Final = (
     "AWS_PROFILE",
     "AWS_SESSION_TOKEN",
-    "COUNTLEDGER_LEDGER_TABLE",
-    "COUNTLEDGER_COUNTERS_TABLE",
-    "COUNTLEDGER_LEDGER_STREAM_ARN",
-    "COUNTLEDGER_COUNTERS_STREAM_ARN",
-    "COUNTLEDGER_QUARANTINE_QUEUE_URL",
-    "COUNTLEDGER_COMPACTION_QUEUE_URL",
-    "COUNTLEDGER_DISPATCHER_ARN",
-    "COUNTLEDGER_SCHEDULE_GROUP",
-    "COUNTLEDGER_SCHEDULER_ROLE_ARN",
-    "COUNTLEDGER_HOME_REGION",
-    "COUNTLEDGER_ALERT_BUS",
-    "COUNTLEDGER_ALERT_TOPIC_ARNS",
-    "COUNTLEDGER_ALERT_DEAD_LETTER_QUEUE_URL",
-    "COUNTLEDGER_INGEST_STREAM_ARN",
-    "COUNTLEDGER_INGEST_QUARANTINE_QUEUE_URL",
-    "COUNTLEDGER_INGEST_EXPIRED_QUEUE_URL",
+    *(PREFIX + setting.upper() for setting in OUTPUTS),
 )
 
 Persist = Annotated[

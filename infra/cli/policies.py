@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from countledger.infra.cli.deploy_options import RoleArn
+from countledger.infra.cli.deploy import RoleArn
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import show_json
 from countledger.infra.cli.packaging import Bucket

@@ -8,14 +8,13 @@ import typer
 
 from countledger.consumers.assembly import auditor_of
 from countledger.infra.cli.arguments import parse_pairs
-from countledger.infra.cli.deploy_options import GivenParameters, RoleArn  # noqa: TC001 - Typer
-from countledger.infra.cli.destroy import destruction_of, poll_s
+from countledger.infra.cli.deploy import GivenParameters, RoleArn  # noqa: TC001 - Typer
+from countledger.infra.cli.destroy import deployment_of, destruction_of, poll_s
 from countledger.infra.cli.earlier_stack import NOBODY
 from countledger.infra.cli.options import BadUsage, Options, Yes, confirm, shared
 from countledger.infra.cli.output import FINDINGS, notice, show
 from countledger.infra.cli.packaging import Architecture, Bucket, BundleFile, content_of, place_of
 from countledger.infra.deploy.change_set import refuse_unknown
-from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.deploy.region_change import Code, RegionChange
 from countledger.infra.deploy.region_steps import (
     ADDING,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
     from countledger.consumers.auditor import Auditor
     from countledger.infra.deploy.region_steps import Observed
-    from countledger.ledger.connection import Connection
 
 OtherRegion = Annotated[str, typer.Argument(metavar="REGION", help="The region.")]
 Plan = Annotated[bool, typer.Option("--plan", help="Show the steps that are left, and stop.")]
@@ -153,24 +151,15 @@ def change_of(
     owner = options.connection()
     there = owner.in_region(name)
 
-    def deployment(connection: Connection) -> Deployment:
-        return Deployment(
-            cloudformation=connection.stacks(),
-            s3=connection.objects(),
-            stack_name=owner.settings.stack_name,
-            role_arn=role_arn,
-            poll_s=poll_s(owner),
-        )
-
     def auditor() -> Auditor:
         namespaces = namespaces_of(there)
         return auditor_of(there, exact_of(there), namespaces)
 
-    deploy_there = deployment(there)
+    deploy_there = deployment_of(there, role_arn)
     return RegionChange(
         region=name,
         owner=owner,
-        deploy_owner=deployment(owner),
+        deploy_owner=deployment_of(owner, role_arn),
         deploy_there=deploy_there,
         destroy_there=destruction_of(there, deploy_there.stack, role_arn),
         auditor=auditor,

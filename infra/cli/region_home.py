@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -10,11 +11,10 @@ from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.promotion import Promotion
 from countledger.compaction.regions import Regions
 from countledger.consumers.region_state import Phase
-from countledger.infra.cli.deploy_options import RoleArn  # noqa: TC001 - Typer
-from countledger.infra.cli.destroy import poll_s
+from countledger.infra.cli.deploy import RoleArn  # noqa: TC001 - Typer
+from countledger.infra.cli.destroy import deployment_of
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import FINDINGS, notice, show_facts
-from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.deploy.home_change import HomeChange, HomeStep, next_of_home
 from countledger.infra.deploy.region_checks import staying_in
 from countledger.infra.status.regions import region_fact
@@ -119,17 +119,8 @@ def promote(
 
 def _change_of(target: Connection, promotion: Promotion, role_arn: str | None) -> HomeChange:
     """What makes stacks and schedules follow the home."""
-
-    def deployment(connection: Connection) -> Deployment:
-        return Deployment(
-            cloudformation=connection.stacks(),
-            s3=connection.objects(),
-            stack_name=connection.settings.stack_name,
-            role_arn=role_arn,
-            poll_s=poll_s(connection),
-        )
-
     regions = (target.region, *promotion.regions.survey().others)
+    deployment = partial(deployment_of, role_arn=role_arn)
     return HomeChange(target=target, regions=regions, deployment=deployment, say=notice)
 
 

@@ -1,4 +1,4 @@
-"""`countledger region`: the regions that count, and how late each of them is."""
+"""`countledger region`: the regions that count, how late each is, and partitions between them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import FINDINGS, facts, notice, show
+from countledger.infra.cli.engine import engine_is_installed, require_engine
+from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.output import FINDINGS, facts, notice, show, show_json
 from countledger.infra.cli.region_changes import add, remove
-from countledger.infra.cli.region_cut import cut, cut_ways, heal
 from countledger.infra.cli.region_home import promote
 from countledger.infra.cli.region_salvage import salvage
 from countledger.infra.status.regions import views_of
@@ -18,7 +18,9 @@ from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
     from countledger.infra.cli.output import Row
+    from countledger.infra.local.replication import Way
     from countledger.infra.status.regions import RegionView
+
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -81,8 +83,6 @@ app.command("add")(add)
 app.command("remove")(remove)
 app.command("promote")(promote)
 app.command("salvage")(salvage)
-app.command("cut")(cut)
-app.command("heal")(heal)
 
 
 def _is_well(view: RegionView) -> bool:
@@ -128,3 +128,109 @@ def _lag_ms(view: RegionView, now_ms: int) -> int | None:
         return None
     since_ms = view.freshness.waiting_since_ms
     return 0 if since_ms is None else max(0, now_ms - since_ms)
+
+
+@app.command()
+@shared
+def cut(
+    options: Options,
+    name: Annotated[str, typer.Argument(metavar="REGION", help="The region to cut off.")],
+    *,
+    one_way: Annotated[
+        bool,
+        typer.Option("--one-way", help="Only what is written there does not arrive elsewhere."),
+    ] = False,
+) -> None:
+    """Stop replication between a region and all others, on a stack of "countledger up".
+
+    What is written from now on, and what is on its way, stays in its region until "countledger
+    region heal". Each region goes on counting what it has. Requests from one region to another are
+    still answered, as those of the compactor and of `total --regions`; in a partition on AWS they
+    may fail as well.
+
+    Examples:
+      countledger region cut eu-west-1
+      countledger region cut eu-west-1 --one-way
+    """
+    regions = _regions(options, name)
+    from countledger.infra.local.background import change_cut  # noqa: PLC0415 - its imports are an extra
+    from countledger.infra.local.replication import ways_of  # noqa: PLC0415 - as above
+
+    ways = change_cut(
+        options.settings.stack_name,
+        lambda there: there | ways_of(name, regions, one_way=one_way),
+    )
+    _show(options, ways)
+    if not options.json:
+        notice("requests from one region to another are still answered: only replication stops")
+
+
+@app.command()
+@shared
+def heal(
+    options: Options,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[REGION]", help="Only the ways from and to it.")
+    ] = None,
+) -> None:
+    """Let replication go on, of one region or of all, on a stack of "countledger up".
+
+    What waited arrives now, in any order; of two writes of one item the later one wins.
+
+    Examples:
+      countledger region heal
+      countledger region heal eu-west-1
+    """
+    _regions(options, name)
+    from countledger.infra.local.background import change_cut  # noqa: PLC0415 - its imports are an extra
+
+    ways = change_cut(
+        options.settings.stack_name,
+        lambda there: {way for way in there if name is not None and name not in way},
+    )
+    _show(options, ways)
+
+
+def cut_ways(options: Options) -> set[Way]:
+    """The ways that are cut, of a stack on this machine; of any other none is known."""
+    if not (options.connection().stays_here and engine_is_installed()):
+        return set()
+    from countledger.infra.local.background import ways_cut  # noqa: PLC0415 - its imports are an extra
+
+    return ways_cut(options.settings.stack_name)
+
+
+def _regions(options: Options, name: str | None) -> list[str]:
+    """The regions of the stack on this machine.
+
+    Raises:
+        BadUsage: it is a stack on AWS, or the region is none of the stack's.
+    """
+    connection = options.connection()
+    if not connection.stays_here:
+        raise BadUsage(
+            "only replication on this machine can be cut, and this names a stack in an AWS "
+            'account: start one here with `eval "$(countledger up --regions ...)"`'
+        )
+    require_engine()
+    described = connection.dynamo("standard").describe(connection.setting("ledger_table"))
+    replicas = described.get("Replicas", [])
+    found = [connection.region, *(one["RegionName"] for one in replicas)]
+    if name is not None and name not in found:
+        raise BadUsage(f"the stack is not in {name!r}, but in {', '.join(sorted(found))}")
+    if len(found) == 1:
+        raise BadUsage(
+            f"the stack is in {found[0]} only, and nothing is replicated: start it with "
+            "`countledger up --regions NAME,NAME`"
+        )
+    return found
+
+
+def _show(options: Options, ways: set[Way]) -> None:
+    if options.json:
+        show_json({"cut": [{"from": origin, "to": to} for origin, to in sorted(ways)]})
+        return
+    for origin, to in sorted(ways):
+        notice(f"cut: what is written in {origin} does not arrive in {to}")
+    if not ways:
+        notice("nothing is cut: every region replicates to every other")

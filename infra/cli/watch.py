@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from countledger.infra.cli.alert_rows import logged_document
+from countledger.infra.cli.alerts import logged_document
 from countledger.infra.cli.arguments import parse_duration_ms
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import hand_over, notice, show_json_line, show_text

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
-from typing import TYPE_CHECKING, Annotated
+import sys
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -20,7 +22,6 @@ from countledger.infra.cli.audit import (
 )
 from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
 from countledger.infra.cli.output import Unread, facts, show, show_all, show_facts
-from countledger.infra.cli.window_rows import setting_document, setting_row, window_rows
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per, window_on
 from countledger.ledger.clock import SystemClock, show_duration, to_datetime
@@ -31,9 +32,12 @@ from countledger.ledger.windows import FINEST
 from countledger.producers.payload import parse_time
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
-    from countledger import CountLedger
+    from countledger import CountLedger, WindowSum
+    from countledger.infra.cli.output import Row
+    from countledger.ledger.windows import WindowSetting
 
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -174,7 +178,7 @@ def show_one(
     client = options.client()
     end = None if until is None else _moment(client, counter, until)
     if last is not None:
-        start = _now() - timedelta(milliseconds=parse_duration_ms(last))
+        start = to_datetime(SystemClock().now_ms() - parse_duration_ms(last))
     else:
         start = _moment(client, counter, since or "")
     try:
@@ -232,10 +236,6 @@ def _finest(text: str) -> str:
     return min((Per(name) for name in names), key=list(Per).index)
 
 
-def _now() -> datetime:
-    return to_datetime(SystemClock().now_ms())
-
-
 def _moment(client: CountLedger, counter: str, text: str) -> datetime:
     """A time with an offset; a date is the beginning of that day in the zone of the windows."""
     try:
@@ -250,3 +250,50 @@ def _moment(client: CountLedger, counter: str, text: str) -> datetime:
         return to_datetime(window_on(day, Per.DAY, settings[-1].calendar).start_ms)
     except ValueError as error:
         raise BadSetting(f"date {text}: {error}") from None
+
+
+_BAR_CELLS: Final = 30
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+
+
+def window_rows(found: Sequence[WindowSum]) -> list[Row]:
+    most = max((abs(Decimal(one.value)) for one in found), default=Decimal(0))
+    charted = sys.stdout.isatty()
+    return [
+        {
+            "start": one.start.isoformat(" ", "minutes"),
+            "value": one.value,
+            "events": one.events,
+            "state": "final" if one.final else "complete" if one.complete else "provisional",
+        }
+        | ({"chart": bar(float(abs(Decimal(one.value)) / most))} if charted and most else {})
+        for one in found
+    ]
+
+
+def bar(share: float) -> str:
+    """A bar of up to 30 cells, in steps of an eighth of a cell."""
+    whole, eighths = divmod(round(share * _BAR_CELLS * 8), 8)
+    return "█" * whole + (_EIGHTHS[eighths] if eighths else "")
+
+
+def setting_row(namespace: str, one: WindowSetting) -> Row:
+    lateness = one.max_lateness_ms
+    return {
+        "namespace": namespace,
+        "by": str(one.finest),
+        "time_zone": one.zone,
+        "keep_hours": show_duration(one.keep_ms),
+        "max_lateness": None if lateness is None else show_duration(lateness),
+        "ranked": one.ranked > 0,
+        "from": to_datetime(one.from_ms),
+        "until": None if one.ended_ms is None else to_datetime(one.ended_ms),
+        "tzdata": one.rules_version,
+    }
+
+
+def setting_document(namespace: str, one: WindowSetting) -> Row:
+    times = {name: setting_row(namespace, one)[name] for name in ("from", "until")}
+    shown = {"by": str(one.finest), "time_zone": one.zone, "tzdata": one.rules_version}
+    more = facts(one, "keep_ms max_lateness_ms horizon_ms ranked")
+    return {"namespace": namespace, "id": one.id, **shown, **more, **times}

@@ -1,11 +1,16 @@
-"""What every request goes through: who calls, a client of the stack, and what the call consumed."""
+"""What every request goes through: who calls, a client of the stack, and what the call consumed.
+
+The outcomes of strict changes, holds and quotas become answers here, or problems.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 from anyio import to_thread
@@ -14,9 +19,11 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 
 from countledger.infra.http.access import EVERY_NAMESPACE, Scopes, ScopeVerb
-from countledger.infra.http.problems import problem_of
+from countledger.infra.http.problems import ProblemDetails, fields_of, problem_of, title_of
 from countledger.ledger import keys
 from countledger.ledger.errors import CountledgerError
+from countledger.producers.quotas.outcome import Denied
+from countledger.producers.strict import outcome as outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
     from countledger import CountLedger
     from countledger.infra.http.lending import Clients
     from countledger.infra.http.shapes import AnswerBody
+
 
 READ_UNITS: Final = "Countledger-Read-Units"
 WRITE_UNITS: Final = "Countledger-Write-Units"
@@ -198,3 +206,41 @@ def answered_if_changed(body: AnswerBody, if_none_match: str | None) -> Response
     response.headers["ETag"] = tag
     response.headers["Cache-Control"] = "private, no-cache"
     return response
+
+
+# An outcome that is no success: its status, and when the same request may succeed.
+REFUSALS: Final[Mapping[type, tuple[HTTPStatus, timedelta | None]]] = {
+    outcomes.BoundReached: (HTTPStatus.CONFLICT, None),
+    outcomes.SetFull: (HTTPStatus.CONFLICT, None),
+    outcomes.Withdrawn: (HTTPStatus.CONFLICT, None),
+    outcomes.HoldExpired: (HTTPStatus.CONFLICT, None),
+    outcomes.HoldCancelled: (HTTPStatus.CONFLICT, None),
+    outcomes.HoldConfirmed: (HTTPStatus.CONFLICT, None),
+    outcomes.ExceedsHold: (HTTPStatus.CONFLICT, None),
+    outcomes.Contended: (HTTPStatus.SERVICE_UNAVAILABLE, timedelta(seconds=1)),
+    outcomes.Unknown: (HTTPStatus.GATEWAY_TIMEOUT, None),
+    Denied: (HTTPStatus.TOO_MANY_REQUESTS, None),
+}
+
+
+def answer_of(outcome: object, models: Mapping[type, type[AnswerBody]]) -> Response:
+    """The answer to a call with an outcome: by its model, else a problem with its fields.
+
+    Args:
+        outcome: of the library.
+        models: of the outcomes that are successes.
+    """
+    if (model := models.get(type(outcome))) is not None:
+        return answered(model.model_validate(outcome))
+    return problem_of_outcome(outcome).response()
+
+
+def problem_of_outcome(outcome: object) -> ProblemDetails:
+    """The problem that a refusal is; its type is made of the name of the outcome."""
+    kind = type(outcome)
+    status, retry_after = REFUSALS[kind]
+    title = title_of(kind)
+    if isinstance(outcome, Denied):
+        retry_after = outcome.retry_after
+    fields = {name: one for name, one in fields_of(outcome).items() if name != "known"}
+    return ProblemDetails(kind.__name__, title, status, title, fields, retry_after)

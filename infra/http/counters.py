@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 
 from countledger import Event, IdempotencyKey, Receipt
 from countledger.infra.http.access import ScopeVerb
-from countledger.infra.http.answers import TotalAnswer, TotalsAnswer
 from countledger.infra.http.calls import (
     UNCHANGED,
     Called,
@@ -36,6 +35,8 @@ from countledger.infra.http.shapes import (
     PrefixText,
     ShownTime,
     TimeText,
+    TotalAnswer,
+    TotalsAnswer,
 )
 from countledger.ledger import keys
 from countledger.ledger.errors import BadKey

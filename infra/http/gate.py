@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
+from hashlib import sha256
 from http import HTTPStatus
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.infra.http.access_rules import AccessRules, Refusal, RequestHead, SignIn
@@ -20,10 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
     from typing import TypeAlias
 
-    from countledger.infra.http.page_files import PageFile
-
-    # Of ASGI: what a request is, how to read its body, and how to answer it.
     Asgi: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
+
 
 BODY_TIMEOUT_S: Final = 10.0
 REQUESTS_MAX: Final = 64
@@ -249,3 +249,39 @@ async def _live(receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
         await send({"type": f"lifespan.{event}.complete"})
         if event == "shutdown":
             return
+
+
+_KINDS: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_INDEX: Final = "index.html"
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """A file of the page.
+
+    Attributes:
+        kind: its media type.
+        content: its bytes.
+        etag: changes with its content.
+    """
+
+    kind: str
+    content: bytes
+    etag: str
+
+
+def page_files() -> Mapping[str, PageFile]:
+    """The files by the paths of their addresses; `/` is the page itself."""
+    found = {}
+    for file in files("countledger.infra.http").joinpath("page").iterdir():
+        kind = _KINDS.get(f".{file.name.rpartition('.')[2]}")
+        if kind is not None:
+            content = file.read_bytes()
+            path = "/" if file.name == _INDEX else f"/{file.name}"
+            found[path] = PageFile(kind, content, f'"{sha256(content).hexdigest()[:32]}"')
+    return found

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from countledger import Ranked
 from countledger.infra.http.access import ScopeVerb
-from countledger.infra.http.answers import TotalAnswer, TotalsAnswer
 from countledger.infra.http.calls import Called, CountedRoute, answered
 from countledger.infra.http.cursors import (
     PAGE_DEFAULT,
@@ -29,6 +28,8 @@ from countledger.infra.http.shapes import (
     DayText,
     InputBody,
     NamespacePath,
+    TotalAnswer,
+    TotalsAnswer,
 )
 from countledger.ledger import keys
 from countledger.ledger.limits import TOP_MAX

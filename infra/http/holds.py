@@ -11,10 +11,9 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from countledger import outcomes
-from countledger.infra.http.calls import Called, CountedRoute, answered
+from countledger.infra.http.calls import Called, CountedRoute, answer_of, answered
 from countledger.infra.http.cursors import PAGE_DEFAULT, Limit
 from countledger.infra.http.idempotency import RequiredKey
-from countledger.infra.http.outcomes import answer_of
 from countledger.infra.http.shapes import (
     AmountText,
     AnswerBody,

@@ -21,9 +21,9 @@ from anyio import to_thread
 from fastapi.responses import StreamingResponse
 from fastapi.sse import format_sse_event
 
-from countledger.infra.http.answers import TotalAnswer, TotalsAnswer
 from countledger.infra.http.calls import answered, tag_of
 from countledger.infra.http.problems import problem_of
+from countledger.infra.http.shapes import TotalAnswer, TotalsAnswer
 from countledger.ledger.errors import CountledgerError, Throttled
 from countledger.ledger.limits import BATCH_GET_KEYS
 

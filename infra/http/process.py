@@ -17,9 +17,8 @@ from countledger.infra.http.access import EVERYTHING, READ_EVERYTHING
 from countledger.infra.http.access_rules import AccessRules
 from countledger.infra.http.api import http_app
 from countledger.infra.http.cors import NamedOrigins, named_origins
-from countledger.infra.http.gate import Gate
+from countledger.infra.http.gate import Gate, page_files
 from countledger.infra.http.listening import Listener, serve
-from countledger.infra.http.page_files import page_files
 from countledger.infra.local.front import ALLOW_WRITES
 
 # No gateway waits for an answer, and the state of a stack may take a while on a busy machine.

@@ -11,10 +11,9 @@ from pydantic import Field
 
 from countledger import Admitted, Committed
 from countledger.infra.http.access import ScopeVerb
-from countledger.infra.http.calls import Called, CountedRoute, answered
+from countledger.infra.http.calls import Called, CountedRoute, answer_of, answered
 from countledger.infra.http.cursors import from_cursor, to_cursor
 from countledger.infra.http.idempotency import RequiredKey
-from countledger.infra.http.outcomes import answer_of
 from countledger.infra.http.shapes import (
     AmountText,
     AnswerBody,

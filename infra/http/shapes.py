@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import CoreSchema
 
+
 # No `#`, no control characters; with a colon, text on both sides of it.
 _CHARACTER: Final = r"[^#\u0000-\u001f\u007f-\u009f\u2028\u2029]"
 _OF_NAMESPACE: Final = _CHARACTER.replace("^", "^:")
@@ -269,3 +270,23 @@ PerText = Literal["minute", "hour", "day", "month"]
 NoteMap = Annotated[
     dict[str, str], Field(description="short texts of your own, at most 1,024 bytes in all")
 ]
+
+
+class TotalAnswer(AnswerBody):
+    """A counter's current value."""
+
+    counter: str
+    value: AmountText
+    events: int
+    entries: int
+    version: int
+    updated_at: ShownTime | None
+    method: str | None
+    bins: int
+
+
+class TotalsAnswer(AnswerBody):
+    """Totals of several counters."""
+
+    totals: list[TotalAnswer]
+    next: str | None = None

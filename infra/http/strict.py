@@ -9,9 +9,8 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from countledger import outcomes
-from countledger.infra.http.calls import Called, CountedRoute, answered
+from countledger.infra.http.calls import Called, CountedRoute, answer_of, answered
 from countledger.infra.http.idempotency import OptionalKey, RequiredKey
-from countledger.infra.http.outcomes import answer_of
 from countledger.infra.http.problems import HOW, KeyMissing
 from countledger.infra.http.shapes import (
     AmountText,

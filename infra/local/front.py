@@ -22,7 +22,6 @@ from countledger.ledger.errors import BadSetting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
 LOOPBACK: Final = "127.0.0.1"
 # The name of the token in the query of an address.
@@ -99,12 +98,7 @@ class Front:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._end)
         self._thread.join(2 * _STOP_TIMEOUT_S)
         self._socket.close()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from countledger.infra.local.checkpoints import Checkpoints
+from countledger.infra.local.mappings import Checkpoints
 from countledger.infra.local.shard_delivery import (
     FunctionAnswer,
     Invocation,

@@ -16,12 +16,12 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from countledger.infra.deploy.deployment import Deployment, deploy
-from countledger.infra.local.checkpoints import Checkpoints
 from countledger.infra.local.engine import REGION, ROOT_KEY, ROOT_SECRET
 from countledger.infra.local.mappings import (
     MAPPINGS,
     MATERIALIZER,
     PUMPED_TAG,
+    Checkpoints,
     StreamMapping,
     record_filter,
 )

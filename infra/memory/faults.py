@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _T = TypeVar("_T")
+GUIDE: Final = "docs/testing-your-app.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +93,6 @@ class FaultPlan:
     def _add(self, fault: PlannedFault) -> None:
         with self._lock:
             self._planned.append(fault)
-
-
-GUIDE: Final = "docs/testing-your-app.md"
 
 
 class Missing(Enum):

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 _RELATIONS: Final[dict[str, Any]] = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _LIMIT: Final = 10**NUMBER_MAX_DIGITS
 _SORT_KEYS: Final = ("entry", "part")
+_WRITE_BYTES: Final = 1_024
+_READ_BYTES: Final = 4 * 1_024
+# What a list or map adds, and each of its elements.
+_NESTED: Final = 3
 
 
 def key_of(item: Mapping[str, Any]) -> tuple[str, str]:
@@ -121,12 +125,6 @@ def _added(stored: Any, added: Any) -> Any:  # noqa: ANN401 - a number or a set
     if not _is_storable(total):
         raise SumOverflow("the number needs more than 38 digits")
     return total
-
-
-_WRITE_BYTES: Final = 1_024
-_READ_BYTES: Final = 4 * 1_024
-# What a list or map adds, and each of its elements.
-_NESTED: Final = 3
 
 
 def item_bytes(item: Mapping[str, Any] | None) -> int:

@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 
 # The values of partition key and sort key; texts in the tables of the product.
 Key: TypeAlias = tuple[Any, Any]
+# An expression with fewer clauses cannot be too long.
+_FEW: Final = 50
+_LONG: Final = 10**NUMBER_MAX_DIGITS
+# The most bytes of a partition key and of a sort key.
+_KEY_MAX_BYTES: Final = (2_048, 1_024)
 
 
 class Conflict(Throttled):
@@ -172,13 +177,6 @@ class Table:
     def _changed(self, change: Change) -> None:
         for watcher in self.watchers:
             watcher(change)
-
-
-# An expression with fewer clauses cannot be too long.
-_FEW: Final = 50
-_LONG: Final = 10**NUMBER_MAX_DIGITS
-# The most bytes of a partition key and of a sort key.
-_KEY_MAX_BYTES: Final = (2_048, 1_024)
 
 
 @dataclass(eq=False)

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Write
 
+REGION: Final = "us-east-1"
+ACCOUNT: Final = "000000000000"
+LEDGER: Final = "memory-ledger"
+COUNTERS: Final = "memory-counters"
+_SHARDS: Final = 1
+
 
 @dataclass
 class Transactions:
@@ -143,13 +149,6 @@ class MemoryClock:
             raise BadTime(f"time cannot move back: give at least 0 ms, not {duration_ms!r}")
         with self._lock:
             self._ahead_ms += duration_ms
-
-
-REGION: Final = "us-east-1"
-ACCOUNT: Final = "000000000000"
-LEDGER: Final = "memory-ledger"
-COUNTERS: Final = "memory-counters"
-_SHARDS: Final = 1
 
 
 @dataclass(eq=False)

@@ -17,11 +17,17 @@ from botocore.awsrequest import AWSPreparedRequest, HeadersDict
 from botocore.compat import HTTPHeaders
 from botocore.parsers import create_parser
 
+from countledger.ledger.attributes import encode
+from countledger.ledger.entry import encode_entry
+from countledger.ledger.keys import entry_key
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from botocore.model import ServiceModel
 
+    from countledger.ledger.entry import Entry
+    from countledger.ledger.operations import PutBatch
     from countledger.ledger.transport.wire import Answer
 
 _CHECKSUM = "x-amz-crc32"
@@ -38,9 +44,46 @@ def spelled(arguments: Mapping[str, Any]) -> bytes:
         return json.dumps(arguments, default=_base64).encode()
 
 
-def puts_of_json(items: Sequence[str]) -> list[orjson.Fragment]:
-    """The puts of a batch, of items that are JSON already."""
-    return [orjson.Fragment(f'{{"PutRequest":{{"Item":{item}}}}}') for item in items]
+def puts_of_json(batch: PutBatch) -> orjson.Fragment:
+    """The puts of a batch, as JSON: in half the time of encoding item by item."""
+    spreads = batch.spreads
+    # Entries of one counter, made together, differ in their ids and deltas only.
+    heads: dict[tuple[str, int, str], str] = {}
+    puts: list[str] = []
+    for entry in batch.entries:
+        spread, entry_id = spreads[entry.counter], entry.id
+        is_plain = (
+            type(entry.delta) is int
+            and entry.events == 1
+            and entry.key is None
+            and entry.note is None
+            and entry.occurred_at_ms is None
+            and entry_id.isascii()
+        )
+        if not is_plain:
+            puts.append(_put_of(encode(encode_entry(entry, spread))))
+            continue
+        shared = entry.counter, entry.at_ms, entry.origin
+        head = heads.get(shared)
+        if head is None:
+            head = heads[shared] = _head_of(entry)
+        sort_key = orjson.dumps(entry_key(entry_id, spread)).decode()
+        puts.append(f'{head}{sort_key}}},"delta":{{"N":"{entry.delta}"}}}}}}}}')
+    return orjson.Fragment(f"[{','.join(puts)}]")
+
+
+def _put_of(item: Mapping[str, Any]) -> str:
+    return spelled({"PutRequest": {"Item": item}}).decode()
+
+
+def _head_of(entry: Entry) -> str:
+    """The put of a plain entry, up to its sort key."""
+    shared = {
+        "counter": {"S": entry.counter},
+        "at": {"N": str(entry.at_ms)},
+        "origin": {"S": entry.origin},
+    }
+    return f'{_put_of(shared)[:-3]},"entry":{{"S":'
 
 
 def without_json(arguments: dict[str, Any]) -> dict[str, Any]:

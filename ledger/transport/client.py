@@ -33,11 +33,10 @@ from countledger.ledger.transport.routes import Routes
 from countledger.ledger.transport.wire import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from botocore.credentials import Credentials, ReadOnlyCredentials
 
     from countledger.ledger.attempts import CallLimits
+    from countledger.ledger.operations import PutBatch
     from countledger.ledger.transport.routes import Route
 
 # The calls on items, by their names at a client. None of their answers holds a time.
@@ -125,13 +124,9 @@ class FastClient:
         return getattr(self._client, method)(**arguments)
 
     @staticmethod
-    def puts_of_json(items: Sequence[str]) -> Sequence[object]:
-        """Puts for `batch_write_item`.
-
-        Args:
-            items: each as JSON in the service's form; it is sent as it is.
-        """
-        return puts_of_json(items)
+    def puts_of_json(batch: PutBatch) -> object:
+        """The puts of a batch, for `batch_write_item`."""
+        return puts_of_json(batch)
 
     def _attempt(
         self,

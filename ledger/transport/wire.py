@@ -7,10 +7,10 @@ standard library parses it, and its connection is not used again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _VERSION: Final = b"HTTP/1."
 _HEAD_MAX_BYTES: Final = 65_536
-_STATUS_DIGITS: Final = 3
+_LENGTH: Final = "content-length"
+_STATUS_LINE: Final = re.compile(r"HTTP/1\.[01] ([0-9]{3})(?: .*)?", re.DOTALL)
 _LENGTH_MAX_DIGITS: Final = 12
 _INTERIM: Final = range(100, 200)
 
@@ -31,8 +32,7 @@ class TruncatedAnswer(MalformedAnswer):
     """The connection ended before the answer did."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """One answer.
 
     Attributes:
@@ -107,12 +107,12 @@ class AnswerParser:
         twice = False
         for line in lines[1:]:
             name, colon, value = line.partition(":")
-            name = name.lower()
             if not colon or not name or name != name.strip():
                 raise MalformedAnswer(f"it has the header {line[:60]!r}")
-            twice = twice or (name in headers and name == "content-length")
+            name = name.lower()
+            twice = twice or (name == _LENGTH and name in headers)
             headers[name] = value.strip(" \t")
-        length = headers.get("content-length")
+        length = headers.get(_LENGTH)
         if twice or (length is not None and not _is_number(length, _LENGTH_MAX_DIGITS)):
             raise MalformedAnswer("its length is not one number")
         if length is not None and "transfer-encoding" not in headers:
@@ -148,12 +148,10 @@ class AnswerParser:
 
 def _status_of(line: str) -> int:
     """The code in the first line of an answer."""
-    version, _, rest = line.partition(" ")
-    code = rest.partition(" ")[0]
-    is_a_status = len(code) == _STATUS_DIGITS and _is_number(code, _STATUS_DIGITS)
-    if version not in {"HTTP/1.1", "HTTP/1.0"} or not is_a_status:
+    found = _STATUS_LINE.fullmatch(line)
+    if found is None:
         raise MalformedAnswer(f"it begins with {line[:60]!r}")
-    return int(code)
+    return int(found[1])
 
 
 def _is_number(text: str, digits: int) -> bool:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
+    from countledger.producers.batch import Outcome
     from countledger.producers.buffer.buffering import Buffering, Failure, Wait
     from countledger.producers.buffer.delivery import BatchDelivery, Delivered, EntryMaker
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.event import Receipt
-    from countledger.producers.sender import Outcome
 
 
 class AsyncBuffer:

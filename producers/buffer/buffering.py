@@ -17,11 +17,12 @@ from countledger.ledger.limits import BATCH_WRITE_ITEMS, DAY_MS, HORIZON_MIN_MS,
 from countledger.producers.event import Receipt, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from countledger.ledger.entry import Entry
+    from countledger.producers.batch import Outcome
     from countledger.producers.buffer.outcomes import PendingEntry
-    from countledger.producers.sender import Outcome
 
 
 _LINGER_MS: Final = 100
@@ -134,14 +135,12 @@ class BufferTally:
     duplicates: int = 0
     failed: int = 0
 
-    def count(self, outcome: Outcome) -> None:
-        """Count an outcome."""
-        if not isinstance(outcome, Receipt):
-            self.failed += 1
-        elif outcome.status is Status.RECORDED:
-            self.recorded += 1
-        else:
-            self.duplicates += 1
+    def count(self, outcomes: Sequence[Outcome]) -> None:
+        """Count outcomes."""
+        states = [one.status if isinstance(one, Receipt) else None for one in outcomes]
+        self.recorded += (recorded := states.count(Status.RECORDED))
+        self.failed += (failed := states.count(None))
+        self.duplicates += len(states) - recorded - failed
 
     @property
     def ended(self) -> int:

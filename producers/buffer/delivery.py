@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Answer, Step, Steps
     from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
+    from countledger.producers.batch import Outcome
     from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.spool import Spool
     from countledger.producers.event import Event
-    from countledger.producers.sender import Outcome, Sender
+    from countledger.producers.sender import Sender
 
 
 _LOG: Final = logging.getLogger(__name__)
@@ -96,8 +97,10 @@ def keep(pendings: Iterable[PendingEntry], spool: Spool | None) -> None:
         SpoolRefused: the entries are not kept and must not be sent. Their events are still in the
             spool, and become entries with another id at the next start.
     """
+    if spool is None:
+        return
     drafts = [pending for pending in pendings if pending.unfrozen]
-    if not drafts or spool is None:
+    if not drafts:
         return
     try:
         spool.freeze(drafts)
@@ -198,21 +201,24 @@ def sending(batch: EntryBatch, sender: Sender, attempts: int) -> Steps[list[Outc
     """
     if sender.backoff.attempts != attempts:
         sender = replace(sender, backoff=Backoff(attempts))
-    outcomes: dict[int, Outcome] = {}
-    known: set[str] = set()
     entries = _entries(batch)
-    for number, entry in enumerate(entries):
-        namespace = namespace_of(entry.counter)
+    refused: dict[str, CountledgerError] = {}
+    known: set[str] = set()
+    for counter in dict.fromkeys([entry.counter for entry in entries]):
+        namespace = namespace_of(counter)
         if namespace in known:
             continue
         try:
-            yield Send(ReadNamespace(entry.counter))
+            yield Send(ReadNamespace(counter))
         except CountledgerError as error:
-            outcomes[number] = error
+            refused[counter] = error
         else:
             known.add(namespace)
-    if not outcomes and not batch.keyed:
+    if not refused and not batch.keyed:
         return (yield from sender.sending_batch(entries))
+    outcomes: dict[int, Outcome] = {
+        number: refused[one.counter] for number, one in enumerate(entries) if one.counter in refused
+    }
     readable = {number: one for number, one in enumerate(entries) if number not in outcomes}
     if batch.keyed:
         for number, entry in readable.items():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from countledger.ledger.entry import Entry
-    from countledger.producers.sender import Outcome
+    from countledger.producers.batch import Outcome
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -153,9 +153,9 @@ class Outcomes:
             The entries to `notify` about: all but those that are recorded and have no callback.
         """
         to_notify: list[PendingEntry] = []
+        self.tally.count(outcomes)
         for pending, outcome in zip(pendings, outcomes, strict=True):
             pending.outcome = outcome
-            self.tally.count(outcome)
             recorded = type(outcome) is Receipt
             if recorded and pending.callbacks is None and pending.rows is None:
                 continue

@@ -73,7 +73,9 @@ class ThreadedBuffer:
             try:
                 with self.lock:
                     if self.state.has_headroom(1, pending.size):
-                        return self._take((pending,))[0]
+                        taken = self.state.take(pending)
+                        self._wake_for_new(1)
+                        return taken
             except BaseException as error:
                 self._cancel_reservation(error)
                 raise
@@ -130,9 +132,13 @@ class ThreadedBuffer:
 
     def _take(self, pendings: Sequence[PendingEntry]) -> list[PendingEntry]:
         taken = [self.state.take(pending) for pending in pendings]
-        if len(taken) > 1 or self.queue.may_be_due or not self._senders:
-            self._wake(ticks_ms())
+        self._wake_for_new(len(taken))
         return taken
+
+    def _wake_for_new(self, entries: int) -> None:
+        """Wake who sends, if so many new entries can have made a batch due."""
+        if entries > 1 or self.queue.may_be_due or not self._senders:
+            self._wake(ticks_ms())
 
     # ---- sending ----
 

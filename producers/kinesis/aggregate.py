@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 VERSION: Final = 1
 _UUID7: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+# The limit of the Kinesis Producer Library: two put units of 25 KB. Larger records save nothing,
+# and a record that fails is sent again as a whole.
+TARGET_BYTES: Final = 51_200
 
 
 class KinesisMessage(EventPayload):
@@ -171,11 +174,6 @@ def created_ms(entry_id: str) -> int:
 def _time(at_ms: int) -> int | str:
     """A time in milliseconds, or in ISO 8601 if the number would be read as seconds."""
     return at_ms if at_ms >= LEAST_MS else to_datetime(at_ms).isoformat()
-
-
-# The limit of the Kinesis Producer Library: two put units of 25 KB. Larger records save nothing,
-# and a record that fails is sent again as a whole.
-TARGET_BYTES: Final = 51_200
 
 
 class BrokenAggregate(Exception):

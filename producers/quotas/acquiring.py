@@ -47,7 +47,7 @@ from countledger.ledger.errors import (
     Unclear,
 )
 from countledger.ledger.operations import Get, Transact
-from countledger.producers.quotas import decision
+from countledger.producers.quotas import decision as writing
 from countledger.producers.quotas.decision import ADVICE, Decision, LimitChanged
 from countledger.producers.quotas.outcome import Denied, left_of
 from countledger.producers.strict.change import check_key_age
@@ -151,12 +151,12 @@ class _Admission:
         facts = {
             "call": self.wanted.call,
             "amount": self.wanted.amount,
-            "state": decision.RESERVED if self.wanted.reserve else decision.ACQUIRED,
+            "state": writing.RESERVED if self.wanted.reserve else writing.ACQUIRED,
             "key": self.wanted.key,
             "at": self.wanted.at_ms,
         }
         facts = {name: value for name, value in facts.items() if value is not None}
-        marker = decision.marker(
+        marker = writing.marker(
             self.context.table, self.limit, self.decision.window, self.wanted.key_id, facts
         )
         token = self.context.new_id(self.wanted.at_ms)
@@ -220,7 +220,7 @@ class _Admission:
 
     @property
     def _write(self) -> Any:  # noqa: ANN401 - a write
-        return decision.admission(
+        return writing.admission(
             self.context.table, self.limit, self.decision.window, self.wanted.amount
         )
 

@@ -18,8 +18,14 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import NoSuchQuota, WrongRegion
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.limits import QUOTA_LIMIT_LIFE_MS
-from countledger.ledger.operations import Get, Query
-from countledger.producers.quotas.administration import creating, deleting, limiting, reading
+from countledger.ledger.operations import Get
+from countledger.producers.quotas.administration import (
+    creating,
+    deleting,
+    limiting,
+    read_all,
+    reading,
+)
 from countledger.producers.quotas.quota import (
     Quota,
     check_amount,
@@ -36,8 +42,6 @@ from countledger.producers.strict.context import raise_exhausted
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Attempts, Exhausted, Steps
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Page
     from countledger.producers.quotas.quota import CounterLimit
     from countledger.producers.strict.context import MethodContext
 
@@ -81,7 +85,7 @@ class Limits:
         own = None
         if quota.overridden:
             key = keys.quota_limit_key(quota.incarnation, counter)
-            own = yield from self._read(Get(self.context.table, key), attempts)
+            own = yield from ask(Get(self.context.table, key), attempts, _give_up)
         limit = limit_of(quota, own, counter, read_at_ms)
         if limit is None:
             self.forget(counter)
@@ -120,26 +124,15 @@ class Limits:
         condition = AllOf(
             Compare("counter", "=", keys.QUOTA_PREFIX), BeginsWith("part", f"{namespace}:")
         )
-        items: list[Item] = []
-        query: Query | None = Query(self.context.table, condition, consistent=True)
-        while query is not None:
-            page: Page = yield from self._read(query, attempts)
-            items += page.items
-            query = (
-                Query(self.context.table, condition, consistent=True, after=page.after)
-                if page.after
-                else None
-            )
+        items = yield from read_all(self.context.table, condition, lambda: attempts, _give_up)
         found = now_ms, [decode_quota(item) for item in items]
         with self._lock:
             self._quotas[namespace] = found
         return found
 
-    def _read(self, operation: Get | Query, attempts: Attempts) -> Steps[Any]:
-        def give_up(exhausted: Exhausted[None]) -> Any:  # noqa: ANN401 - it only raises
-            raise_exhausted(exhausted, "to read a quota", _ADVICE)
 
-        return ask(operation, attempts, give_up)
+def _give_up(exhausted: Exhausted[Any]) -> Any:  # noqa: ANN401 - it only raises
+    raise_exhausted(exhausted, "to read a quota", _ADVICE)
 
 
 @dataclass(frozen=True, slots=True)

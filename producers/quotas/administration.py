@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Attempts, Exhausted, Reply, Steps, Verdict
-    from countledger.ledger.attributes import Item
+    from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.expressions import Condition
     from countledger.ledger.operations import Page
     from countledger.producers.quotas.quota import Quota
     from countledger.producers.strict.context import MethodContext
@@ -187,17 +188,26 @@ def _end(write: Delete | Update, attempts: Attempts) -> Steps[None]:
 
 def reading(context: MethodContext, partition: str) -> Steps[list[Item]]:
     """All items of a partition: quotas, or the limits of counters. A read unit for each 4 KB."""
+    condition = Compare("counter", "=", partition)
+    return read_all(context.table, condition, context.attempts, _give_up)
+
+
+def read_all(
+    table: str,
+    condition: Condition,
+    attempts: Callable[[], Attempts],
+    give_up: Callable[[Exhausted[Any]], Any],
+) -> Steps[list[Item]]:
+    """All items of a query, page by page, strongly consistent. A read unit for each 4 KB."""
     items: list[Item] = []
-    query: Query | None = Query(context.table, Compare("counter", "=", partition), consistent=True)
-    while query is not None:
-        page: Page = yield from ask(query, context.attempts(), _give_up)
+    after: Key | None = None
+    while True:
+        query = Query(table, condition, consistent=True, after=after)
+        page: Page = yield from ask(query, attempts(), give_up)
         items += page.items
-        query = (
-            Query(context.table, query.condition, consistent=True, after=page.after)
-            if page.after
-            else None
-        )
-    return items
+        after = page.after
+        if after is None:
+            return items
 
 
 def _existing(prefix: str, item: Item | None) -> Quota:

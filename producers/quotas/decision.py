@@ -45,6 +45,10 @@ ACQUIRED: Final = "acquired"
 RESERVED: Final = "reserved"
 COMMITTED: Final = "committed"
 RELEASED: Final = "released"
+ADVICE: Final = (
+    "the amount may be counted or not. With a key: call again with the same key. Without one: take "
+    "it as not admitted; if it was counted, it is gone with its window"
+)
 
 
 def admission(table: str, limit: CounterLimit, window: Window, amount: Amount) -> Update:
@@ -102,12 +106,6 @@ def correction(table: str, ticket: Ticket, actual: Amount) -> Update | None:
         clauses.append(Add("overrun", difference))
     # The counter of a window outlives its tickets. Were it gone, nothing may bring it back.
     return Update(table, ticket.window_key, tuple(clauses), Compare("used", ">=", ticket.amount))
-
-
-ADVICE: Final = (
-    "the amount may be counted or not. With a key: call again with the same key. Without one: take "
-    "it as not admitted; if it was counted, it is gone with its window"
-)
 
 
 class LimitChanged(CountledgerError):

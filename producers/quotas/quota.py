@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger import amount as amounts
 from countledger.ledger import keys
-from countledger.ledger.amount import may_be_added
+from countledger.ledger.amount import check_exact, to_text
 from countledger.ledger.attributes import check_format, optional, require, require_amount
 from countledger.ledger.calendar import Per, zone_of
 from countledger.ledger.clock import to_datetime
@@ -102,18 +100,11 @@ def check_amount(what: str, value: object, *, zero: bool = False) -> Amount:
     Raises:
         BadQuota: naming the rule that it breaks.
     """
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise BadQuota(
-            f"{what} {shown(value)} is a {type(value).__name__}: give an int or a decimal.Decimal"
-        )
-    least = "0 or more" if zero else "more than 0"
-    if isinstance(value, Decimal) and not value.is_finite():
-        raise BadQuota(f"{what} {value} is not a finite number")
-    if value < 0 or (value == 0 and not zero):
-        raise BadQuota(f"{what} {value} must be {least}")
-    if not may_be_added(value):
-        raise BadQuota(f"{what} {value} {amounts.TOO_LONG}")
-    return amounts.canonical(value)
+    amount = check_exact(what, value, BadQuota)
+    if amount < 0 or (amount == 0 and not zero):
+        least = "0 or more" if zero else "more than 0"
+        raise BadQuota(f"{what} {to_text(amount)} must be {least}")
+    return amount
 
 
 def check_per(per: str) -> Per:

@@ -29,7 +29,7 @@ from countledger.ledger.errors import (
     TransactionCancelled,
 )
 from countledger.ledger.operations import Get, Transact
-from countledger.producers.quotas import decision
+from countledger.producers.quotas import decision as writing
 from countledger.producers.quotas.outcome import Committed
 from countledger.producers.strict.context import raise_exhausted
 
@@ -51,7 +51,7 @@ def committing(context: MethodContext, ticket: Ticket, actual: Amount) -> Steps[
         TicketExpired: it can no longer be resolved.
         Unclear, Throttled: call again with the same ticket.
     """
-    mine = yield from _resolving(context, ticket, decision.COMMITTED, actual)
+    mine = yield from _resolving(context, ticket, writing.COMMITTED, actual)
     overrun = max(0, add(actual, negated(ticket.amount)))
     return Committed(ticket.counter, actual, overrun, duplicate=not mine)
 
@@ -63,13 +63,13 @@ def releasing(context: MethodContext, ticket: Ticket) -> Steps[bool]:
         TicketResolved: it was committed.
         TicketExpired, Unclear, Throttled: as `committing`.
     """
-    return (yield from _resolving(context, ticket, decision.RELEASED, 0))
+    return (yield from _resolving(context, ticket, writing.RELEASED, 0))
 
 
 def _resolving(context: MethodContext, ticket: Ticket, state: str, actual: Amount) -> Steps[bool]:
     call = context.new_id(context.clock.now_ms())
-    mark = decision.resolution(context.table, ticket, state, actual, call)
-    correction = decision.correction(context.table, ticket, actual)
+    mark = writing.resolution(context.table, ticket, state, actual, call)
+    correction = writing.correction(context.table, ticket, actual)
     operation: Any = mark if correction is None else Transact([mark, correction], call)
 
     def interpret(reply: Reply[Any]) -> Verdict[Any, Item | bool | None]:
@@ -108,7 +108,7 @@ def _meaning_of(marker: Item | None, ticket: Ticket, state: str, actual: Amount)
     """
     if marker is None or marker.get("call") != ticket.reservation:
         raise _expired(ticket)
-    if marker.get("state") == decision.RESERVED:
+    if marker.get("state") == writing.RESERVED:
         raise CorruptItem(
             f"quota of {ticket.counter!r}: what window {ticket.window} has used does not include "
             "this reservation; the item was changed by hand",

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import optional
-from countledger.ledger.errors import ConditionFailed, NoSuchCounter, WrongRegion
+from countledger.ledger.errors import NoSuchCounter, WrongRegion
 from countledger.ledger.expressions import Absent, AllOf, Compare
 from countledger.ledger.limits import BLOCK_DEFAULT, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete
+from countledger.ledger.performer import wrote
 from countledger.producers.own_items import check_item
 from countledger.producers.sequences import drawing
 from countledger.producers.sequences.appending import Appending, PendingAppend
@@ -166,11 +167,9 @@ class Sequences:
             if incarnation is None
             else Compare("incarnation", "=", incarnation)
         )
-        try:
-            key = keys.total_key(sequence)
-            self.context.reads.delete(Delete(self.context.table, key, AllOf(is_one, same)))
-        except ConditionFailed:
-            return  # by an attempt that got no answer, or by another call
+        key = keys.total_key(sequence)
+        # False: by an attempt that got no answer, or by another call.
+        wrote(self.context.reads, Delete(self.context.table, key, AllOf(is_one, same)))
 
     def append(self, collection: Collection, item: Mapping[str, object]) -> Numbered:
         """Put an app's own item into its collection under the next number, without gaps.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Reason
     from countledger.producers.strict.bins import Part
+    from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
     from countledger.producers.strict.state import StrictState
@@ -116,6 +117,22 @@ def check_key_age(
             f"{what} is dated {show_duration(-age_ms)} ahead; clocks may differ by "
             f"{show_duration(skew_ms)}"
         )
+
+
+def remembered_until(
+    context: MethodContext, key: str | IdempotencyKey, life_ms: int, what: str
+) -> int | None:
+    """Until when a key with a time is surely remembered; None: a bare key has none.
+
+    Raises:
+        KeyExpired, ClockSkew: that is over, or the key is dated too far ahead; `what` names its
+            counters.
+    """
+    if not isinstance(key, IdempotencyKey):
+        return None
+    named = f"idempotency key {key.key!r} of {what}"
+    check_key_age(named, key.at_ms, context.clock.now_ms(), life_ms, context.clock_skew_ms)
+    return key.at_ms + life_ms
 
 
 def make_change(

@@ -78,7 +78,7 @@ class Choice:
             raise BadSetting(f"{self.name} {value!r} is not an int: give a whole number")
         if not self.low <= value <= self.high:
             raise BadSetting(
-                f"{self.name} {value} is not between {self.low} and {self.high}: {self.why}"
+                f"{self.name} {shown(value)} is not between {self.low} and {self.high}: {self.why}"
             )
         return value
 
@@ -188,7 +188,7 @@ def define(
     except ValueError:
         raise BadSetting(f"method {method!r} is invalid: give one of {', '.join(Method)}") from None
     if isinstance(bins, bool) or not 1 <= bins <= BINS_MAX:
-        raise BadSetting(f"bins {bins!r} must be a number from 1 to {BINS_MAX}")
+        raise BadSetting(f"bins {shown(bins)} must be a number from 1 to {BINS_MAX}")
     if bins > 1 and chosen not in SPREADABLE:
         raise BadSetting(
             f"a counter of method {chosen} cannot have bins: it remembers its changes in one item; "

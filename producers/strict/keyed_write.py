@@ -41,10 +41,9 @@ from countledger.ledger.errors import (
     Unreachable,
 )
 from countledger.ledger.expressions import Absent
-from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Get, GetMany, Put, Transact
-from countledger.producers.strict.change import check_key_age
+from countledger.producers.strict.change import remembered_until
 from countledger.producers.strict.context import end
 from countledger.producers.strict.definition import StaleDefinition
 from countledger.producers.strict.outcome import Applied, Duplicate, Unknown, Withdrawn
@@ -98,7 +97,7 @@ class KeyedWrite:
         Raises:
             KeyExpired, ClockSkew: the key is too old, or dated too far ahead.
         """
-        until_ms = remembered_until(context, request.key, request.what)
+        until_ms = remembered_until(context, request.key, WINDOW_MS, request.what)
         attempts = context.attempts(request.at_ms + WINDOW_MS if until_ms is None else until_ms)
         call = context.new_id(request.at_ms)
         facts = {
@@ -205,20 +204,6 @@ class KeyedWrite:
             return self.stale()
         _check_same(marker, found, self.request.key_text)
         return Duplicate(what, None)
-
-
-def remembered_until(context: MethodContext, key: str | IdempotencyKey, what: str) -> int | None:
-    """Until when a key with a time is surely remembered; None: a bare key has none.
-
-    Raises:
-        KeyExpired, ClockSkew: that is over, or the key is dated too far ahead; `what` names the
-            counters.
-    """
-    if not isinstance(key, IdempotencyKey):
-        return None
-    named = f"idempotency key {key.key!r} of {what}"
-    check_key_age(named, key.at_ms, context.clock.now_ms(), WINDOW_MS, context.clock_skew_ms)
-    return key.at_ms + WINDOW_MS
 
 
 def withdraw(

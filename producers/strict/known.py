@@ -42,6 +42,8 @@ _WHY_NOT: Final = {
         "transactions nor time to live"
     ),
 }
+# About two megabytes; the least recently used definitions beyond are read again.
+_KEPT: Final = 10_000
 
 
 def no_table() -> NoReturn:
@@ -103,10 +105,6 @@ def check_age(context: MethodContext, definition: Definition, item: Item) -> Non
             "ago: a request of its creation might still arrive, and create it again. Delete it in "
             f"{show_duration(left_ms // 1_000 * 1_000 + 1_000)}"
         )
-
-
-# About two megabytes; the least recently used definitions beyond are read again.
-_KEPT: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)

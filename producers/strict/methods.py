@@ -26,7 +26,7 @@ from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.producers.strict import marker, token, token_set
 from countledger.producers.strict.atomic import AtomicChange, Prefer
 from countledger.producers.strict.bins import Part
-from countledger.producers.strict.change import check_key_age
+from countledger.producers.strict.change import remembered_until
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.optimistic import OptimisticChange
@@ -102,13 +102,13 @@ def withdraw(
             was applied, or is dated too far ahead.
         StaleDefinition: the counter was deleted or recreated.
     """
-    change_id = id_of_key(key)
+    change_id, what = id_of_key(key), f"counter {definition.counter!r}"
     match definition.method:
         case Method.MARKER:
-            until_ms = _until_ms(context, definition, key, definition.marker_window_ms)
+            until_ms = remembered_until(context, key, definition.marker_window_ms, what)
             return marker.withdraw(context, definition, change_id, until_ms)
         case Method.REQUEST_TOKEN:
-            until_ms = _until_ms(context, definition, key, context.token_life_ms)
+            until_ms = remembered_until(context, key, context.token_life_ms, what)
             return token.withdraw(context, definition, change_id, until_ms)
         case Method.SET:
             return token_set.withdraw(context, definition, change_id)
@@ -117,17 +117,6 @@ def withdraw(
                 f"counter {definition.counter!r} is of method {definition.method}, which cannot "
                 "withdraw a key: marker, request_token and set can"
             )
-
-
-def _until_ms(
-    context: MethodContext, definition: Definition, key: str | IdempotencyKey, life_ms: int
-) -> int | None:
-    """Until when a key with a time is surely remembered; None: a bare key has none."""
-    if not isinstance(key, IdempotencyKey):
-        return None
-    what = f"idempotency key {key.key!r} of counter {definition.counter!r}"
-    check_key_age(what, key.at_ms, context.clock.now_ms(), life_ms, context.clock_skew_ms)
-    return key.at_ms + life_ms
 
 
 def _begin(
@@ -195,17 +184,11 @@ def apply_at_places(
         return (yield from _split_over_bins(context, definition, change, pending))
     if refused is None:
         raise AssertionError("a counter has at least one place")
-    try:
-        while isinstance(refused, BoundReached) and (
-            yield from releases.for_refused(definition, refused)
-        ):
-            outcome = yield from pending.at([Part(definition.main, change.delta)])
-            if not isinstance(outcome, BoundReached):
-                return outcome
-            refused = outcome
-    except Throttled as error:
-        refused = Contended(change.counter, releases.waits, str(error))
-    return (yield from pending.confirm_refusal(refused))
+    whole = [Part(definition.main, change.delta)]
+    outcome = yield from releases.again(definition, refused, lambda: pending.at(whole))
+    if isinstance(outcome, BoundReached | Contended):
+        return (yield from pending.confirm_refusal(outcome))
+    return outcome
 
 
 def first_places(definition: Definition, change: StrictChange, random: Random) -> Sequence[Key]:

@@ -230,13 +230,7 @@ class ExactWrite:
         """
         releases = Releases(self.write.context)
         ended = yield from self._attempt()
-        try:
-            while isinstance(ended, BoundReached) and (
-                yield from releases.for_refused(self.definition, ended)
-            ):
-                ended = yield from self._attempt()
-        except Throttled as error:
-            ended = Contended(self.definition.counter, max(releases.waits, 1), str(error))
+        ended = yield from releases.again(self.definition, ended, self._attempt)
         if isinstance(ended, dict):
             return (yield from self.write.meaning_of(ended))
         if isinstance(ended, BoundReached | Contended):

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 # How long after a write the index may show it, with a wide margin.
 _SETTLE_MS: Final = 5 * SECOND_MS
+_RELEASED_PAGE: Final = 100
+_THREADS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +185,6 @@ def _items(context: MethodContext, definition: Definition) -> Steps[list[Item]]:
     if definition.bins == 1:
         return [(yield from context.read_incarnation(definition))]
     return (yield from read_bins(context, definition))
-
-
-_RELEASED_PAGE: Final = 100
-_THREADS: Final = 16
 
 
 @dataclass(slots=True)

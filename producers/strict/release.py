@@ -39,7 +39,8 @@ from countledger.producers.strict.reader import split_over_bins
 from countledger.producers.strict.resolution import Purpose, Resolution
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import TypeVar
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Steps
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     from countledger.producers.strict.bins import Part
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.outcome import StrictOutcome
+
+    _T = TypeVar("_T")
 
 # Between two attempts while another thread or process releases holds of the counter.
 _WAIT_MS: Final = 100
@@ -86,6 +90,26 @@ class Releases:
         if refused.side != "lower" or not refused.held:
             return False
         return (yield from self.release(definition))
+
+    def again(
+        self,
+        definition: Definition,
+        ended: StrictOutcome | _T,
+        attempt: Callable[[], Steps[StrictOutcome | _T]],
+    ) -> Steps[StrictOutcome | _T]:
+        """What an attempt ended with; after a refusal, what it ends with once nothing is expired.
+
+        Costs what the attempts cost, and `release` before each of them. `Contended`: the time of
+        the call is over, and expired holds may be left.
+        """
+        try:
+            while isinstance(ended, BoundReached) and (
+                yield from self.for_refused(definition, ended)
+            ):
+                ended = yield from attempt()
+        except Throttled as error:
+            return Contended(definition.counter, max(self.waits, 1), str(error))
+        return ended
 
     def split(self, definition: Definition, delta: Amount) -> Steps[list[Part] | BoundReached]:
         """A change split over bins, once there is headroom for it or no expired hold is left.

@@ -15,7 +15,6 @@ removed while other processes change the counter.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -217,13 +216,4 @@ def check_amount(what: str, value: object) -> Amount | None:
     Raises:
         BadBounds: naming the rule that it breaks.
     """
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        kind = type(value).__name__
-        raise BadBounds(f"{what} {value!r} is a {kind}: give an int or a decimal.Decimal")
-    if isinstance(value, Decimal) and not value.is_finite():
-        raise BadBounds(f"{what} {value} is not a finite number")
-    if not amount.may_be_added(value):
-        raise BadBounds(f"{what} {amount.short(value)} {amount.TOO_LONG}")
-    return amount.canonical(value)
+    return None if value is None else amount.check_exact(what, value, BadBounds)

@@ -12,7 +12,7 @@ from countledger.ledger.entry import check_note
 from countledger.ledger.errors import BadBounds, BadDelta, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.producers.strict import keyed_write, multi_update
-from countledger.producers.strict.change import KeyedRequest
+from countledger.producers.strict.change import KeyedRequest, remembered_until
 from countledger.producers.strict.definition import StaleDefinition
 from countledger.producers.strict.keyed_write import KeyedWrite
 from countledger.producers.strict.multi_update import ExactWrite
@@ -176,7 +176,7 @@ class StrictTransactions:
         self.tables.at_home("a key of several changes")
         if not isinstance(key, IdempotencyKey):
             check_key(key)
-        until_ms = keyed_write.remembered_until(self.context, key, "several changes")
+        until_ms = remembered_until(self.context, key, keyed_write.WINDOW_MS, "several changes")
         return self.context.run(self._withdrawing(key, until_ms))
 
     def _withdrawing(self, key: str | IdempotencyKey, until_ms: int | None) -> Steps[StrictOutcome]:

@@ -57,6 +57,12 @@ def name() -> str:
 
 
 @pytest.fixture
+def counter(name: str) -> str:
+    """A counter that nobody has used."""
+    return f"{name}:a"
+
+
+@pytest.fixture
 def deploy(command: Command, name: str, tmp_path: Path) -> Deploy:
     """Runs `countledger deploy --yes` for the stack of this test."""
 

@@ -26,12 +26,6 @@ def audited() -> Iterator[LocalStack]:
         yield running
 
 
-@pytest.fixture
-def counter(name: str) -> str:
-    """A counter of this test alone."""
-    return f"{name}:a"
-
-
 def _recorded(stack: LocalStack, counter: str, *deltas: int) -> CountLedger:
     everything = client_of(stack)
     for delta in deltas:

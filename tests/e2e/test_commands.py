@@ -158,10 +158,10 @@ _STORIES: Final[dict[str, Story]] = {
         step("emit NS:a 3"),
         step("set NS:a -5 --key k-1", {"status": "recorded", "value": -5, "delta": -8}),
         step("set NS:a -5 --key k-1", {"status": "duplicate", "value": -5, "delta": -8}),
-        step("set NS:a 0 --key k-2"),
-        step("entries NS:a", [{"delta": 5, "note": {"set": "0"}}, {"delta": -8}, {"delta": 3}]),
-        totals(a=0),
-        step("snapshot NS:a", out="NS:a\t0\t", err="as materialized"),
+        step("set NS:a 1 --key k-2"),
+        step("entries NS:a", [{"delta": 6, "note": {"set": "1"}}, {"delta": -8}, {"delta": 3}]),
+        totals(a=1),  # not 0, which is the total of a counter that has none yet
+        step("snapshot NS:a", out="NS:a\t1\t", err="as materialized"),
     ),
     "a group is made, shown, ranked and deleted": (
         step("emit NS:ann 3"),

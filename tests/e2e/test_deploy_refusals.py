@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from countledger.infra.cli.deploy_options import ALARMS
+from countledger.infra.cli.deploy import ALARMS
 from countledger.infra.deploy.change_set import Watched
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.deploy.template_limits import POLICY_MAX, Surroundings, sizes

@@ -15,12 +15,6 @@ from countledger.ledger.errors import AccessDenied
 from tests.e2e.world import client_of
 
 
-@pytest.fixture
-def counter(name: str) -> str:
-    """A counter of this test alone."""
-    return f"{name}:a"
-
-
 def test_entries_become_totals_each_actor_under_its_policy(
     auth_stack: LocalStack, counter: str
 ) -> None:

@@ -35,12 +35,6 @@ def streaming() -> Iterator[LocalStack]:
         yield stack
 
 
-@pytest.fixture
-def counter(name: str) -> str:
-    """A counter of this test alone."""
-    return f"{name}:a"
-
-
 def put(stack: LocalStack, *data: bytes) -> None:
     """Put records into the stream, as a producer in any language would."""
     stack.client("kinesis").put_records(

@@ -24,7 +24,7 @@ from countledger import (
 from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.report import RunOutcome
 from countledger.compaction.retire import Retire
-from countledger.infra.cli.cost import measure, regions_of, retire_of
+from countledger.infra.pace import measure, regions_of, retire_of
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import CounterLine, NamespaceLine

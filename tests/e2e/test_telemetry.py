@@ -65,12 +65,6 @@ def watched(stack: LocalStack) -> Watched:
     return Watched(client_of(stack))
 
 
-@pytest.fixture
-def counter(name: str) -> str:
-    """A counter of this test alone."""
-    return f"{name}:a"
-
-
 def test_a_request_is_a_span_below_the_active_one(
     watched: Watched, stack: LocalStack, counter: str
 ) -> None:

@@ -16,7 +16,6 @@ from countledger.ledger import keys
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.operations import Put
 from countledger.ledger.window_items import encode_settings
-from tests.engines.differences import Difference
 from tests.engines.store import KeptRecords, Record, Store
 from tests.unit.alerts.evaluating import history, rule
 from tests.unit.alerts.test_window_rules import record, setting
@@ -72,9 +71,7 @@ class Evaluating:
 
 @pytest.fixture
 def evaluating(store: Store) -> Evaluating:
-    """On engines whose units can be believed."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    """With one rule."""
     return Evaluating(store, [rule(10)], store.dynamo())
 
 

@@ -265,14 +265,12 @@ def _told(take: Callable[[], bool]) -> object:
 
 
 def test_p9_a_claim_costs_one_unit_and_with_others_two_each(
-    tables: Store, claims: Claims, users: str, scope: str
+    claims: Claims, users: str, scope: str
 ) -> None:
     """A refusal costs the same; finding out that it was done before a read unit for each.
 
     A claim that is to be freed, and is given without its id, costs a read unit more.
     """
-    if tables.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     ann, bob = Claim(scope, "a", "u-1"), Claim(scope, "a", "u-2")
     item = NewItem(users, {"id": "u-1", "name": "Ann"}, ("id",))  # in no index of its table
     other = NewItem(users, {"id": "u-2"}, ("id",))

@@ -12,7 +12,7 @@ from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import ShardProgress, advance_of, opening_of
 from countledger.consumers.stream import ShardName
 from countledger.consumers.total_writer import update_of
-from countledger.infra.cost import BATCH_UNITS
+from countledger.infra.prices import BATCH_UNITS
 from countledger.ledger import keys
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.exact import newest_first
@@ -148,14 +148,6 @@ def test_p9_an_operation_costs_what_it_says(world: World, operation: Operation) 
             spent.append(None)
 
     assert tuple(spent) == OPERATION_COSTS[str(operation)]
-
-
-@pytest.fixture
-def store(store: Store) -> Store:
-    """The store, on engines whose units can be believed."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    return store
 
 
 def _read(store: Store, units: float) -> float:

@@ -13,7 +13,6 @@ from countledger.ledger.limits import DAY_MS
 from countledger.ledger.operations import Put
 from countledger.ledger.window_items import encode_settings
 from countledger.ledger.windows import WindowSetting
-from tests.engines.differences import Difference
 from tests.engines.store import Store
 from tests.unit.consumers.test_window_writing import setting, timed
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
@@ -60,8 +59,6 @@ def test_p9_a_ranked_day_costs_its_item_and_two_units_of_the_index(
     store: Store, namespace: str, finest: Per, more: list[float]
 ) -> None:
     """Beside what windows cost; where hours are counted the item is written in any case."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     plain, ranked = setting(finest), _ranked(finest)
     spent: list[list[float]] = []
     for name, one in (("plain", plain), ("ranked", ranked)):
@@ -80,8 +77,6 @@ def test_p9_the_top_of_a_day_costs_half_a_unit_for_each_partition(
     store: Store, namespace: str
 ) -> None:
     """And half of one for the setting."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     one, shard = _ranked(), ShardName("day ranks", namespace)
     store.dynamo().put(Put(store.counters, encode_settings(namespace, [one])))
     _materializer(store, one).apply(_records(namespace, {"a": 5, "b": 9}), shard)

@@ -18,7 +18,6 @@ from countledger.ledger.due import (
 )
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.limits import HOUR_MS
-from tests.engines.differences import Difference
 from tests.engines.store import Store
 
 RULE = DueRule(min_entries=2, age_ms=HOUR_MS)
@@ -94,8 +93,6 @@ def test_p9_the_plain_update_costs_one_unit_with_the_counter_in_the_index(
     store: Store, counter: str
 ) -> None:
     """In the index or not: an update that leaves the mark alone does not touch the index."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     before = _update(store, counter, 1, entries=2)
     _mark(store, before)
     dynamo = store.dynamo()
@@ -108,8 +105,6 @@ def test_p9_the_plain_update_costs_one_unit_with_the_counter_in_the_index(
 
 
 def test_p9_a_mark_costs_two_units(store: Store, counter: str) -> None:
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     mark = mark_of(store.counters, due_state_of(_update(store, counter, 1, 2)), RULE, NOW_MS)
     assert mark is not None
     dynamo = store.dynamo()
@@ -124,8 +119,6 @@ def test_p9_a_reschedule_costs_two_or_three_units(
     store: Store, counter: str, compacted: int, units: int
 ) -> None:
     """The total, and its place in the index: given up, or another one taken instead."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     _mark(store, _update(store, counter, 1, entries=3))
     seen = due_state_of(store.item(store.counters, keys.total_key(counter)) or {})
     note = reschedule_of(store.counters, seen, compacted, RULE, NOW_MS)
@@ -151,5 +144,4 @@ def test_p9_the_run_book_costs_two_units_a_tick_and_one_a_batch(
     last = book.last(namespace)
     assert last is not None
     assert (last.due, last.sent, last.work) == (10, 10, work)
-    if not store.engine.has(Difference.UNITS_ARE_INVENTED):
-        assert dynamo.meter.write_units == 3
+    assert dynamo.meter.write_units == 3

@@ -204,14 +204,8 @@ def test_plain_names_are_listed_as_of_the_namespace_default(store: Store, namesp
 # ---- P9 ---------------------------------------------------------------------------------------
 
 
-def _believable(store: Store) -> None:
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-
-
 def test_p9_in_a_ranked_group_it_costs_two_units_more(store: Store, namespace: str) -> None:
     """To add and to remove, and for what moves the total; the plain neighbour costs one unit."""
-    _believable(store)
     names = _recorded(store, namespace, 2)
     groups = _groups(store)
     dynamo = groups.totals.dynamo
@@ -233,7 +227,6 @@ def test_p9_in_a_ranked_group_it_costs_two_units_more(store: Store, namespace: s
 
 def test_p9_the_totals_of_a_group_cost_half_a_unit_each(store: Store, namespace: str) -> None:
     """And the memberships by their size; of a ranked group the top costs the same for any size."""
-    _believable(store)
     names = _recorded(store, namespace, 20)
     groups = _groups(store)
     dynamo = groups.totals.dynamo

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from countledger.consumers.board_top import Ranked, ranked
+from countledger.consumers.boards import Ranked, ranked
 from countledger.consumers.fold import FoldedChange
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import RankRules
@@ -20,7 +20,6 @@ from countledger.ledger.operations import Put
 from countledger.ledger.ranking import PARTITIONS, clauses_for, namespace_board
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
-from tests.engines.differences import Difference
 from tests.engines.store import KeptRecords, Store
 from tests.faults.strict.sellers import metered, seller_of
 
@@ -200,23 +199,14 @@ def test_p8_what_cannot_be_ranked_is_refused(store: Store, namespace: str) -> No
 # ---- P9 ---------------------------------------------------------------------------------------
 
 
-def _believable(store: Store) -> None:
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-
-
 def test_p9_a_plain_total_costs_what_it_did_before(store: Store, counter: str) -> None:
     """One unit, new or not, where ranking was never on, and where it was switched off."""
-    _believable(store)
-
     assert [_moved(store, counter, number, 1, on=None) for number in (1, 2, 3)] == [1, 1, 1]
     assert _moved(store, counter, 4, 1, on=False) == 1
 
 
 def test_p9_a_ranked_total_costs_two_units_more_where_it_moves(store: Store, counter: str) -> None:
     """New: one more. Moved: one to leave its old place and one to take the new. Unmoved: none."""
-    _believable(store)
-
     assert _moved(store, counter, 1, 5, on=True) == 2
     assert _moved(store, counter, 2, 5, on=True) == 3
     assert _moved(store, counter, 3, 0, on=True) == 1
@@ -225,7 +215,6 @@ def test_p9_a_ranked_total_costs_two_units_more_where_it_moves(store: Store, cou
 
 
 def test_p9_a_ranked_strict_counter_costs_two_units_more(store: Store, counter: str) -> None:
-    _believable(store)
     seller, rankings = seller_of(store), _rankings(store)
     seller.create(counter, method="atomic")
     rankings.switch_on(keys.namespace_of(counter))
@@ -242,7 +231,6 @@ def test_p9_a_ranked_strict_counter_costs_two_units_more(store: Store, counter: 
 
 def test_p9_the_top_costs_half_a_unit_for_each_partition(store: Store, namespace: str) -> None:
     """And half of one to see that it is ranked, whatever the number of totals."""
-    _believable(store)
     _ledger(store, namespace, **{f"n{number}": number for number in range(60)})
     rankings = _rankings(store)
     rankings.switch_on(namespace)

@@ -18,7 +18,6 @@ from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.operations import Delete, Update
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
-from tests.engines.differences import Difference
 from tests.engines.store import Store, fresh_store
 from tests.faults.injection import before_call
 
@@ -115,8 +114,6 @@ def test_a_missing_total_is_made_once(store: Store, counter: str) -> None:
 
 def test_p9_a_verdict_costs_two_reads_and_an_exact_read(store: Store, counter: str) -> None:
     """A drift is looked at twice, and its head once more; its repair is one write unit."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     _filled(store, counter)
     verifier = _verifier(store)
     dynamo = verifier.totals.dynamo

@@ -16,7 +16,6 @@ from countledger.ledger.expressions import Compare
 from countledger.ledger.limits import ALERT_RULES_AGE_MS
 from countledger.ledger.operations import Delete, Query
 from tests.engines.clock import HandClock
-from tests.engines.differences import Difference
 
 if TYPE_CHECKING:
     from tests.engines.store import Store
@@ -69,10 +68,8 @@ def test_of_two_changes_at_once_neither_is_lost(rules: Rules) -> None:
     assert rules.get("r") == changed
 
 
-def test_p9_rules_cost_what_they_say(store: Store, rules: Rules) -> None:
+def test_p9_rules_cost_what_they_say(rules: Rules) -> None:
     """Changes two units for each item of their transaction; a look for changes one small read."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     meter = rules.dynamo.meter
     spent: list[tuple[float, float]] = []
     cache = RuleCache(rules, rules.clock)

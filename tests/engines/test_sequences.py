@@ -149,11 +149,9 @@ def test_an_item_gets_the_next_number_of_its_collection(
 
 
 def test_p9_a_thousand_draws_from_blocks_of_a_hundred_cost_ten_units(
-    store: Store, sequences: Sequences, sequence: str
+    sequences: Sequences, sequence: str
 ) -> None:
     """A lease writes once for each block."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     lease = sequences.lease(sequence, 100)
 
     assert [lease.draw() for _ in range(1_000)] == list(range(1, 1_001))
@@ -165,8 +163,6 @@ def test_p9_others_who_were_faster_cost_a_write_each(
     store: Store, sequence: str, overtaken: int
 ) -> None:
     """And a read: always for an append, from the second time on for a draw by expectation."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     slow, fast = sequences_of(store), sequences_of(store)
     slow.draw(sequence)
     with own_table(store, "N") as table:

@@ -67,8 +67,6 @@ def test_a_snapshot_takes_up_to_100_counters_bins_counted(tables: Store, counter
 
 
 def test_p9_a_snapshot_costs_two_read_units_for_each_counter(tables: Store, counter: str) -> None:
-    if tables.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     _mixed(tables, counter)
     reader = _reader(tables)
 

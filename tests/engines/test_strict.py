@@ -394,11 +394,9 @@ def test_p8_strict_counters_live_in_the_home_region(
 
 
 def test_p9_a_refusal_by_method_marker_looks_for_the_marker_once(
-    tables: Store, seller: StrictCounters, counter: str
+    seller: StrictCounters, counter: str
 ) -> None:
     """One read unit beside what a change costs."""
-    if tables.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     seller.create(counter, method="marker", upper=1, opening=1)
     seller.change(counter, -1)
     seller.change(counter, 1)
@@ -413,10 +411,8 @@ def test_p9_a_refusal_by_method_marker_looks_for_the_marker_once(
 
 @pytest.mark.parametrize("method", ["occ", "history"])
 def test_p9_who_holds_the_state_reads_nothing(
-    tables: Store, seller: StrictCounters, counter: str, method: str
+    seller: StrictCounters, counter: str, method: str
 ) -> None:
-    if tables.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     seller.create(counter, method=method)
     first = seller.change(counter, 1)
     assert isinstance(first, Applied)
@@ -442,12 +438,8 @@ def test_p9_an_old_state_costs_a_write_and_refuses_nothing(
     assert isinstance(seller.change(counter, 1, known=first.known), Applied)
 
 
-def test_p9_a_set_costs_more_as_it_grows(
-    tables: Store, seller: StrictCounters, counter: str
-) -> None:
+def test_p9_a_set_costs_more_as_it_grows(seller: StrictCounters, counter: str) -> None:
     """One unit for each KB of the item, and the counter says how much that is now."""
-    if tables.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     seller.create(counter, method="set", max_tokens=60)
     dynamo = seller.context.dynamo
     for number in range(50):

@@ -18,7 +18,6 @@ from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Put
 from countledger.ledger.window_items import encode_settings
 from countledger.ledger.windows import WindowSetting, cells_of
-from tests.engines.differences import Difference
 from tests.engines.store import Store
 from tests.unit.consumers.test_window_writing import late_mix, setting, timed
 from tests.unit.consumers.world import MemoryStream
@@ -48,14 +47,6 @@ def _materializer(store: Store, shard: ShardName, *settings: WindowSetting) -> M
     dynamo.update(advance_of(store.counters, progress))
     shards = ShardDirectory({str(shard): NOW_MS})
     return replace(made, shards=shards, windows=lambda _counter: settings)
-
-
-@pytest.fixture
-def store(store: Store) -> Store:
-    """The store, on engines whose units can be believed."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    return store
 
 
 @pytest.mark.parametrize(

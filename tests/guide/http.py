@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from countledger.infra.http.calls import READ_UNITS, WRITE_UNITS
-from countledger.infra.http.outcomes import REFUSALS
+from countledger.infra.http.calls import READ_UNITS, REFUSALS, WRITE_UNITS
 from countledger.infra.http.problems import TYPE_PREFIX, status_of, title_of, type_of
 from countledger.ledger import errors
 from tests.guide.marked import table_of

@@ -8,8 +8,8 @@ from decimal import Decimal
 
 import pytest
 
-from countledger.infra.http.openapi import PROBLEMS
-from countledger.infra.http.outcomes import REFUSALS, problem_of_outcome
+from countledger.infra.http.api import PROBLEMS
+from countledger.infra.http.calls import REFUSALS, problem_of_outcome
 from countledger.infra.http.problems import TYPE_PREFIX, plain, problem_of, type_of
 from countledger.ledger import errors
 from countledger.ledger.entry import Entry

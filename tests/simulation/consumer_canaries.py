@@ -123,7 +123,7 @@ CANARIES: Final = [
         "repair raises watermarks",
         all_of(
             little_but("remake", "split"),
-            replaced(repair, "_raised", lambda *_: ()),
+            replaced(repair, "raised", lambda *_: ()),
             replaced(running_operations, "DELETED", 1.0),
             rated(Fault.LATE, 0.15),
             shaped(life_ms=MINUTE_MS, latency_ms=10.0, gap_ms=1_000.0, skew_ms=0),

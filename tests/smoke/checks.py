@@ -8,9 +8,13 @@ import uuid
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.httpsession import URLLib3Session
 
 from countledger.infra.local.mappings import MAPPINGS
 from countledger.infra.template import mapping_settings
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from countledger import CountLedger
 
 _POLL_S: Final = 2.0
+_REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _TABLES: Final = ("LedgerTableName", "CountersTableName")
 
 
@@ -54,6 +59,7 @@ class Checks:
         yield "units of an update", self.units
         yield "policies", self.policies
         yield "lag", self.lag
+        yield "http api", self.http_api
         yield "alarms", self.alarms
         yield "tick of a schedule", self.tick
         yield "cold start", self.cold_start
@@ -146,6 +152,27 @@ class Checks:
             self._until("the total", partial(self._has_total, counter, expected), 0.05)
             times.append(time.monotonic() - began)
         return f"{min(times):.2f} to {max(times):.2f} s of {len(times)} entries"
+
+    def http_api(self) -> str:
+        """The gateway invokes the function for a signed request."""
+        address = self._outputs.get("HttpApiUrl")
+        if address is None:
+            raise NotShown("the stack has no HTTP API: deploy it with HttpApi=iam")
+        if self.endpoint_url is not None:  # an engine's gateway has no name of its own
+            api = self._outputs["HttpApiArn"].rpartition(":")[2].partition("/")[0]
+            address = f"{self.endpoint_url}/_aws/execute-api/{api}/$default"
+        request = AWSRequest("GET", f"{address}/v1/freshness")
+        connection, began = self.client.connection, time.monotonic()
+        key = connection.session.get_credentials()
+        if key is None:
+            raise NotShown("there are no credentials to sign a request with")
+        SigV4Auth(key, "execute-api", connection.region).add_auth(request)
+        answer = URLLib3Session().send(request.prepare())
+        if answer.status_code in _REFUSED:
+            raise NotShown(f"it answers {answer.status_code}: HttpApi=jwt, or no HttpReadPolicyArn")
+        if answer.status_code != HTTPStatus.OK:
+            raise Wrong(f"it answers {answer.status_code}: {answer.text[:200]}")
+        return f"200 after {time.monotonic() - began:.1f} s, {answer.text[:80]}"
 
     def alarms(self) -> str:
         """The stack's alarms exist, and none is on."""

@@ -18,9 +18,9 @@ from countledger.infra.template import template_text
 from tests.e2e.command import Command
 from tests.e2e.world import bundle_of
 from tests.smoke.__main__ import main, walk
-from tests.smoke.checks import Checks
+from tests.smoke.checks import Checks, NotShown
 from tests.smoke.own_stack import OwnStack
-from tests.smoke.paths import Paths
+from tests.smoke.paths import Paths, Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def engine() -> Iterator[LocalStack]:
     """An engine with a stack whose pumps deliver."""
-    with LocalStack(name="smoked") as running:
+    with LocalStack(name="smoked", parameters={"HttpApi": "iam"}) as running:
         yield running
 
 
@@ -59,6 +59,19 @@ def test_every_main_path_and_every_row_of_the_checklist_is_walked(
     assert told["WRONG"] == _WRONG_HERE
     assert told["-"] == _NOT_SHOWN_HERE
     assert told["saw"] == rows - _WRONG_HERE - _NOT_SHOWN_HERE
+
+
+def test_a_gateway_that_answers_with_an_error_is_wrong(engine: LocalStack) -> None:
+    """As where it may not invoke the function: that is no missing permission of the caller."""
+    outputs = engine.outputs | {"HttpApiArn": "arn:aws:execute-api:us-east-1:0:nobodys"}
+    client = CountLedger(Settings(stack_name=engine.name), session=engine.session())
+    vars(client.connection)["outputs"] = outputs
+
+    with pytest.raises(Wrong, match="it answers 404"):
+        Checks(client, engine.url).http_api()
+    del outputs["HttpApiUrl"]
+    with pytest.raises(NotShown, match="HttpApi=iam"):
+        Checks(client, engine.url).http_api()
 
 
 def test_the_page_and_the_tool_have_the_same_rows() -> None:

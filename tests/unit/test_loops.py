@@ -45,8 +45,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "infra/local/shards.py": "shards",
         "ledger/dynamo.py": "_get_batch pages",
         "ledger/message_queue.py": "__iter__",
-        "producers/quotas/administration.py": "reading",
-        "producers/quotas/admin.py": "_of_namespace",
+        "producers/quotas/administration.py": "read_all",
         "producers/sequences/appending.py": "_resuming",
     },
     "portions: each request is about other things": {
@@ -68,7 +67,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     "expired holds: releases more of them, or waits for who does, before each next request": {
         "producers/strict/bounds.py": "set_bounds",
         "producers/strict/creation.py": "delete",
-        "producers/strict/multi_update.py": "apply",
+        "producers/strict/release.py": "again",
     },
     "optimism: reads, decides again and writes another request; an error of a request ends it": {
         "compaction/schedules.py": "_trigger",

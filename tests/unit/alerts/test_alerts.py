@@ -22,13 +22,13 @@ from countledger.ledger.errors import (
     WrongRegion,
 )
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.consumers.alerts.alert import Alert
     from countledger.consumers.alerts.rule import Target
+    from tests.unit.ledger.memory import MemoryClient
 
 TABLE = "counters"
 HOME = "eu-central-1"
@@ -70,12 +70,6 @@ def _alerts(
     rules = Rules(dynamo, TABLE, region, ManualClock())
     services: Any = targets or Reachable()
     return Alerts(rules, services, TotalsReader(dynamo, TABLE), AlertLog(dynamo, TABLE), HOME)
-
-
-@pytest.fixture
-def dynamo() -> MemoryClient:
-    """Empty tables."""
-    return MemoryClient()
 
 
 def _strict(dynamo: MemoryClient, counter: str, **attributes: object) -> None:

@@ -31,11 +31,6 @@ def _claims(dynamo: MemoryClient) -> Claims:
 
 
 @pytest.fixture
-def dynamo() -> MemoryClient:
-    return MemoryClient()
-
-
-@pytest.fixture
 def claims(dynamo: MemoryClient) -> Claims:
     return _claims(dynamo)
 

@@ -35,13 +35,6 @@ PURPOSE = "verify of ledger and counters in here"
 _TOTAL = (Assign("total", 3), Assign("events", 1), Assign("entries", 1), Assign("version", 1))
 
 
-@pytest.fixture
-def world() -> World:
-    world = World()
-    world.add_shard("s")
-    return world
-
-
 def _audit(
     world: World,
     *,

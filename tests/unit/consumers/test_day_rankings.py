@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger.consumers.board_top import board_of_day
+from countledger.consumers.boards import board_of_day
 from countledger.consumers.window_chain import broken_links
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per, window_of

@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
 
 
-@pytest.fixture
-def world() -> World:
-    """One open shard."""
-    world = World()
-    world.add_shard("s")
-    return world
-
-
 def _emptied(world: World, mark_id: str = "mark") -> None:
     """A deletion of that id has emptied the ledger, which had an entry of 5."""
     world.handle(world.emit(5), 5)

@@ -27,14 +27,6 @@ if TYPE_CHECKING:
     Scenario = Callable[[World], Records]
 
 
-@pytest.fixture
-def world() -> World:
-    """One open shard."""
-    world = World()
-    world.add_shard("s")
-    return world
-
-
 def _land_late(world: World, records: Records) -> None:
     """The updates of an invocation that began before the shard had any progress."""
     changes = fold(events_of(records), world.clock.now_ms()).changes

@@ -30,14 +30,6 @@ _SKEW_MS = CLOCK_SKEW_DEFAULT_MS
 EXACT, DRIFT, BUSY, UNREADABLE, _DELETING = Judgement
 
 
-@pytest.fixture
-def world() -> World:
-    """One open shard."""
-    world = World()
-    world.add_shard("s")
-    return world
-
-
 # ---- the decision ----
 
 Stored: TypeAlias = "dict[str, object] | None"

@@ -17,7 +17,7 @@ from countledger.ledger import keys
 from countledger.ledger.calendar import Per
 from countledger.ledger.errors import Throttled, Unclear
 from countledger.ledger.limits import DAY_MS, FORMAT, HOUR_MS, MINUTE_MS
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Delete, Put
 from countledger.ledger.total import windows_id_of, windows_names
 from countledger.ledger.window_items import encode_settings
 from countledger.ledger.windows import WindowSetting, cells_of
@@ -331,6 +331,16 @@ def test_times_that_are_not_accepted_are_counted() -> None:
 
     assert (first.refused_times, again.refused_times) == (3, 0)
     assert stored(dynamo, one) == expected(records, one)
+
+
+def test_a_counter_that_is_made_again_has_windows_of_its_own() -> None:
+    dynamo, one = MemoryClient(), setting()
+    apply(dynamo, [timed(100, 5)])
+    dynamo.delete(Delete(TABLE, keys.total_key(COUNTER)))
+
+    apply(dynamo, [timed(200, 3)])
+
+    assert stored(dynamo, one) == expected([timed(200, 3)], one)
 
 
 def test_a_total_that_has_no_windows_yet_gets_their_id_before_they_are_written() -> None:

@@ -1,21 +1,25 @@
-"""When a run is good, what its summary says, and which repository is counted by default."""
+"""What is sent twice, when a run is good, what its summary says, and what is counted by default."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import countledger
+from countledger import Event
 from countledger.consumers.alerts.alert import Alert
 from countledger.consumers.alerts.rule import Direction
 from countledger.infra.cli.demo import _own_repository, summary
 from countledger.infra.demo.checks import problems
 from countledger.infra.demo.history import GitUnusable
-from countledger.infra.demo.run import Lag
+from countledger.infra.demo.run import Lag, with_resends
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 GOOD: dict[str, Any] = {
     "repo": "/r",
@@ -123,3 +127,20 @@ def test_by_default_the_own_checkout_is_counted_and_never_one_around_an_installa
     (tmp_path / "lib" / "pyproject.toml").touch()
 
     assert tmp_path / "lib" == _own_repository()
+
+
+_STEPS = st.integers(0, 80).map(lambda count: [Event("c:x", 1, str(n)) for n in range(count)])
+
+
+@given(_STEPS, st.integers(1, 12), st.integers(1, 4))
+def test_every_event_is_sent_once_in_order_and_every_so_many_th_again_later(
+    steps: list[Event], every: int, times: int
+) -> None:
+    of = every * times
+
+    sendings = list(with_resends(steps, every=every, of=of))
+
+    assert steps == [event for event, again in sendings if not again]
+    assert steps[every - 1 :: every] == [event for event, again in sendings if again]
+    for place, (event, again) in enumerate(sendings):
+        assert again == ((event, False) in sendings[:place])

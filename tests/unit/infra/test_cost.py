@@ -4,16 +4,9 @@ import pytest
 
 from countledger.compaction.retire import Retire
 from countledger.consumers.progress import ShardProgress
-from countledger.infra.cli.cost import pace_of
-from countledger.infra.cost import (
-    BY_DELETES,
-    BY_TRANSACTIONS,
-    Workload,
-    bill,
-    dollars,
-    price_of,
-    savings,
-)
+from countledger.infra.cost import Workload, bill, dollars, savings
+from countledger.infra.pace import pace_of
+from countledger.infra.prices import BY_DELETES, BY_TRANSACTIONS, price_of
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import HOUR_MS
 
@@ -81,6 +74,20 @@ def test_a_change_over_regions_is_written_in_each_of_them(regions: int) -> None:
     assert "strict over regions" not in _dollars(Workload(events_per_day=1e6))
 
 
+@pytest.mark.parametrize(
+    ("requests", "gateway"), [(1e6, 1.0), (300e6, 300.0), (400e6, 300.0 + 100 * 0.9)]
+)
+def test_requests_to_the_http_api_cost_the_gateway_and_an_invocation_each(
+    requests: float, gateway: float
+) -> None:
+    """An invocation is assumed to take 30 ms at 1,024 MB: $0.60 for a million."""
+    load = Workload(events_per_day=1e6, http_requests_per_day=requests / 30)
+    invocations = requests * (0.2 / 1e6 + 0.03 * 0.0000133334)
+
+    assert _dollars(load)["HTTP API"] == pytest.approx(gateway + invocations)
+    assert "HTTP API" not in _dollars(Workload(events_per_day=1e6))
+
+
 @pytest.mark.parametrize("items", [1, 2, 3])
 def test_windows_cost_a_unit_for_each_item_and_coarser_ones_save(items: int) -> None:
     """1,000 entries of 64 counters touch 64 items of each kind."""
@@ -124,6 +131,7 @@ def test_the_setting_that_saves_most_comes_first() -> None:
         {"events_per_day": 1.0, "events_per_entry": 0.5},
         {"events_per_day": 1.0, "regions": 0},
         {"events_per_day": 1.0, "reads_per_day": -1.0},
+        {"events_per_day": 1.0, "http_requests_per_day": -1.0},
         {"events_per_day": 1.0, "strict_regions": 1},
     ],
     ids=str,

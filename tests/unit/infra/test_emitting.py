@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.infra.portability.emitting import ChunkEmitter, entries_of
-from countledger.infra.portability.event_rows import parse_event_row, parse_header
+from countledger.infra.portability.emitting import (
+    ChunkEmitter,
+    entries_of,
+    parse_event_row,
+    parse_header,
+)
 from countledger.infra.portability.file_lines import FileLines
 from countledger.infra.portability.place_file import NoPlace, open_place
 from countledger.infra.portability.sending import CHUNK_LINES, FileSender

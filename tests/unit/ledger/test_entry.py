@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from decimal import Decimal
 from typing import Any
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.ledger.attributes import Item, decode, encode
-from countledger.ledger.entry import Entry, check_age, decode_entry, encode_entry, spell_entry
+from countledger.ledger.entry import Entry, check_age, decode_entry, encode_entry
 from countledger.ledger.errors import BadTime, ClockSkew, CorruptItem, KeyExpired, NewerFormat
 from countledger.ledger.head import NO_HEAD, Covered, Head, decode_head
 from countledger.ledger.ids import id_of_key, new_id
@@ -37,15 +36,6 @@ _ENTRIES = st.builds(
     note=st.none() | st.dictionaries(st.text(min_size=1), _TEXTS, min_size=1, max_size=3),
     occurred_at_ms=st.none() | st.integers(-(10**13), 10**13),
 )
-_PLAIN_ENTRIES = st.builds(
-    Entry,
-    counter=st.text(min_size=1, max_size=20),
-    id=st.builds(new_id, st.just(NOW_MS)) | _TEXTS,
-    delta=_DELTAS,
-    at_ms=st.integers(0, 1 << 47),
-    origin=_TEXTS,
-    events=st.integers(1, 3),
-)
 
 
 def _stored(entry: Entry, spread: int) -> Item:
@@ -55,11 +45,6 @@ def _stored(entry: Entry, spread: int) -> Item:
 @given(_ENTRIES, st.sampled_from([1, 16, 256]))
 def test_an_entry_is_stored_and_read_as_it_is(entry: Entry, spread: int) -> None:
     assert decode_entry(_stored(entry, spread)) == entry
-
-
-@given(_ENTRIES | _PLAIN_ENTRIES, st.sampled_from([1, 16, 256]))
-def test_the_json_of_an_entry_is_that_of_its_item(entry: Entry, spread: int) -> None:
-    assert json.loads(spell_entry(entry, spread)) == encode(encode_entry(entry, spread))
 
 
 def _entry(**changed: Any) -> Entry:  # noqa: ANN401 - of any attribute

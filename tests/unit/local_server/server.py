@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from countledger.infra.http.access_rules import AccessRules
 from countledger.infra.http.cors import NamedOrigins
-from countledger.infra.http.gate import Gate
+from countledger.infra.http.gate import Gate, page_files
 from countledger.infra.http.listening import Listener, listen, serve
-from countledger.infra.http.page_files import page_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

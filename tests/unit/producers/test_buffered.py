@@ -22,6 +22,7 @@ from countledger.producers.buffer.buffering import (
 )
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.state import BufferState
 from countledger.producers.buffer.threaded import ThreadedBuffer
 from countledger.producers.event import Event, Receipt
 from tests.unit.ledger.clocks import ManualClock
@@ -30,7 +31,7 @@ from tests.unit.producers.buffers import PATIENT_MS, GatedClient, producer_on
 from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from countledger.producers.buffer.outcomes import PendingEntry
@@ -118,15 +119,15 @@ def test_an_interrupted_add_holds_no_headroom(
     spool = tmp_path / "spool" if spooled else None
     producer = producer_on(dynamo, Buffering(linger_ms=PATIENT_MS, spool=spool))
     producer.add("a:b", 1)
-    take = ThreadedBuffer._take
 
-    def interrupted(buffer: ThreadedBuffer, pendings: Sequence[PendingEntry]) -> list[PendingEntry]:
-        if taken:
-            take(buffer, pendings)
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(ThreadedBuffer, "_take", interrupted)
+        if taken:
+            patch.setattr(ThreadedBuffer, "_wake_for_new", interrupted)
+        else:
+            patch.setattr(BufferState, "take", interrupted)
         with pytest.raises(KeyboardInterrupt):
             producer.add("a:b", 1)
     waiting = producer.statistics.waiting

@@ -8,16 +8,11 @@ import pytest
 
 from countledger.ledger.limits import HOUR_MS
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import MemoryClient
 from tests.unit.quotas.processes import MIDNIGHT_MS, process
 
 if TYPE_CHECKING:
     from countledger.producers.quotas.quotas import Quotas
-
-
-@pytest.fixture
-def dynamo() -> MemoryClient:
-    return MemoryClient()
+    from tests.unit.ledger.memory import MemoryClient
 
 
 @pytest.fixture

@@ -137,7 +137,8 @@ def test_what_is_no_quota_is_refused(quotas: Quotas, change: dict[str, Any], mat
 
 
 def test_what_is_no_amount_is_refused(quotas: Quotas) -> None:
-    for amount in (0, -1, 0.5, Decimal("Infinity"), "1"):
+    """Also one with so many digits that Python does not write it out."""
+    for amount in (0, -1, 0.5, Decimal("Infinity"), "1", 10**5000, -(10**5000)):
         with pytest.raises(BadQuota, match="amount"):
             quotas.acquire(TEAM, amount)  # type: ignore[arg-type]
     with pytest.raises(BadQuota, match="prefer"):

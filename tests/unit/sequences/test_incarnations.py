@@ -19,11 +19,6 @@ NAME = "q:orders"
 
 
 @pytest.fixture
-def dynamo() -> MemoryClient:
-    return MemoryClient()
-
-
-@pytest.fixture
 def sequences(dynamo: MemoryClient) -> Sequences:
     namespaces = Namespaces(dynamo, "ledger", "eu", "eu")
     namespaces.create("q", kind=Kind.SEQUENCE)

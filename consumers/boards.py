@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.ranking import Board
     from countledger.ledger.windows import WindowSetting
 
 _TIES_MAX: Final = 1_000
+TODAY: Final = "today"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def check_limit(limit: int) -> int:
         BadSetting: it is out of range.
     """
     if isinstance(limit, bool) or not 1 <= limit <= TOP_MAX:
-        raise BadSetting(f"limit {limit!r} is out of range: give a number from 1 to {TOP_MAX}")
+        raise BadSetting(f"limit {shown(limit)} is out of range: give a number from 1 to {TOP_MAX}")
     return limit
 
 
@@ -88,9 +88,6 @@ def _top_of_bucket(
             break
         found.append(one)
     return found
-
-
-TODAY: Final = "today"
 
 
 def board_of_day(

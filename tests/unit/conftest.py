@@ -1,0 +1,13 @@
+"""What tests of several folders begin with."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.ledger.memory import MemoryClient
+
+
+@pytest.fixture
+def dynamo() -> MemoryClient:
+    """Empty tables."""
+    return MemoryClient()

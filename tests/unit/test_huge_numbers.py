@@ -1,0 +1,59 @@
+"""A number of so many digits that Python does not write it out is refused like any other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from countledger.compaction.schedule import Schedule
+from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.boards import check_limit
+from countledger.consumers.walk import start
+from countledger.ledger.errors import BadSetting
+from countledger.ledger.exact import newest_first
+from countledger.ledger.quarantine_service import QuarantineService
+from countledger.producers.strict.definition import define
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_HUGE: Final = 10**5_000
+
+
+def _scheduled(number: int) -> Schedule:
+    return Schedule(namespace="a", expression="rate(1 day)", region="r", min_entries=number)
+
+
+@pytest.mark.parametrize("number", [_HUGE, -_HUGE], ids=["huge", "below zero"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda number: define("a:b", "i", "marker", bins=number),
+        lambda number: define("a:b", "i", "marker", window_ms=number),
+        lambda number: define("a:b", "i", "history", history=number),
+        check_limit,
+        start,
+        _scheduled,
+    ],
+)
+def test_a_huge_number_is_refused_by_its_own_error(
+    call: Callable[[int], object], number: int
+) -> None:
+    with pytest.raises(BadSetting, match="huge int"):
+        call(number)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda nothing, limit: AlertLog(nothing, "t").newest(limit=limit),
+        lambda nothing, limit: QuarantineService(nothing, {}, nothing).list(limit=limit),
+        lambda nothing, limit: newest_first(nothing, "t", "a:b", 1, limit, head=nothing),
+    ],
+)
+def test_a_huge_limit_is_refused_by_its_own_error(
+    read: Callable[[None, int], Iterator[object]],
+) -> None:
+    with pytest.raises(BadSetting, match="huge int"):
+        next(read(None, -_HUGE))
