@@ -58,7 +58,7 @@ class MemoryConnection(Connection):
     @classmethod
     def to(cls, memory: MemoryTables) -> MemoryConnection:
         """The connection of the functions of a stack."""
-        session: Any = RefusingClient(Missing.ASYNC_BUFFER, REGION)
+        session: Any = RefusingClient(Missing.SESSION, REGION)
         return cls(
             settings_of(memory),
             session,

@@ -99,13 +99,13 @@ class Missing(Enum):
     """What is refused, and after a colon what to use instead."""
 
     ARCHIVE = "archives in S3: a schedule without `archive`"
-    ASYNC_BUFFER = "a session of boto3, also for `buffered_async`: `buffered`"
     CLIENT = "a client of boto3: `MemoryStack.items` shows what is stored"
     FUNCTIONS = "functions to invoke: `deliver`, `advance` and `compact`, which run the stack's own"
     KINESIS = "emission through Kinesis: `record` or `buffered`"
     METRICS = "metrics: `freshness` and `audit`"
     REGIONS = "other regions, and strict counters over regions: a namespace of kind `strict`"
     SERVICE = "this service of AWS"
+    SESSION = "a session of boto3: the clients of the stack need none"
     STACK = "outputs of CloudFormation: the settings of its connection"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import countledger
 from countledger import AsyncCountLedger
@@ -43,3 +44,19 @@ def test_an_event_loop_meets_the_faults_of_the_stack() -> None:
 
     assert asyncio.run(_count(stack.async_ledger)) == 101
     assert stack.planned_faults == 0
+
+
+def test_an_asynchronous_producer_leads_to_the_stack_without_threads() -> None:
+    """Of the client for threads, and of that for event loops."""
+    stack = MemoryStack()
+
+    async def count() -> list[str]:
+        async with stack.ledger.buffered_async() as producer:
+            await producer.add_many([countledger.Event(_COUNTER, 1)] * 60)
+        async with stack.async_ledger as ledger, await ledger.buffered() as producer:
+            await (await producer.add(_COUNTER, 1, key="k"))
+            return [one.name for one in threading.enumerate()]
+
+    before = [one.name for one in threading.enumerate()]
+    assert asyncio.run(count()) == before
+    assert stack.ledger.total(_COUNTER).value == 61

@@ -165,7 +165,7 @@ def test_a_key_that_no_table_takes_is_refused(key: object) -> None:
 
 _REFUSED: dict[Missing, Callable[[MemoryStack], object]] = {
     Missing.ARCHIVE: lambda stack: stack.ledger.archived("a:b", "s3://bucket/prefix"),
-    Missing.ASYNC_BUFFER: lambda stack: stack.ledger.connection.session.get_credentials(),
+    Missing.SESSION: lambda stack: stack.ledger.connection.session.get_credentials(),
     Missing.CLIENT: lambda stack: stack.ledger.connection.dynamo("none").client.list_tables(),
     Missing.FUNCTIONS: lambda stack: stack.ledger.connection.functions(),
     Missing.KINESIS: lambda stack: stack.ledger.kinesis,
