@@ -106,7 +106,7 @@ client.sync_put_item("ledger", {"counter": "x", "entry": "y"})
         ("orjson", *_SDK),
         "from countledger import CountLedger\n"
         f"CountLedger().connection.dynamo('none').client.put_item({_ITEM})",
-        "event loops",
+        _NOTHING,
     ),
 )
 

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import Event
+from threading import enumerate as enumerate_threads
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
+import psutil
 import pytest
 import uvloop
 from botocore.credentials import DeferredRefreshableCredentials
@@ -193,3 +196,32 @@ def test_a_call_that_waits_for_a_thread_is_not_applied(
     assert (held.maybe_applied, waited.maybe_applied) == (True, False)
     assert len(server.seen) == 1
     assert not is_stored(store, "put", second)
+
+
+def connections_to(server: HostileServer) -> int:
+    """How many connections of this process are open."""
+    port = urlsplit(server.url).port
+    opened = psutil.Process().net_connections("tcp")
+    return sum(one.status == "ESTABLISHED" and one.raddr.port == port for one in opened)
+
+
+def test_closing_ends_the_threads_and_the_connections(store: Store, server: HostileServer) -> None:
+    """Also where something still holds the client."""
+
+    async def work() -> None:
+        async with connection_of(store.connection) as connection:
+            service = connection.opened.get().service(connection, kind_of(connection))
+            run = partial(READS["get"], connection.dynamo("none"), place)
+            await connection.opened.get().run(run, CallNotes())
+            assert connections_to(server) == before + 1
+        assert connections_to(server) == before
+        for _ in range(1_000):
+            if not any(one.name == "countledger request" for one in enumerate_threads()):
+                break
+            await asyncio.sleep(0.01)
+        else:
+            raise AssertionError(f"threads of {service} are left")
+
+    place = place_in(store)
+    before = connections_to(server)
+    asyncio.run(work())
