@@ -6,6 +6,7 @@ import ctypes
 import multiprocessing.util
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,8 +22,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_REST_S = 0.03  # less than events wait for others
+
+
 def without_hooks() -> int:
-    """As a server forks that is written in C: Python hears nothing of it."""
+    """As a server forks that is written in C: Python hears nothing of it.
+
+    The threads come to rest before: the child could not run Python while one of them holds a lock
+    of the interpreter itself, which only Python's own fork makes again.
+    """
+    time.sleep(_REST_S)
     child: int = ctypes.PyDLL(None).fork()
     return child
 
@@ -66,7 +75,7 @@ def test_a_fork_begins_with_nothing_in_hand(fork: Callable[[], int]) -> None:
 
 
 ENDING = """
-import ctypes, os, signal, sys
+import ctypes, os, signal, sys, time
 from pathlib import Path
 from tests.unit.ledger.memory import MemoryClient, at
 from tests.unit.producers.buffers import PATIENT_MS, producer_on
@@ -84,6 +93,7 @@ closed.close()
 spooled = producer_on(dynamo, Buffering(linger_ms=PATIENT_MS, spool=Path(sys.argv[2])))
 spooled.add("a:spooled", 1)
 fork = os.fork if sys.argv[1] == "os" else ctypes.PyDLL(None).fork
+time.sleep(0.03)
 child = fork()
 if child == 0:
     signal.alarm(40)
