@@ -153,7 +153,8 @@ class HostileServer:
             return False
         if behaviour is Behaviour.STORED_STALL:
             self._ended.wait(30)
-            return False
+            # It comes to another test's time: it is not the end that is waited for there.
+            raise ConnectionAbortedError
         if behaviour is Behaviour.STORED_PLAINTEXT:
             with socket.socket(fileno=channel.detach()) as plain:
                 plain.sendall(_response(400, "text/plain", b"plain text"))
