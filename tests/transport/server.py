@@ -134,7 +134,7 @@ class HostileServer:
                     return
         self.closed.set()
 
-    def _answer(  # noqa: PLR0911 - one for each kind of behaviour
+    def _answer(
         self, channel: ssl.SSLSocket, method: str, headers: dict[str, str], body: bytes
     ) -> bool:
         """Answer one request; whether the connection goes on."""
