@@ -141,7 +141,7 @@ def check_counter(name: object) -> str:
         raise BadCounterName("counter name is empty: give `namespace:rest` or a plain name")
     if (broken := _broken_rule(name)) is not None:
         raise BadCounterName(f"counter name {shown(name, 80)} {broken}")
-    return name
+    return str.__str__(name)  # a class of an app's own may compare or format otherwise
 
 
 def _broken_rule(name: str) -> str | None:

@@ -83,6 +83,12 @@ class Event:
         if note is not None:
             note = check_note(note)
         made: Any = self
+        if type(self) is not Event:
+            # An object of an extended class keeps its class: it has a layout of its own.
+            values = counter, delta, key, occurred_at, note, events
+            for name, value in zip(Event.__slots__, values, strict=True):
+                object.__setattr__(made, name, value)
+            return
         _set_class(made, _EventTwin)
         made.counter = counter
         made.delta = delta
@@ -91,6 +97,12 @@ class Event:
         made.note = note
         made.events = events
         made.__class__ = Event
+
+    def __post_init__(self) -> None:
+        """Check an object of a dataclass that extends this one: its own `__init__` calls this."""
+        Event.__init__(
+            self, self.counter, self.delta, self.key, self.occurred_at, self.note, self.events
+        )
 
 
 class _EventTwin:

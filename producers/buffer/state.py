@@ -88,7 +88,7 @@ class BufferState:
 
     def pending_of_delta(self, counter: str, delta: Amount) -> PendingEntry:
         """As `pending_of`, of an event without key, note and time; its delta is checked before."""
-        check_counter(counter)
+        counter = check_counter(counter)
         entry = None if self.buffering.coalesce else self.maker.of_delta(counter, delta)
         return self._pending(counter, delta, entry)
 

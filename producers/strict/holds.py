@@ -167,7 +167,7 @@ class HoldCalls:
         match outcome:
             case Applied():
                 until = to_datetime(lapses_at_ms)
-                return Held(counter, hold_id(counter, change.id), held, until)
+                return Held(change.counter, hold_id(change.counter, change.id), held, until)
             case SetFull():
                 raise AssertionError("method marker has no set")
         return outcome

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +34,33 @@ _AT_BOUND = ["a" * 512, "é" * 256, "\U0001f600" * 128, "n:" + "x" * 510]
 )
 def test_a_counter_name_is_up_to_512_bytes_of_text(name: str) -> None:
     assert keys.check_counter(name) == name
+
+
+class _Named(str, Enum):  # noqa: UP042 - `StrEnum` formats as its text
+    """Counter names of an app, as many apps list them."""
+
+    LIKES = "likes:post-1"
+
+
+class _AnyCase(str):
+    """A text that equals others."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self.lower() == str(other).lower()
+
+    def __hash__(self) -> int:
+        return hash(self.lower())
+
+
+@pytest.mark.parametrize("name", [_Named.LIKES, _AnyCase("likes:post-1")])
+def test_a_counter_name_is_plain_text_whatever_class_it_was(name: str) -> None:
+    """In a batch, two names that are equal by such a class would be one counter."""
+    checked = keys.check_counter(name)
+
+    assert type(checked) is str
+    assert checked == "likes:post-1"
 
 
 @pytest.mark.parametrize(

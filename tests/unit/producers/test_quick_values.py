@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import FrozenInstanceError, dataclass, fields, replace
 from typing import Any
 
 import pytest
 
 from countledger.ledger.entry import Entry, new_entry
+from countledger.ledger.errors import BadCounterName
 from countledger.producers.event import Event, Receipt, Status, recorded
+
+
+class Like(Event):
+    """An app's own event, with attributes of its own."""
+
+
+class SlottedLike(Event):
+    """The same without any."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class TaggedLike(Event):
+    """The same with a field."""
+
+    tag: str = ""
+
 
 _FACTS: dict[str, Any] = {
     "counter": "a:b",
@@ -65,3 +84,17 @@ def test_an_event_is_a_frozen_value() -> None:
     assert replace(event, delta=6).delta == 6
     with pytest.raises(FrozenInstanceError):
         event.delta = 6  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("kind", [Like, SlottedLike, TaggedLike])
+def test_an_extended_event_keeps_its_class_and_is_checked(kind: type[Event]) -> None:
+    event = kind("a:b", 5, "key", note={"by": "me"}, events=2)
+
+    assert type(event) is kind
+    assert [getattr(event, one.name) for one in fields(Event)] == [
+        getattr(Event("a:b", 5, "key", note={"by": "me"}, events=2), one.name)
+        for one in fields(Event)
+    ]
+    assert type(replace(event, delta=6)) is kind
+    with pytest.raises(BadCounterName):
+        kind("a:#", 5)

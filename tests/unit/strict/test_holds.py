@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -104,6 +105,16 @@ def test_what_is_held_is_not_for_sale(shop: Shop) -> None:
     again = shop.strict.hold(HALL, 1, key="basket-8", expires_in=TEN)
     assert isinstance(again, BoundReached)
     assert held.id.startswith(f"{HALL}#")
+
+
+def test_the_id_of_a_hold_has_the_text_of_a_name_from_an_enumeration(shop: Shop) -> None:
+    class Name(str, Enum):  # noqa: UP042 - `StrEnum` formats as its text
+        HALL = "tickets:hall"
+
+    held = shop.strict.hold(Name.HALL, 4, key="basket-7", expires_in=TEN)
+
+    assert isinstance(held, Held)
+    assert shop.strict.confirm(held.id) == Confirmed(HALL, held.id, 4, 0)
 
 
 def test_a_hold_is_confirmed_all_of_it_or_a_part(shop: Shop) -> None:
