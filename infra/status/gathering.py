@@ -84,47 +84,53 @@ class Gathering:
                 facts instead.
         """
         stack = self._see("stack", self._stack, None)
-        with ThreadPoolExecutor(_READERS, "countledger-status") as pool:
+        pool = ThreadPoolExecutor(_READERS, "countledger-status")
+        try:
+            return self._gathered(stack, pool)
+        finally:
+            # After an error, reads that have not begun are not waited for.
+            pool.shutdown(cancel_futures=True)
 
-            def see(what: str, look: Callable[[], T], nothing: T) -> Future[T]:
-                return pool.submit(self._see, what, look, nothing)
+    def _gathered(self, stack: StackFact | None, pool: ThreadPoolExecutor) -> Facts:
+        def see(what: str, look: Callable[[], T], nothing: T) -> Future[T]:
+            return pool.submit(self._see, what, look, nothing)
 
-            def rows(what: str, look: Callable[[], Iterable[T]]) -> Future[tuple[T, ...]]:
-                return pool.submit(self._see, what, lambda: tuple(look()), ())
+        def rows(what: str, look: Callable[[], Iterable[T]]) -> Future[tuple[T, ...]]:
+            return pool.submit(self._see, what, lambda: tuple(look()), ())
 
-            region = see("region", partial(region_fact, self._connection), None)
-            freshness = see("freshness", partial(freshness_fact, self._connection), None)
-            schedules = rows("schedules", self._schedules)
-            windows = rows("windows", self._windows)
-            quarantined = rows("quarantine", self._quarantined)
-            overdue_holds_ms = see("holds", self._overdue_holds_ms, 0)
-            silent = see("alert rules", partial(silent_facts, self._client), None)
-            foreign = see("last audit", partial(self._foreign, stack), ForeignItems())
-            quotas = pool.submit(read_quotas, self._connection)
-            resources: dict[str, dict[str, str]] = self._see("resources", self._resources, {})
-            own, pumped = resources.get(_MAPPING, {}), stack.pumped if stack else ()
-            mappings = rows("mappings", partial(self._mappings, own, pumped))
-            made = resources.get(_ALARM, {})
-            alarms = rows("alarms", partial(alarms_of, self._connection, made))
-            queues, iterators = self._queues_and_ages(resources)
-            return Facts(
-                at_ms=self._clock.now_ms(),
-                stack=stack,
-                mappings=mappings.result(),
-                iterators=iterators,
-                queues=queues,
-                alarms=alarms.result(),
-                region=region.result(),
-                freshness=freshness.result(),
-                schedules=schedules.result(),
-                windows=windows.result(),
-                quarantined=quarantined.result(),
-                overdue_holds_ms=overdue_holds_ms.result(),
-                silent=silent.result(),
-                foreign=foreign.result(),
-                quotas=quotas.result(),
-                unseen=dict(sorted(self._unseen.items())),
-            )
+        region = see("region", partial(region_fact, self._connection), None)
+        freshness = see("freshness", partial(freshness_fact, self._connection), None)
+        schedules = rows("schedules", self._schedules)
+        windows = rows("windows", self._windows)
+        quarantined = rows("quarantine", self._quarantined)
+        overdue_holds_ms = see("holds", self._overdue_holds_ms, 0)
+        silent = see("alert rules", partial(silent_facts, self._client), None)
+        foreign = see("last audit", partial(self._foreign, stack), ForeignItems())
+        quotas = pool.submit(read_quotas, self._connection)
+        resources: dict[str, dict[str, str]] = self._see("resources", self._resources, {})
+        own, pumped = resources.get(_MAPPING, {}), stack.pumped if stack else ()
+        mappings = rows("mappings", partial(self._mappings, own, pumped))
+        made = resources.get(_ALARM, {})
+        alarms = rows("alarms", partial(alarms_of, self._connection, made))
+        queues, iterators = self._queues_and_ages(resources)
+        return Facts(
+            at_ms=self._clock.now_ms(),
+            stack=stack,
+            mappings=mappings.result(),
+            iterators=iterators,
+            queues=queues,
+            alarms=alarms.result(),
+            region=region.result(),
+            freshness=freshness.result(),
+            schedules=schedules.result(),
+            windows=windows.result(),
+            quarantined=quarantined.result(),
+            overdue_holds_ms=overdue_holds_ms.result(),
+            silent=silent.result(),
+            foreign=foreign.result(),
+            quotas=quotas.result(),
+            unseen=dict(sorted(self._unseen.items())),
+        )
 
     def _queues_and_ages(
         self, resources: Mapping[str, Mapping[str, str]]
