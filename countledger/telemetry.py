@@ -27,7 +27,6 @@ from botocore.exceptions import ClientError
 from countledger.client import CountLedger
 from countledger.ledger import keys
 from countledger.ledger.connection import Connection
-from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.forks import made_once
 from countledger.producers.assembly import quotas_of
 from countledger.producers.quotas.outcome import Admitted, Committed, Denied
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
     from countledger.ledger.connection import Retries
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.producers.quotas.quotas import Quotas
 
 # ---- names: the semantic conventions of databases, stable since this version, and of DynamoDB ----
@@ -137,7 +137,7 @@ class TracedConnection(Connection):
         """A traced DynamoDB client."""
         plain = super().dynamo(retries, region=region)
         client = cast("DynamoDBClient", _TracedClient(plain.client, self.recorder))
-        return DynamoClient(client, plain.meter)
+        return replace(plain, client=client)
 
 
 class _TracedClient:

@@ -46,20 +46,18 @@ def admitted(entries: Sequence[Entry], namespaces: Namespaces) -> BatchProgress:
     """The entries whose namespace is known, and why others are not; ages are checked later."""
     counters = [entry.counter for entry in entries]
     usable, refused = ledgers_of(counters, namespaces, (BadInput,))
-    if not refused:
-        return BatchProgress(dict(enumerate(entries)), usable, {})
-    numbered = list(enumerate(entries))
-    pending = {n: one for n, one in numbered if one.counter in usable}
-    outcomes = {n: refused[one.counter] for n, one in numbered if one.counter in refused}
-    return BatchProgress(pending, usable, outcomes)
+    pending = dict(enumerate(entries))
+    if refused:
+        pending = {n: one for n, one in pending.items() if n not in refused}
+    return BatchProgress(pending, usable, refused)
 
 
 def ledgers_of(
     counters: Iterable[str],
     namespaces: Namespaces,
     refusing: tuple[type[CountledgerError], ...],
-) -> tuple[dict[str, Namespace], dict[str, CountledgerError]]:
-    """The namespace of each counter; each is looked up once.
+) -> tuple[dict[str, Namespace], dict[int, Outcome]]:
+    """The namespaces of counters, each looked up until it is found.
 
     Args:
         counters: any number, also several times the same.
@@ -67,18 +65,20 @@ def ledgers_of(
         refusing: the errors that concern one counter; any other is raised.
 
     Returns:
-        The namespaces by counter, and the errors of the other counters.
+        The namespaces by counter; and the error of each counter that has none, by its number.
     """
     usable: dict[str, Namespace] = {}
-    refused: dict[str, CountledgerError] = {}
+    refused: dict[int, Outcome] = {}
     known: dict[str, Namespace] = {}
-    for counter in dict.fromkeys(counters):
+    for number, counter in enumerate(counters):
+        if counter in usable:
+            continue
         name = namespace_of(counter)
         if name not in known:
             try:
                 known[name] = namespaces.for_use(counter, Kind.LEDGER)
             except refusing as error:
-                refused[counter] = error
+                refused[number] = error
                 continue
         usable[counter] = known[name]
     return usable, refused

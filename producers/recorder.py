@@ -166,10 +166,7 @@ class Recorder:
     ) -> Settled:
         """Send what there is an entry for; an entry is created once its namespace is known."""
         counters = [thing.counter for thing in things]
-        _, refused = ledgers_of(counters, self.sender.namespaces, _OF_ONE_EVENT)
-        outcomes: dict[int, Outcome] = {}
-        if refused:
-            outcomes = {n: refused[one] for n, one in enumerate(counters) if one in refused}
+        _, outcomes = ledgers_of(counters, self.sender.namespaces, _OF_ONE_EVENT)
         keyed: dict[int, Entry] = {}
         numbers: list[int] = []
         plain: list[Entry] = []

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from countledger.infra.cli.options import Options
     from countledger.infra.cli.output import Row
     from countledger.infra.portability.file_lines import FileLines
     from countledger.infra.portability.place_file import FilePlace
@@ -126,8 +125,6 @@ def emit(
     if file is not None:
         if any((counter, delta, key, at, occurred_at, note, wait)):
             raise BadUsage("with --file, counter, delta and the rest are in the lines")
-        from countledger.infra.cli.emit import emit_file  # noqa: PLC0415 - for files alone
-
         return emit_file(options, file, place, resume=resume, coalesce=coalesce, form=form)
     if coalesce or resume or place or form:
         raise BadUsage("--coalesce, --resume, --place and --format are for --file: give FILE")

@@ -44,12 +44,12 @@ def spelled(arguments: Mapping[str, Any]) -> bytes:
         return json.dumps(arguments, default=_base64).encode()
 
 
-def puts_of_json(batch: PutBatch) -> orjson.Fragment:
-    """The puts of a batch, as JSON: in half the time of encoding item by item."""
+def puts_of_json(batch: PutBatch) -> list[orjson.Fragment]:
+    """The puts of a batch, each as JSON: in half the time of encoding item by item."""
     spreads = batch.spreads
     # Entries of one counter, made together, differ in their ids and deltas only.
     heads: dict[tuple[str, int, str], str] = {}
-    puts: list[str] = []
+    puts: list[orjson.Fragment] = []
     for entry in batch.entries:
         spread, entry_id = spreads[entry.counter], entry.id
         is_plain = (
@@ -61,15 +61,16 @@ def puts_of_json(batch: PutBatch) -> orjson.Fragment:
             and entry_id.isascii()
         )
         if not is_plain:
-            puts.append(_put_of(encode(encode_entry(entry, spread))))
+            puts.append(orjson.Fragment(_put_of(encode(encode_entry(entry, spread)))))
             continue
         shared = entry.counter, entry.at_ms, entry.origin
         head = heads.get(shared)
         if head is None:
             head = heads[shared] = _head_of(entry)
         sort_key = orjson.dumps(entry_key(entry_id, spread)).decode()
-        puts.append(f'{head}{sort_key}}},"delta":{{"N":"{entry.delta}"}}}}}}}}')
-    return orjson.Fragment(f"[{','.join(puts)}]")
+        put = f'{head}{sort_key}}},"delta":{{"N":"{entry.delta}"}}}}}}}}'
+        puts.append(orjson.Fragment(put))
+    return puts
 
 
 def _put_of(item: Mapping[str, Any]) -> str:

@@ -202,23 +202,23 @@ def sending(batch: EntryBatch, sender: Sender, attempts: int) -> Steps[list[Outc
     if sender.backoff.attempts != attempts:
         sender = replace(sender, backoff=Backoff(attempts))
     entries = _entries(batch)
-    refused: dict[str, CountledgerError] = {}
+    outcomes: dict[int, Outcome] = {}
+    usable: set[str] = set()
     known: set[str] = set()
-    for counter in dict.fromkeys([entry.counter for entry in entries]):
-        namespace = namespace_of(counter)
-        if namespace in known:
+    for number, entry in enumerate(entries):
+        if entry.counter in usable:
             continue
-        try:
-            yield Send(ReadNamespace(counter))
-        except CountledgerError as error:
-            refused[counter] = error
-        else:
+        namespace = namespace_of(entry.counter)
+        if namespace not in known:
+            try:
+                yield Send(ReadNamespace(entry.counter))
+            except CountledgerError as error:
+                outcomes[number] = error
+                continue
             known.add(namespace)
-    if not refused and not batch.keyed:
+        usable.add(entry.counter)
+    if not outcomes and not batch.keyed:
         return (yield from sender.sending_batch(entries))
-    outcomes: dict[int, Outcome] = {
-        number: refused[one.counter] for number, one in enumerate(entries) if one.counter in refused
-    }
     readable = {number: one for number, one in enumerate(entries) if number not in outcomes}
     if batch.keyed:
         for number, entry in readable.items():
