@@ -149,16 +149,6 @@ def judge_attempt(timeout_ms: float, caught_exception: Exception | None, **_: ob
         raise caught_exception
 
 
-def may_have_left(attempts: SentAttempts, error: BaseException) -> bool:
-    """Whether a request of a call may have reached the service, although an error ended the call.
-
-    Args:
-        attempts: those of the call.
-        error: what ended the last one.
-    """
-    return attempts.maybe_applied or (attempts.begun and not never_sent(error))
-
-
 def never_sent(error: BaseException) -> bool:
     """Whether an error of one attempt proves that no byte of its request left.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
 
-from countledger.ledger.before_send import attempts_noted, may_have_left, never_sent
+from countledger.ledger.before_send import attempts_noted, never_sent
 from countledger.ledger.errors import (
     AccessDenied,
     BadSetting,
@@ -138,7 +138,7 @@ class translated:  # noqa: N801 - a context manager
             meaning = _meaning_of(error, self._attempts, self._what) or error
         elif isinstance(error, Interrupted):
             self._attempts.withdrawn = True
-            error.left = may_have_left(self._attempts, error.cancelled)
+            error.left = self._attempts.maybe_applied or self._attempts.begun
         if _may_be_applied(meaning) and not self._what.startswith(_READ_VERBS):
             note_write()
         if meaning is not error and meaning is not None:

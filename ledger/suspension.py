@@ -120,10 +120,23 @@ def sleep(duration_s: float) -> None:
         call.sleep(duration_s)
 
 
+class _Threads(ThreadPoolExecutor):
+    """So many threads at the most; fewer where the system gives no more."""
+
+    def _adjust_thread_count(self) -> None:
+        try:
+            super()._adjust_thread_count()
+        except RuntimeError:
+            # The function waits in the queue already: a thread that runs will take it. If `submit`
+            # raised, what the function does would be done, and its result lost.
+            if not self._threads:
+                raise
+
+
 def workers(number: int, name: str) -> AbstractContextManager[Workers]:
     """So many threads of a name; in a call of an event loop so many tasks instead."""
     call = current_call()
-    return ThreadPoolExecutor(number, name) if call is None else call.workers(number)
+    return _Threads(number, name) if call is None else call.workers(number)
 
 
 def note_entries(entries: Iterable[Entry]) -> None:

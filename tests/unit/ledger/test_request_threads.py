@@ -14,9 +14,13 @@ from weakref import ref
 
 import pytest
 import uvloop
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import NewConnectionError
 
 from countledger.ledger.asynchronous.greenlets import suspended
 from countledger.ledger.asynchronous.threads import RequestThreads
+from countledger.ledger.before_send import leave
+from countledger.ledger.service_errors import translated
 from countledger.ledger.suspension import CallNotes
 
 if TYPE_CHECKING:
@@ -165,6 +169,35 @@ def test_what_waits_for_a_thread_is_not_run_if_its_call_is_cancelled() -> None:
 
     assert run == ["first"]
     assert noise == []
+
+
+def test_a_request_that_left_may_be_applied_whatever_its_call_is_cancelled_with() -> None:
+    """Also by the error of another request, which proves that the other one did not leave."""
+    held, gone, notes = Event(), Event(), CallNotes()
+    with pytest.raises(NewConnectionError) as other:
+        HTTPConnection("127.0.0.1", 1).connect()
+
+    def request() -> None:
+        leave()
+        gone.set()
+        held.wait(20)
+
+    def put(threads: RequestThreads) -> None:
+        with translated("PutItem on ledger"):
+            threads.run(request)
+
+    async def main() -> None:
+        threads = RequestThreads(1)
+        task = asyncio.create_task(suspended(partial(put, threads), notes))
+        await until(gone.is_set)
+        task.cancel(other.value)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        held.set()
+        threads.close()
+
+    asyncio.run(main())
+    assert notes.maybe_applied
 
 
 def test_a_loop_may_end_before_its_threads_do(capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,32 @@ def test_a_thousand_plain_events_are_forty_batches() -> None:
     recorder_on(dynamo).record_many(_ones(1000))
 
     assert dynamo.calls == ["put_batch"] * 40
+
+
+@pytest.mark.parametrize("given", [0, 1, 3])
+def test_no_receipt_is_lost_where_the_system_gives_few_threads(
+    given: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, started = threading.Thread.start, list[object]()
+
+    def start_a_few(thread: threading.Thread) -> None:
+        if len(started) == given:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    dynamo = MemoryClient()
+    recorder = recorder_on(dynamo)
+    with monkeypatch.context() as few:
+        few.setattr(threading.Thread, "start", start_a_few)
+        if given:
+            outcomes = recorder.record_many(_ones(2_300))
+            assert [type(one) for one in outcomes] == [Receipt] * len(entries_in(dynamo))
+        else:
+            with pytest.raises(RuntimeError, match="can't start"):
+                recorder.record_many(_ones(2_300))
+
+    assert len(entries_in(dynamo)) == (2_300 if given else 0)
 
 
 def test_credentials_that_expire_on_the_way_lose_no_receipt() -> None:
