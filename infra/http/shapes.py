@@ -23,7 +23,7 @@ from pydantic_core.core_schema import no_info_plain_validator_function
 
 from countledger.ledger import keys
 from countledger.ledger.amount import Amount, from_number, parse_delta_text, to_text
-from countledger.ledger.errors import shown
+from countledger.ledger.errors import BadTime, shown
 from countledger.ledger.ids import check_key
 from countledger.ledger.limits import (
     AMOUNT_MAX_DECIMALS,
@@ -90,15 +90,19 @@ def parse_time(value: object) -> datetime:
     """A time as in RFC 3339, with its offset.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: it is no text.
+        BadTime: it is something else; or what Python cannot hold: a leap second, or the year 0.
     """
     text = parse_text(value)
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text.upper())
     except ValueError:
-        raise ValueError(f"time {text[:60]!r} is not as in RFC 3339") from None
+        raise BadTime(
+            f"time {text[:60]!r} is not as in RFC 3339, or a leap second, or not of the years 1 to "
+            "9999"
+        ) from None
     if moment.utcoffset() is None:
-        raise ValueError(f"time {text[:60]!r} has no offset: end it with Z, or with +01:00")
+        raise BadTime(f"time {text[:60]!r} has no offset: end it with Z, or with +01:00")
     return moment
 
 

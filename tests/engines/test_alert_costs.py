@@ -142,7 +142,9 @@ def test_p9_many_thresholds_at_once_cost_by_the_length_of_their_numbers(
     assert evaluating.spent(history([10**30 + 9], counter=counter)) == (16, 0)
 
 
-def test_the_log_lists_newest_first_for_half_a_unit(evaluating: Evaluating, counter: str) -> None:
+def test_p9_the_log_lists_newest_first_for_half_a_unit(
+    evaluating: Evaluating, counter: str
+) -> None:
     """Of one counter, or of all; what one update sets off stands together, last threshold first."""
     evaluating.rules[:] = [rule(10, step=10)]
     evaluating.spent(history([25, 35], counter=counter))

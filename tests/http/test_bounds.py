@@ -175,3 +175,23 @@ def test_a_body_that_is_no_object_is_refused_where_every_field_has_a_default(
 
     assert (refused.status_code, names_of(refused.json())) == (422, "bad-request")
     assert api.get("/v1/sequences/bills:a").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "at", ["2016-12-31T23:59:60Z", "0000-01-01T00:00:00Z", "2026-01-31", "2026-01-31T12:00:00"]
+)
+def test_a_time_that_cannot_be_kept_is_refused_by_name(api: Api, at: str) -> None:
+    """The first two are times of RFC 3339, so the request is not called malformed."""
+    event = {"counter": "likes:bounds", "delta": "1", "key": "k", "key_at": at}
+    answer = api.post("/v1/entries", {"events": [event]}, "all")
+
+    assert answer.status_code == 422
+    assert answer.json()["type"].endswith(":bad-time")
+    assert at in answer.json()["detail"]
+
+
+def test_a_time_is_read_in_either_case_of_its_letters(api: Api) -> None:
+    """As in RFC 3339, 5.6."""
+    event = {"counter": "likes:bounds", "delta": "1", "occurred_at": "2026-01-31t12:00:00z"}
+
+    assert api.post("/v1/entries", {"events": [event]}, "all").status_code == 200
