@@ -120,7 +120,7 @@ def sleep(duration_s: float) -> None:
         call.sleep(duration_s)
 
 
-class _Threads(ThreadPoolExecutor):
+class WorkerThreads(ThreadPoolExecutor):
     """So many threads at the most; fewer where the system gives no more."""
 
     def _adjust_thread_count(self) -> None:
@@ -136,7 +136,7 @@ class _Threads(ThreadPoolExecutor):
 def workers(number: int, name: str) -> AbstractContextManager[Workers]:
     """So many threads of a name; in a call of an event loop so many tasks instead."""
     call = current_call()
-    return _Threads(number, name) if call is None else call.workers(number)
+    return WorkerThreads(number, name) if call is None else call.workers(number)
 
 
 def note_entries(entries: Iterable[Entry]) -> None:

@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from countledger.consumers import materializer
+from countledger.ledger.suspension import WorkerThreads
 from countledger.producers import recorder
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def wait(jobs: Iterable[Later]) -> None:
 
 _OURS: Final = {
     "ThreadPoolExecutor": (futures.ThreadPoolExecutor, InTurn),
+    "WorkerThreads": (WorkerThreads, InTurn),
     "wait": (futures.wait, wait),
 }
 
