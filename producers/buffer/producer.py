@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.amount import parse_delta
-from countledger.ledger.errors import BadInput
+from countledger.ledger.errors import BadInput, CountledgerError
 from countledger.ledger.forks import abandon, lock_open_in_forks, this_process
 from countledger.ledger.ids import seed_here
 from countledger.producers.buffer.buffering import Failure, NotRecorded, NotTaken
@@ -24,7 +24,7 @@ from countledger.producers.buffer.processes import closed, flushing, opened
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.state import BufferState
 from countledger.producers.buffer.threaded import ThreadedBuffer
-from countledger.producers.event import Event
+from countledger.producers.event import Event, gathered, not_an_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -141,11 +141,12 @@ class BufferedProducer:
             The pending entry of each event, in their order.
 
         Raises:
+            BadInput: one of them is no `Event`; none was accepted.
             BufferFull, SpoolRefused, ProducerClosed: as `add`; `taken` has the pending entries of
                 the events that were accepted, which are the first ones.
         """
         taken: list[PendingEntry] = []
-        every = list(events)
+        every = gathered(events)
         most = min(_CHUNK, self.buffering.max_entries)
         for start in range(0, len(every), most):
             try:
@@ -160,8 +161,11 @@ class BufferedProducer:
 
         Returns:
             One outcome for each, in order: receipt, error, or the `NotTaken` that refused it.
+
+        Raises:
+            BadInput: one of them is no `Event`; none was accepted.
         """
-        return list(self.record_stream(list(events)))
+        return list(self.record_stream(gathered(events)))
 
     def record_stream(self, events: Iterable[Event]) -> Iterator[Outcome]:
         """As `record_many` for any number of events, added up to 20,000 ahead of the outcomes.
@@ -169,14 +173,11 @@ class BufferedProducer:
         Events are added only while the result is iterated.
 
         Yields:
-            One outcome for each event, in their order.
+            One outcome for each event, in their order; of what is no `Event`, a `BadInput`.
         """
-        waiting: deque[PendingEntry | NotTaken] = deque()
+        waiting: deque[PendingEntry | NotTaken | BadInput] = deque()
         for event in events:
-            try:
-                waiting.extend(self._take([event]))
-            except NotTaken as error:
-                waiting.append(error)
+            waiting.append(self._added(event))
             while waiting and (_is_known(waiting[0]) or len(waiting) > _AHEAD_MAX):
                 yield _outcome(waiting.popleft())
         self._buffer.make_due()
@@ -287,14 +288,22 @@ class BufferedProducer:
         state = BufferState(self.buffering, self._maker, spool, outcomes, closed=is_closed)
         self._mine = this_process(), ThreadedBuffer(state, lock, self._make_delivery)
 
+    def _added(self, event: object) -> PendingEntry | NotTaken | BadInput:
+        if not isinstance(event, Event):
+            return not_an_event(event)
+        try:
+            return self._take([event])[0]
+        except NotTaken as error:
+            return error
+
     def _take(self, events: Sequence[Event]) -> list[PendingEntry]:
         own = self._buffer
         return own.accept([own.state.pending_of(event) for event in events]) if events else []
 
 
-def _is_known(one: PendingEntry | NotTaken) -> bool:
-    return isinstance(one, NotTaken) or one.done
+def _is_known(one: PendingEntry | NotTaken | BadInput) -> bool:
+    return isinstance(one, CountledgerError) or one.done
 
 
-def _outcome(one: PendingEntry | NotTaken) -> Outcome:
-    return one if isinstance(one, NotTaken) else one.wait()
+def _outcome(one: PendingEntry | NotTaken | BadInput) -> Outcome:
+    return one if isinstance(one, CountledgerError) else one.wait()
