@@ -24,7 +24,7 @@ from countledger.producers.buffer.processes import closed, flushing, opened
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.state import BufferState
 from countledger.producers.buffer.threaded import ThreadedBuffer
-from countledger.producers.event import Event, gathered, not_an_event
+from countledger.producers.event import Event, gathered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -168,16 +168,17 @@ class BufferedProducer:
         return list(self.record_stream(gathered(events)))
 
     def record_stream(self, events: Iterable[Event]) -> Iterator[Outcome]:
-        """As `record_many` for any number of events, added up to 20,000 ahead of the outcomes.
-
-        Events are added only while the result is iterated.
+        """As `record_many` for any number, while it is iterated; it adds up to 20,000 events ahead.
 
         Yields:
             One outcome for each event, in their order; of what is no `Event`, a `BadInput`.
         """
         waiting: deque[PendingEntry | NotTaken | BadInput] = deque()
         for event in events:
-            waiting.append(self._added(event))
+            try:
+                waiting += self._take([event])
+            except (NotTaken, BadInput) as error:
+                waiting.append(error)
             while waiting and (_is_known(waiting[0]) or len(waiting) > _AHEAD_MAX):
                 yield _outcome(waiting.popleft())
         self._buffer.make_due()
@@ -185,10 +186,7 @@ class BufferedProducer:
             yield _outcome(waiting.popleft())
 
     def resend(self, entry: Entry) -> PendingEntry:
-        """Add an entry that failed again, unchanged; it cannot count twice.
-
-        Raises: as `add`.
-        """
+        """Add an entry that failed again, unchanged, as `add` does; it cannot count twice."""
         return self._buffer.accept([self._buffer.state.pending_again(entry)])[0]
 
     def flush(self, timeout_s: float | None = None) -> None:
@@ -288,17 +286,9 @@ class BufferedProducer:
         state = BufferState(self.buffering, self._maker, spool, outcomes, closed=is_closed)
         self._mine = this_process(), ThreadedBuffer(state, lock, self._make_delivery)
 
-    def _added(self, event: object) -> PendingEntry | NotTaken | BadInput:
-        if not isinstance(event, Event):
-            return not_an_event(event)
-        try:
-            return self._take([event])[0]
-        except NotTaken as error:
-            return error
-
     def _take(self, events: Sequence[Event]) -> list[PendingEntry]:
         own = self._buffer
-        return own.accept([own.state.pending_of(event) for event in events]) if events else []
+        return own.accept([own.state.pending_of(event) for event in events])
 
 
 def _is_known(one: PendingEntry | NotTaken | BadInput) -> bool:
