@@ -244,9 +244,7 @@ def _read(directory: Path) -> dict[str, Any] | None:
         text = (directory / STATE_FILE).read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    # What a release before this one did not write down yet of a stack that still runs.
-    added = {"allow_writes": False, "kept_in": None, "lost_after_s": None}
-    state: dict[str, Any] = added | json.loads(text)
+    state: dict[str, Any] = json.loads(text)
     return state
 
 

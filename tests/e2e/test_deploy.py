@@ -78,7 +78,7 @@ def test_an_update_changes_what_is_given_and_keeps_the_rest(
 
 def _release(deployment: Deployment, template: str) -> None:
     made = deployment.propose(
-        bucket=deployment.stack_name,
+        bucket=deployment.stack.name,
         bundle=b"",
         parameters={"DeletionProtection": "false"},
         template=template,

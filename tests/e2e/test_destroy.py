@@ -213,7 +213,7 @@ def fail(deployment: Deployment, protected: str) -> None:
     bad = template_text().replace("      MetricName: IteratorAge\n", "")
     parameters = {"DeletionProtection": protected}
     made = deployment.propose(
-        bucket=deployment.stack_name, bundle=b"", parameters=parameters, template=bad
+        bucket=deployment.stack.name, bundle=b"", parameters=parameters, template=bad
     )
     assert made is not None
     with pytest.raises(DeployFailed, match="ROLLBACK"):

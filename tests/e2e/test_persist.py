@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from countledger import Claim, Direction, Event, outcomes
-from countledger.infra.deploy.deployment import Deployment, deploy
+from countledger.infra.deploy.deployment import deploy
 from countledger.infra.local.region_stack import empty_bundle
 from countledger.infra.local.saved_stack import StackDirectory
 from countledger.infra.local.stack import LocalStack
@@ -172,12 +172,7 @@ def test_a_stack_of_another_template_is_updated_and_keeps_its_data(
 
     with LocalStack(name="kept", kept_in=kept_in) as stack:
         client_of(stack).record("likes:a", 5)
-        deployment = Deployment(
-            cloudformation=stack.client("cloudformation"),
-            s3=stack.client("s3"),
-            stack_name="kept",
-            poll_s=0.01,
-        )
+        deployment = stack.home.deployment("kept")
         deploy(deployment, bucket="countledger-code", bundle=empty_bundle(), template=other)
         stack.drain()
         assert 256 in _memory_sizes(stack)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import pytest
 
 from countledger import Claim, Event, IdempotencyKey, Judgement, Kind, outcomes
-from countledger.infra.deploy.deployment import Deployment, deploy
+from countledger.infra.deploy.deployment import deploy
 from countledger.infra.local.pump import PumpStalled
 from countledger.infra.local.stack import Credentials, LocalStack
 from countledger.infra.portability.restoring import RestoredTables, Restorer
@@ -403,12 +403,7 @@ def test_a_plan_copies_its_backups(shop: Shop) -> None:
     known = before + rest[rest.index("  # ---- ") :]
     stack.client("s3").create_bucket(Bucket=name)
     outputs = deploy(
-        Deployment(
-            cloudformation=stack.client("cloudformation"),
-            s3=stack.client("s3"),
-            stack_name=name,
-            poll_s=0.01,
-        ),
+        stack.home.deployment(name),
         bucket=name,
         bundle=bundle_of(),
         parameters={

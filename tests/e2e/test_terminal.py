@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.e2e.command import PATIENCE_S, Command, Process, eventually
-from tests.e2e.refusing_proxy import refusing_proxy
+from tests.e2e.proxy import PassingRequest, ProxyAnswer, proxy_before
 from tests.e2e.steps import play, step, totals
 from tests.e2e.world import client_of
 
@@ -39,7 +39,15 @@ def test_a_change_without_a_clear_answer_is_exit_code_3_with_advice(
     stack: LocalStack, command: Command, refusal: tuple[int, str], status: str, line: str
 ) -> None:
     name = play(command, [step("strict create NS:a --method atomic")])
-    with refusing_proxy(stack.url, "UpdateItem", *refusal) as url:
+    code, error = refusal
+    refused = json.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{error}"}).encode()
+
+    def answer(request: PassingRequest) -> ProxyAnswer:
+        if request.headers.get("X-Amz-Target", "").endswith(".UpdateItem"):
+            return code, "application/x-amz-json-1.0", refused
+        return request.forward()
+
+    with proxy_before(stack.url, answer) as url:
         change = f"strict change {name}:a 1 --endpoint-url {url}"
         play(command, [step(change, {"status": status}, code=3, err=line)])
 

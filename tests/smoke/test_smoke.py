@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger import CountLedger, Settings
-from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.local.stack import LocalStack, session_of
 from countledger.infra.template import template_text
@@ -127,12 +126,7 @@ def test_nothing_is_left_of_a_creation_that_failed(engine: LocalStack) -> None:
     own = OwnStack(engine.url, Command(engine.environment()).variables())
     tables = engine.client("dynamodb").list_tables()["TableNames"]
     engine.client("s3").create_bucket(Bucket=own.name)
-    failed = Deployment(
-        cloudformation=engine.client("cloudformation"),
-        s3=engine.client("s3"),
-        stack_name=own.name,
-        poll_s=0.01,
-    )
+    failed = engine.home.deployment(own.name)
     made = failed.propose(
         bucket=own.name,
         bundle=bundle_of(),
