@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from countledger.ledger.errors import BadInput, CountledgerError
 from countledger.ledger.keys import namespace_of
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = Receipt | CountledgerError
 
 
-@dataclass(frozen=True, slots=True)
-class BatchProgress:
+class BatchProgress(NamedTuple):
     """The state of a batch: the entries to be sent, and the outcomes of the others.
 
     Attributes:
@@ -46,18 +44,20 @@ def admitted(entries: Sequence[Entry], namespaces: Namespaces) -> BatchProgress:
     """The entries whose namespace is known, and why others are not; ages are checked later."""
     counters = [entry.counter for entry in entries]
     usable, refused = ledgers_of(counters, namespaces, (BadInput,))
-    pending = dict(enumerate(entries))
-    if refused:
-        pending = {n: one for n, one in pending.items() if n not in refused}
-    return BatchProgress(pending, usable, refused)
+    progress = BatchProgress(dict(enumerate(entries)), usable, {})
+    if not refused:
+        return progress
+    return progress.with_outcomes(
+        {n: refused[counter] for n, counter in enumerate(counters) if counter in refused}
+    )
 
 
 def ledgers_of(
     counters: Iterable[str],
     namespaces: Namespaces,
     refusing: tuple[type[CountledgerError], ...],
-) -> tuple[dict[str, Namespace], dict[int, Outcome]]:
-    """The namespaces of counters, each looked up until it is found.
+) -> tuple[dict[str, Namespace], dict[str, CountledgerError]]:
+    """The namespaces of counters, each looked up once.
 
     Args:
         counters: any number, also several times the same.
@@ -65,20 +65,18 @@ def ledgers_of(
         refusing: the errors that concern one counter; any other is raised.
 
     Returns:
-        The namespaces by counter; and the error of each counter that has none, by its number.
+        The namespaces by counter; and the error of each counter that has none.
     """
     usable: dict[str, Namespace] = {}
-    refused: dict[int, Outcome] = {}
+    refused: dict[str, CountledgerError] = {}
     known: dict[str, Namespace] = {}
-    for number, counter in enumerate(counters):
-        if counter in usable:
-            continue
+    for counter in dict.fromkeys(counters):
         name = namespace_of(counter)
         if name not in known:
             try:
                 known[name] = namespaces.for_use(counter, Kind.LEDGER)
             except refusing as error:
-                refused[number] = error
+                refused[counter] = error
                 continue
         usable[counter] = known[name]
     return usable, refused
