@@ -22,7 +22,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import IdempotencyKey, RangeKey, check_key, id_of_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from countledger.ledger.amount import Amount
@@ -144,14 +144,34 @@ def make_entry(event: Event, *, now_ms: int, origin: str, new_id: Callable[[int]
         origin: the region where it is made.
         new_id: makes an id for a millisecond, for events without a key.
     """
-    key = event.key
+    return _entry_of(event, "" if event.key is not None else new_id(now_ms), now_ms, origin)
+
+
+def make_entries(
+    events: Sequence[Event], *, now_ms: int, origin: str, new_ids: Callable[[int, int], list[str]]
+) -> list[Entry]:
+    """The entries of events, as `make_entry` makes each.
+
+    Args:
+        events: what to record.
+        now_ms: the time at which they are made, of those whose key has none.
+        origin: the region where they are made.
+        new_ids: makes so many ids for a millisecond, for events without a key.
+    """
+    ids = new_ids(now_ms, len(events))
+    return [
+        _entry_of(event, new_id, now_ms, origin) for event, new_id in zip(events, ids, strict=True)
+    ]
+
+
+def _entry_of(event: Event, new_id: str, now_ms: int, origin: str) -> Entry:
+    """The entry of an event; of one without a key under a new id."""
+    key, entry_id, at_ms = event.key, new_id, now_ms
     occurred_at_ms = None if event.occurred_at is None else to_ms(event.occurred_at)
-    if key is None:
-        entry_id, at_ms = new_id(now_ms), now_ms
-    else:
+    if key is not None:
         if isinstance(key, RangeKey):
             key = key.idempotency_key()
-        entry_id, at_ms = id_of_key(key), now_ms
+        entry_id = id_of_key(key)
         if isinstance(key, IdempotencyKey):
             at_ms, key = key.at_ms, key.key
     return new_entry(
@@ -189,27 +209,25 @@ class Receipt:
     status: Status
 
 
-class _ReceiptTwin:
-    """What a receipt is while it is made; as the twin of an entry."""
-
-    __slots__ = Receipt.__slots__
-
-    def __init__(self, counter: str, entry_id: str, status: Status) -> None:
-        made: Any = self
-        made.counter = counter
-        made.id = entry_id
-        made.status = status
-        made.__class__ = Receipt
-
-
-_new_receipt: Callable[..., Receipt] = _ReceiptTwin  # type: ignore[assignment]  # it makes one of itself
 # Python 3.11 takes as long to find the member of an enum as to call a function.
 _RECORDED: Final = Status.RECORDED
 
 
-def recorded(entry: Entry) -> Receipt:
-    """The receipt of an entry that this call recorded."""
-    return _new_receipt(entry.counter, entry.id, _RECORDED)
+class _RecordedTwin:
+    """What the receipt of a recorded entry is while it is made; as the twin of an entry."""
+
+    __slots__ = Receipt.__slots__
+
+    def __init__(self, entry: Entry) -> None:
+        made: Any = self
+        made.counter = entry.counter
+        made.id = entry.id
+        made.status = _RECORDED
+        made.__class__ = Receipt
+
+
+# `recorded(entry)`: the receipt of an entry that this call recorded.
+recorded: Callable[[Entry], Receipt] = _RecordedTwin  # type: ignore[assignment]  # it makes one of itself
 
 
 def unacknowledged(entry: Entry, why: object, place: str = "ledger") -> Unacknowledged:

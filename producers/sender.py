@@ -163,7 +163,7 @@ class Sender:
             outcomes[number] = yield from self.sending_alone(
                 entry, maybe_applied=attempts.maybe_applied
             )
-        return [*map(outcomes.__getitem__, range(len(outcomes)))]
+        return [*map(outcomes.__getitem__, range(len(entries)))]
 
     def sending_alone(self, entry: Entry, *, maybe_applied: bool = False) -> Steps[Outcome]:
         """`sending`, with an error as a value."""
@@ -175,7 +175,7 @@ class Sender:
     def _batch_request(self, progress: BatchProgress) -> Send:
         entries, namespaces = [*progress.pending.values()], progress.namespaces
         # All of them may leave within one period: when they leave, one comparison.
-        times_ms = [entry.at_ms for entry in entries]
+        times_ms = {entry.at_ms for entry in entries}
         from_ms = max(times_ms) - self.clock_skew_ms
         to_ms = min(times_ms) + min(one.horizon_ms for one in namespaces.values())
 
@@ -199,17 +199,17 @@ class Sender:
             case CountledgerError():
                 again = isinstance(reply.answer, PASSING)
                 return Again(reply.state) if again else GiveUp(reply.answer)
-        pending, namespaces = reply.state.pending, reply.state.namespaces
-        left = {(item["counter"], item["entry"]) for item in reply.answer}
-        taken: dict[int, Outcome] = {
-            n: recorded(entry)
-            for n, entry in pending.items()
-            if not left
-            or (entry.counter, entry_key(entry.id, namespaces[entry.counter].spread)) not in left
-        }
-        progress = reply.state.with_outcomes(taken)
-        unprocessed = Throttled(f"BatchWriteItem on {self.table}: left unprocessed")
-        return Again(progress, unprocessed) if progress.pending else Done(progress)
+        taken, namespaces = reply.state.pending, reply.state.namespaces
+        if left := {(item["counter"], item["entry"]) for item in reply.answer}:
+            taken = {
+                n: one
+                for n, one in taken.items()
+                if (one.counter, entry_key(one.id, namespaces[one.counter].spread)) not in left
+            }
+        progress = reply.state.with_outcomes({n: recorded(one) for n, one in taken.items()})
+        if not progress.pending:
+            return Done(progress)
+        return Again(progress, Throttled(f"BatchWriteItem on {self.table}: left unprocessed"))
 
     # ---- what may be sent ----
 
