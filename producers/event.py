@@ -113,6 +113,7 @@ class _EventTwin:
 
 
 _set_class: Final = vars(object)["__class__"].__set__
+_new: Final = object.__new__
 
 
 def gathered(events: Iterable[Event]) -> list[Event]:
@@ -144,7 +145,7 @@ def make_entry(event: Event, *, now_ms: int, origin: str, new_id: Callable[[int]
         origin: the region where it is made.
         new_id: makes an id for a millisecond, for events without a key.
     """
-    return _entry_of(event, "" if event.key is not None else new_id(now_ms), now_ms, origin)
+    return _entry_of(event, map(new_id, (now_ms,)), now_ms, origin)
 
 
 def make_entries(
@@ -158,17 +159,17 @@ def make_entries(
         origin: the region where they are made.
         new_ids: makes so many ids for a millisecond, for events without a key.
     """
-    ids = new_ids(now_ms, len(events))
-    return [
-        _entry_of(event, new_id, now_ms, origin) for event, new_id in zip(events, ids, strict=True)
-    ]
+    ids = iter(new_ids(now_ms, [event.key for event in events].count(None)))
+    return [_entry_of(event, ids, now_ms, origin) for event in events]
 
 
-def _entry_of(event: Event, new_id: str, now_ms: int, origin: str) -> Entry:
-    """The entry of an event; of one without a key under a new id."""
-    key, entry_id, at_ms = event.key, new_id, now_ms
+def _entry_of(event: Event, new_ids: Iterator[str], now_ms: int, origin: str) -> Entry:
+    """The entry of an event; of one without a key under the next id."""
+    key, at_ms = event.key, now_ms
     occurred_at_ms = None if event.occurred_at is None else to_ms(event.occurred_at)
-    if key is not None:
+    if key is None:
+        entry_id = next(new_ids)
+    else:
         if isinstance(key, RangeKey):
             key = key.idempotency_key()
         entry_id = id_of_key(key)
@@ -213,21 +214,23 @@ class Receipt:
 _RECORDED: Final = Status.RECORDED
 
 
-class _RecordedTwin:
-    """What the receipt of a recorded entry is while it is made; as the twin of an entry."""
+class _ReceiptTwin:
+    """What a receipt is while it is made; as the twin of an entry."""
 
     __slots__ = Receipt.__slots__
 
-    def __init__(self, entry: Entry) -> None:
-        made: Any = self
+
+def receipts_of(entries: Iterable[Entry]) -> list[Receipt]:
+    """The receipts of entries that this call recorded, in their order."""
+    receipts: list[Receipt] = []
+    for entry in entries:
+        made: Any = _new(_ReceiptTwin)  # without `__init__`, in two thirds of the time
         made.counter = entry.counter
         made.id = entry.id
         made.status = _RECORDED
         made.__class__ = Receipt
-
-
-# `recorded(entry)`: the receipt of an entry that this call recorded.
-recorded: Callable[[Entry], Receipt] = _RecordedTwin  # type: ignore[assignment]  # it makes one of itself
+        receipts.append(made)
+    return receipts
 
 
 def unacknowledged(entry: Entry, why: object, place: str = "ledger") -> Unacknowledged:

@@ -77,7 +77,7 @@ class Recorder:
             NamespaceUnknown, WrongKind: its counter cannot be used like this.
             Unacknowledged: no attempt was answered clearly; `resend` the entry that it carries.
         """
-        (entry,) = self._entries_of([event])
+        (entry,) = self._maker()([event])
         return self.sender.send(entry)
 
     def resend(self, entry: Entry) -> Receipt:
@@ -154,7 +154,7 @@ class Recorder:
         feed = iter(events)
         with workers(_SENDERS, "countledger-recorder") as pool:
             while chunk := gathered(islice(feed, size)):
-                outcomes, fatal = self._send_chunk(chunk, self._entries_of, pool)
+                outcomes, fatal = self._send_chunk(chunk, self._maker(), pool)
                 # Without its outcome, an event without key could never be sent again safely.
                 if fatal is None or _any_may_be_in(outcomes):
                     yield outcomes
@@ -188,10 +188,10 @@ class Recorder:
     def _send_in_turn(self, entries: Iterable[Entry]) -> list[Outcome]:
         return [self.sender.outcome_of(entry) for entry in entries]
 
-    def _entries_of(self, events: Sequence[Event]) -> list[Entry]:
-        return make_entries(
-            events, now_ms=self.clock.now_ms(), origin=self.region, new_ids=self.new_ids
-        )
+    def _maker(self) -> Callable[[Sequence[Event]], list[Entry]]:
+        """Makes the entries of events of this moment."""
+        now_ms = self.clock.now_ms()
+        return partial(make_entries, now_ms=now_ms, origin=self.region, new_ids=self.new_ids)
 
 
 class Job(NamedTuple):
