@@ -116,8 +116,8 @@ def test_a_stack_whose_port_is_taken_moves_with_its_queues(name: str, kept_in: P
 def test_a_directory_in_use_and_another_way_to_run_are_refused(name: str, kept_in: Path) -> None:
     up(name, persist=kept_in)
 
-    assert up(name, persist=kept_in).kept_in == kept_in
-    assert up(name).kept_in == kept_in
+    assert up(name, persist=kept_in).kept_in == str(kept_in)
+    assert up(name).kept_in == str(kept_in)
     with pytest.raises(UpFailed, match=f"runs and is kept in {kept_in}: end it"):
         up(name, persist=kept_in.with_name("other"))
     with pytest.raises(UpFailed, match=f"{kept_in} is in use by another stack"):
