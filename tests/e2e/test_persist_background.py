@@ -1,11 +1,10 @@
 """`up --persist`: what a crash leaves, what is refused, and a stack that moves to another port."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +13,6 @@ from countledger.infra.local.background import NotSaved, Running, UpFailed, down
 from countledger.infra.local.region_stack import session_of
 from countledger.infra.local.saved_stack import FILE, read_header
 from tests.e2e.command import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -1,9 +1,8 @@
 """Shards are known before their first batch, and lost progress is never taken for none."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -28,10 +27,6 @@ from tests.unit.consumers.records import record, with_stream
 from tests.unit.consumers.world import COUNTERS, Kept, World, opened
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, at, meanwhile
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 SHARD = ShardName("label", "s")
 
