@@ -82,6 +82,17 @@ def test_another_home_begins_when_the_lease_before_has_ended(world: World) -> No
     assert _hold(world, east) is None
 
 
+def test_a_promotion_that_has_not_arrived_everywhere_is_waited_for(world: World) -> None:
+    home, east = _regions(world, HOME, _clock()), _regions(world, EAST, _clock())
+    epoch = Promotion(east, HOME).begin()
+
+    with pytest.raises(NotReady, match="has not arrived everywhere"):
+        Promotion(home, HOME).begin()
+
+    world.replicator.catch_up()
+    assert Promotion(home, HOME).epoch() == epoch
+
+
 def test_a_run_that_began_before_a_region_joined_writes_nothing_once_that_is_home(
     world: World,
 ) -> None:
