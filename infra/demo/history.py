@@ -1,22 +1,8 @@
-r"""A git repository as a stream of counter events, and what git itself says that they add up to.
+"""A git repository as a stream of counter events, and what git itself says that they add up to.
 
-For every commit along the first parent of HEAD, oldest first: `commits:<author>` +1 under the key
-`<commit>`, and for every text file that it touched `lines:<path>` by the lines added minus the
-lines removed, under the key `<commit>:<path>`; both at the author's date. A merge counts against
-its first parent, so the deltas of a path add up to the lines that it has in the tree of HEAD:
-
-- A **text file** has no NUL in its first 8,000 bytes; attributes and configuration have no say. A
-  binary file has 0 lines.
-- A **symbolic link** has the lines of its target's text; a **submodule** has 0 lines.
-- Nothing is a rename, and a step of 0 is no event. A mail map is not applied to authors.
-- In a **shallow clone** the commit at the boundary counts as the first one, with all its files.
-
-The events come from the changes that `git log` lists, the truth from the last tree: `git ls-tree`
-names its files, `git shortlog` counts the commits of authors. `git grep` counts the lines of both.
-
-A counter is named after the bytes that git has. Those that a counter name may not hold are written
-as `%XX` and `%` as `%25`; nothing is `%`; a name of more than 512 bytes is cut and ends in `%~` and
-its SHA-256. So different names give different counters.
+docs/demo.md says what is counted. The events come from the changes that `git log` lists, and
+`git grep` counts the lines of both sides of a change. The truth comes from elsewhere: of the last
+tree `git diff-tree` counts the lines, and `git log` names the authors.
 
 What git prints depends on more than the history: on configuration, attributes, mail maps,
 replacement refs and the environment. A count must not. So the history is read through a *view*: an
@@ -30,6 +16,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -47,8 +34,9 @@ if TYPE_CHECKING:
 
 LINES: Final = "lines"
 COMMITS: Final = "commits"
-# One command line has space for so many.
+# One command line has space for so many objects; a history may be larger than memory.
 _OBJECTS_AT_ONCE: Final = 500
+_COMMITS_AT_ONCE: Final = 100
 _PLAIN: Final = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_ATTR_NOSYSTEM": "1",
@@ -56,18 +44,18 @@ _PLAIN: Final = {
     "LC_ALL": "C",
 }
 # Since 2.43 a bare repository may take its attributes from a tree, and always its mail map.
-_OPTIONS: Final = ("-c", "attr.tree=none-of-them", "-c", "mailmap.blob=none-of-them")
+_OPTIONS: Final = (
+    *("-c", "attr.tree=none-of-them", "-c", "mailmap.blob=none-of-them"),
+    *("-c", "core.bigFileThreshold=1024g"),  # a big text file is a text file
+)
 _PARTIAL: Final = "in a partial clone, `git fetch --refetch --no-filter` brings the missing objects"
 _SUBMODULE: Final = "160000"
-# What shortlog prints for a commit whose author line cannot be read; for log it has no author.
-_UNREADABLE_AUTHOR: Final = b"%aN"
 _LOG: Final = (
-    *("log", "--no-walk=unsorted", "--first-parent", "-m", "--no-show-signature"),
-    *("--encoding=UTF-8", "--format=tformat:>%H%x00%an%x00%at", "-z", "--raw", "--no-abbrev"),
-    *("--no-renames", "--no-ext-diff", "--no-color", "--ignore-submodules=none"),
+    *("log", "--no-walk=unsorted", "--first-parent", "-m", "-z", "--raw", "--no-abbrev"),
+    *("--no-renames", "--encoding=UTF-8", "--format=tformat:>%H%x00%an%x00%at"),
 )
-# So many are read together: a history may be larger than memory.
-_COMMITS_AT_ONCE: Final = 100
+_AUTHORS: Final = ("log", "--first-parent", "-z", "--encoding=UTF-8", "--format=tformat:%an")
+_TREE: Final = ("diff-tree", "-r", "-z", "--numstat", "--no-renames", "--ignore-submodules=all")
 
 
 class GitUnusable(SetupError):
@@ -82,11 +70,6 @@ class View:
     commits: tuple[str, ...]
     shallow: bool
     environment: dict[str, str]
-
-    @property
-    def head(self) -> str:
-        """The last commit."""
-        return self.commits[-1]
 
     def tokens(self, *arguments: str, end: bytes = b"\0") -> list[bytes]:
         """The output of a git command, cut at each end mark.
@@ -234,22 +217,16 @@ def _commits(
         yield commit, author, written, paths
 
 
-def read_truth(view: View) -> dict[str, int]:
+def read_truth(view: View) -> Counter[str]:
     """Every counter that is not zero at HEAD, and its value, as git itself says."""
-    files: dict[bytes, str] = {}
-    for token in view.tokens("ls-tree", "-r", "-z", "--full-tree", view.head):
-        facts, _, path = token.partition(b"\t")
-        _, kind, oid = facts.decode().split(" ")
-        if kind == "blob":
-            files[path] = oid
-    lines_of = view.lines(sorted(set(files.values())))
-    truth = {counter_name(LINES, path): lines_of[oid] for path, oid in files.items()}
-    summary = ("shortlog", "--summary", "--first-parent", "--encoding=UTF-8", view.head)
-    for line in view.tokens(*summary, end=b"\n"):
-        commits, _, author = line.partition(b"\t")
-        counter = counter_name(COMMITS, b"" if author == _UNREADABLE_AUTHOR else author)
-        truth[counter] = truth.get(counter, 0) + int(commits)
-    return {counter: value for counter, value in truth.items() if value}
+    authors = view.tokens(*_AUTHORS, view.commits[-1])
+    truth = Counter(counter_name(COMMITS, author) for author in authors)
+    (empty,) = view.tokens("hash-object", "-t", "tree", "--stdin", end=b"\n")
+    for token in view.tokens(*_TREE, empty.decode(), view.commits[-1]):
+        added, _, path = token.split(b"\t", 2)
+        if added.strip(b"-0"):  # a binary file has no number
+            truth[counter_name(LINES, path)] = int(added)
+    return truth
 
 
 def counter_name(namespace: str, name: bytes) -> str:
