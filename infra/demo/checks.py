@@ -1,12 +1,8 @@
-"""What makes a run of the demo good, besides its totals: its alerts, and its days.
+"""What makes a run of the demo good, besides its totals: its alerts, and its days (docs/demo.md).
 
-A rule alerts for files that pass 1,000 lines. The alerts are compared with a second reading of the
-stream of `counters` since the rule is effective: each update from below the threshold to it or
-above must have alerted, nothing else may have, and every file that ends above the threshold must.
-
-Every day of the largest counters is compared with the dates of git's log. A commit happened at its
-author's date, long before it is counted. What is dated ahead counts when it is recorded, so all
-days from that of the run on are compared as one.
+The alerts are compared with a second reading of the stream of `counters`, and the days of counters
+with the dates of git's log. What is dated ahead counts when it is recorded, so all days from that
+of the run on are compared as one.
 """
 
 from __future__ import annotations
@@ -14,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from countledger.consumers.alerts.initial_scan import wait_until_effective
 from countledger.consumers.stream import LedgerStream, made_at_ms
@@ -25,18 +21,15 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.limits import SECOND_MS, WINDOWS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from countledger import CountLedger, Event
-    from countledger.consumers.alerts.alert import Alert
+    from countledger import Amount, CountLedger, Event, Total
     from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.rule_spec import RuleSpec
     from countledger.ledger.clock import Clock
 
-# Facts of a run by name, as `countledger demo --json` prints them; a list has facts of each thing.
+# Facts of a run by name, as `countledger demo --json` prints them; a list has a row for each thing.
 Report: TypeAlias = dict[str, Any]
-# One update of a total, as the stream shows it: the counter, its version, the old and new value.
-TotalUpdate: TypeAlias = tuple[str, int, int, int]
 
 THRESHOLD: Final = 1_000
 _RULE: Final = "demo-long-files"
@@ -79,59 +72,63 @@ def new_rule(client: CountLedger, clock: Clock, *, fresh: bool) -> Rule:
     return rule
 
 
-def check_alerts(client: CountLedger, rule: Rule, ends: Mapping[str, int]) -> Report:
-    """Compare the rule's alerts with the stream of totals, and with how counters end.
+class TotalUpdate(NamedTuple):
+    """An update of a file's total: the counter, the version after it, the old and new value."""
 
-    Those that end above the threshold must have alerted; on a stack that is not fresh, give none.
-    """
-    log = takewhile(lambda o: o.alert.at_ms >= rule.effective_from_ms, client.alerts.log())
-    logged = [one for one in log if one.alert.revision == rule.revision][::-1]
-    alerts = [one.alert for one in logged]
-    long = [name for name, end in ends.items() if name.startswith(_PREFIX) and end >= THRESHOLD]
+    counter: str
+    version: int
+    old: Amount
+    new: Amount
+
+
+def check_alerts(client: CountLedger, rule: Rule, totals: Iterable[Total]) -> Report:
+    """Compare the rule's alerts with the stream, and with totals that must have alerted if long."""
+    begun_ms, log = rule.effective_from_ms, client.alerts.log()
+    since = takewhile(lambda one: one.alert.at_ms >= begun_ms, log)
+    logged = [one for one in since if one.alert.revision == rule.revision]
     # The stream stamps its records with whole seconds.
     latencies_s = [(one.published_at_ms - one.alert.at_ms) / SECOND_MS for one in logged]
+    found = [one.alert for one in reversed(logged)]
+    alerts = [TotalUpdate(one.counter, one.version, one.old, one.new) for one in found]
+    to = client.connection
+    stream = LedgerStream(to.streams(), to.setting("counters_stream_arn"))
+    records = chain.from_iterable(stream.after(one.shard, None) for one in stream.shards())
+    recent = (one for one in records if made_at_ms(one) >= begun_ms)
     return {
         "alerts": len(alerts),
-        "alerted": [{"counter": o.counter, "old": o.old, "new": o.new} for o in alerts],
         "alert_p50_seconds": median(latencies_s) if alerts else None,
         "alert_max_seconds": max(latencies_s, default=None),
-        **compare(alerts, [*_updates(client, rule.effective_from_ms)], long),
+        "published_alerts": [one._asdict() for one in alerts],
+        **compare(alerts, updates_in(recent), totals),
     }
 
 
-def compare(alerts: Sequence[Alert], updates: Iterable[TotalUpdate], long: Iterable[str]) -> Report:
-    """Compare alerts with all updates of files' totals, and with files that must have alerted.
+def compare(
+    alerts: Iterable[TotalUpdate], updates: Iterable[TotalUpdate], totals: Iterable[Total]
+) -> Report:
+    """What is wrong with alerts.
 
-    Missing are updates that passed the threshold without an alert, unexpected the ids of other
-    alerts, silent the files that never alerted.
+    Missing are updates that passed the threshold without an alert, unexpected all other alerts,
+    silent those of the totals that are above it and never alerted.
     """
-    due = {one[:2]: one for one in updates if one[2] < THRESHOLD <= one[3]}
-    alerted = {(alert.counter, alert.version) for alert in alerts}
+    due, alerted = {one for one in updates if one.old < THRESHOLD <= one.new}, {*alerts}
+    long = {one.counter for one in totals if one.value >= THRESHOLD}
+    silent = {name for name in long if name.startswith(_PREFIX)} - {one.counter for one in alerted}
     return {
-        "alerts_missing": [due[place] for place in sorted(due.keys() - alerted)],
-        "alerts_unexpected": [one.id for one in alerts if (one.counter, one.version) not in due],
-        "alerts_silent": sorted(set(long) - {counter for counter, _ in alerted}),
+        "alerts_missing": [one._asdict() for one in sorted(due - alerted)],
+        "alerts_unexpected": [one._asdict() for one in sorted(alerted - due)],
+        "alerts_silent": [{"counter": counter} for counter in sorted(silent)],
     }
 
 
-def _updates(client: CountLedger, since_ms: int) -> Iterator[TotalUpdate]:
-    """Every update of a file's total since then, read from the stream itself."""
-    connection = client.connection
-    stream = LedgerStream(connection.streams(), connection.setting("counters_stream_arn"))
-    for record in (record for one in stream.shards() for record in stream.after(one.shard, None)):
-        update = update_in(record["dynamodb"])
-        if update is not None and made_at_ms(record) >= since_ms:
-            yield update
-
-
-def update_in(change: Mapping[str, Any]) -> TotalUpdate | None:
-    """The update in a stream record, or None if it is not one of a file's total."""
-    key, new, old = change["Keys"], change.get("NewImage"), change.get("OldImage", {})
-    counter = key["counter"]["S"]
-    if key["part"]["S"] != "total" or new is None or not counter.startswith(_PREFIX):
-        return None
-    before = int(old["total"]["N"]) if "total" in old else 0
-    return counter, int(new["version"]["N"]), before, int(new["total"]["N"])
+def updates_in(records: Iterable[Mapping[str, Any]]) -> Iterator[TotalUpdate]:
+    """The updates of files' totals in stream records, read without the evaluator."""
+    for change in (one["dynamodb"] for one in records):
+        counter, part = (change["Keys"][name]["S"] for name in ("counter", "part"))
+        if part == "total" and "NewImage" in change and counter.startswith(_PREFIX):
+            old, new = change.get("OldImage", {}), change["NewImage"]
+            before, after = (int(one.get("total", {"N": "0"})["N"]) for one in (old, new))
+            yield TotalUpdate(counter, int(new["version"]["N"]), before, after)
 
 
 class Days:
@@ -164,11 +161,9 @@ class Days:
                 for one in self.client.windows(counter, "day", since=since, until=until):
                     if one.events:
                         counted[counter, min(one.start.date(), self._today)] += int(one.value)
-        return {
-            "days": len(logged),
-            "wrong_days": [
-                {"counter": of[0], "day": str(of[1]), "value": counted[of], "truth": logged[of]}
-                for of in sorted(logged.keys() | counted.keys())
-                if logged[of] != counted[of]
-            ],
-        }
+        rows = [
+            {"counter": one[0], "day": str(one[1]), "value": counted[one], "truth": logged[one]}
+            for one in sorted(logged.keys() | counted.keys())
+            if counted[one] != logged[one]
+        ]
+        return {"days": len(logged), "wrong_days": rows}

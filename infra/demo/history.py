@@ -37,12 +37,7 @@ COMMITS: Final = "commits"
 # One command line has space for so many objects; a history may be larger than memory.
 _OBJECTS_AT_ONCE: Final = 500
 _COMMITS_AT_ONCE: Final = 100
-_PLAIN: Final = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "LC_ALL": "C",
-}
+_SWITCHED_ON: Final = ("GIT_CONFIG_NOSYSTEM", "GIT_ATTR_NOSYSTEM", "GIT_NO_REPLACE_OBJECTS")
 # Since 2.43 a bare repository may take its attributes from a tree, and always its mail map.
 _OPTIONS: Final = (
     *("-c", "attr.tree=none-of-them", "-c", "mailmap.blob=none-of-them"),
@@ -115,7 +110,7 @@ def open_repository(path: Path) -> Iterator[View]:
     with tempfile.TemporaryDirectory(prefix="countledger-git-") as name:
         # Another home hides the user's own configuration and attributes.
         places = {"GIT_DIR": name, "HOME": name, "XDG_CONFIG_HOME": name}
-        environment = _environment() | _PLAIN | places
+        environment = _environment() | dict.fromkeys(_SWITCHED_ON, "1") | places
         form = "--object-format=" + _ask(path, "--show-object-format")
         init = ("init", "--quiet", "--bare", "--template=", form)
         _output(init, Path(name), environment, "git cannot make a view")
@@ -129,7 +124,7 @@ def open_repository(path: Path) -> Iterator[View]:
 
 def _ask(path: Path, *arguments: str) -> str:
     """One fact of the real repository, found from this path whatever the environment says."""
-    environment = _environment("GIT_CONFIG", "GIT_CEILING", "GIT_DISCOVERY") | {"LC_ALL": "C"}
+    environment = _environment("GIT_CONFIG", "GIT_CEILING", "GIT_DISCOVERY")
     answer = _output(("rev-parse", *arguments), path, environment, f"{path} cannot be opened")
     return os.fsdecode(answer.removesuffix(b"\n"))
 
@@ -147,25 +142,21 @@ def _output(
             env=environment,
             check=False,
         )
-    except FileNotFoundError:
-        raise GitUnusable("git was not found: install git, the demo needs it") from None
     except OSError as error:
-        raise GitUnusable(f"{problem}: {error.strerror}") from error
+        raise GitUnusable(f"{problem}: {error.strerror} (install git if it is missing)") from error
     # Grep ends with 1 where no file has a line.
     if done.returncode and not (done.returncode == 1 and "grep" in arguments):
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        reason = lines[0].removeprefix("fatal: ") if lines else "git gave no reason"
-        raise GitUnusable(f"{problem}: {reason}")
+        said = done.stderr.decode(errors="replace").strip() or "git gave no reason"
+        raise GitUnusable(f"{problem}: {said.splitlines()[0].removeprefix('fatal: ')}")
     return done.stdout
 
 
 def _environment(*keep: str) -> dict[str, str]:
     """The environment without what would point git elsewhere or change what it prints."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("GIT_") or name.startswith(keep or ("GIT_EXEC_PATH",))
-    }
+    keep = ("GIT_EXEC_PATH", *keep)
+    found = os.environ.items()
+    plain = {name: one for name, one in found if name[:4] != "GIT_" or name.startswith(keep)}
+    return plain | {"LC_ALL": "C"}
 
 
 def read_events(view: View) -> Iterator[list[Event]]:
@@ -198,8 +189,6 @@ def _commits(
     """
     token = next(tokens, b"")
     while token:
-        if not token.startswith(b">"):
-            raise AssertionError(f"git log printed {token!r} for a commit")
         commit, author, seconds = token[1:].decode(), next(tokens), next(tokens)
         try:
             written = datetime.fromtimestamp(int(seconds), UTC)

@@ -1,12 +1,7 @@
 """The demo's run: a repository's history goes in, and every number is checked against git.
 
-Each event is sent, and every tenth a second time. When the totals have all of them, or nothing
-moves any more, every counter of the history and of git's truth is checked, and every alert.
-
-In several regions the events take turns, and midway the last region is cut off: counting goes on
-everywhere, and the compaction of the largest counters must wait. Once the partition is over they
-are merged, and every exact sum is checked as well. There entries are recorded by a clock that is
-two days late: younger entries are never merged.
+One region is the case without a partition. Of several the last one is cut off midway; there entries
+are recorded by a clock that is two days late, because younger entries are never merged.
 """
 
 from __future__ import annotations
@@ -117,10 +112,10 @@ class DemoRun:
         names = sorted(truth.keys() | self._sum_of.keys())
         totals = [one.totals(names) for one in self.clients]
         wrong = [*chain.from_iterable(map(self._wrong, self.clients, totals, repeat(truth)))]
-        ends = {name: int(one.value) for name, one in totals[0].items()}
         busiest = [name for name, _ in self._events_of.most_common(_BUSIEST)]
-        alerting = {} if self.stack is None else ends
-        alerts = self._awaited(lambda: check_alerts(self.clients[0], self._rule, alerting))
+        # On another stack a file may have been long before the rule.
+        long = totals[0].values() if self.stack else ()
+        alerts = self._awaited(lambda: check_alerts(self.clients[0], self._rule, long))
         facts: Report = {
             "repo": str(self.view.root.absolute()),
             "head": self.view.commits[-1],
@@ -142,7 +137,7 @@ class DemoRun:
             "write_units_per_event": None if self.kinesis else producer + materializer,
             "producer_write_units_per_event": None if self.kinesis else producer,
             "materializer_write_units_per_event": materializer,
-            "busiest": [{"counter": one, "total": ends[one]} for one in busiest],
+            "busiest_counters": [{"counter": o, "total": totals[0][o].value} for o in busiest],
         }
         facts |= partition | arrived | alerts | (self._days.check(busiest) if self._days else {})
         return {n: round(v, 3) if isinstance(v, float) else v for n, v in facts.items()}
@@ -264,17 +259,15 @@ class DemoRun:
         handled, now_s = self._progress()[0] - self._before[0], self._now_s()
         while self._waiting and self._waiting[0][0] <= handled:
             self._lags_s.append(now_s - self._waiting.popleft()[1])
-        self.on_progress(self._facts["commits"], self._facts["recorded"], int(handled))
-        return int(handled)
+        self.on_progress(self._facts["commits"], self._facts["recorded"], handled)
+        return handled
 
-    def _progress(self) -> tuple[float, float, float]:
+    def _progress(self) -> tuple[int, float, float]:
         """Records handled in the home region; write units of producers and materializers."""
         shards = [one.freshness().shards for one in self.clients]
-        return (
-            sum(one.records for one in shards[0]),
-            sum(one.write_units for one in self.clients),
-            sum(one.write_units for one in chain.from_iterable(shards)),
-        )
+        producers = sum(one.write_units for one in self.clients)
+        materializers = sum(one.write_units for one in chain.from_iterable(shards))
+        return sum(one.records for one in shards[0]), producers, materializers
 
     def _now_s(self) -> float:
         return self.clock.now_ms() / SECOND_MS
