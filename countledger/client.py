@@ -131,6 +131,7 @@ class CountLedger:
             One outcome for each event, in order: a receipt, or this event's error as a value.
 
         Raises:
+            BadInput: one of them is no `Event`. No event was recorded.
             SetupError: a reason that concerns every event: no table, no permission, no connection.
                 No event was recorded. If some were, the error is the outcome of the others instead.
         """
@@ -143,6 +144,7 @@ class CountLedger:
             One outcome for each event, in order: a receipt, or this event's error as a value.
 
         Raises:
+            BadInput: one of them is no `Event`, after the outcomes of the sent events.
             SetupError: a reason that concerns every event, after the outcomes of the sent events.
         """
         return self._recorder.record_stream(events)

@@ -13,6 +13,7 @@ from countledger.ledger.clock import to_ms
 from countledger.ledger.entry import check_note, describe_entry, new_entry
 from countledger.ledger.errors import (
     BadDelta,
+    BadInput,
     IdempotencyKeyReused,
     SetupError,
     Unacknowledged,
@@ -21,7 +22,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import IdempotencyKey, RangeKey, check_key, id_of_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from countledger.ledger.amount import Amount
@@ -112,6 +113,26 @@ class _EventTwin:
 
 
 _set_class: Final = vars(object)["__class__"].__set__
+
+
+def gathered(events: Iterable[Event]) -> list[Event]:
+    """Events as a list.
+
+    Raises:
+        BadInput: one of them is no `Event`.
+    """
+    found = list(events)
+    if wrong := {kind for kind in {*map(type, found)} if not issubclass(kind, Event)}:
+        raise not_an_event(next(one for one in found if type(one) in wrong))
+    return found
+
+
+def not_an_event(value: object) -> BadInput:
+    """The error of what an app passes in place of an event."""
+    return BadInput(
+        f"{shown(value)} is of type {type(value).__name__}, not an Event: make one with "
+        "`countledger.Event(counter, delta)`"
+    )
 
 
 def make_entry(event: Event, *, now_ms: int, origin: str, new_id: Callable[[int], str]) -> Entry:

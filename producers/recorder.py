@@ -26,7 +26,7 @@ from countledger.ledger.ids import seed_here, seeded_id
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.ledger.suspension import note_entries, workers
 from countledger.producers.batch import ledgers_of
-from countledger.producers.event import Event, Receipt, complete, make_entry
+from countledger.producers.event import Event, Receipt, complete, gathered, make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -95,10 +95,17 @@ class Recorder:
 
         Returns:
             One outcome for each entry, in their order: a receipt, or the error of this entry as a
-            value. What concerns every entry is the outcome of each that it stopped.
+            value. If an error that concerns every entry (a `SetupError`) occurs after some were
+            sent, it is the outcome of each entry that it stopped.
+
+        Raises:
+            SetupError: no table, no permission, nothing reachable; no entry was recorded.
         """
         with workers(_SENDERS, "countledger-recorder") as pool:
-            return self._send_chunk(entries, lambda entry: entry, pool)[0]
+            outcomes, fatal = self._send_chunk(entries, lambda entry: entry, pool)
+        if fatal is not None and not _any_may_be_in(outcomes):
+            raise fatal
+        return outcomes
 
     def record_many(self, events: Iterable[Event]) -> list[Outcome]:
         """Record many events, several at a time: one write unit for each KB of each.
@@ -116,9 +123,10 @@ class Recorder:
             sent, it is the outcome of each event that it stopped.
 
         Raises:
+            BadInput: one of them is no `Event`; no event was recorded.
             SetupError: no table, no permission, nothing reachable; no event was recorded.
         """
-        every = list(events)
+        every = gathered(events)
         outcomes = chain.from_iterable(self._record(every, _LARGE_CHUNK))
         return complete(outcomes, len(every), _MAY_BE_IN)
 
@@ -132,6 +140,7 @@ class Recorder:
             as a value.
 
         Raises:
+            BadInput: one of them is no `Event`; raised after the outcomes of all that were sent.
             SetupError: what concerns every event: no table, no permission, nothing reachable. If it
             occurs after some were sent, it is raised after the outcomes of all those events; it
             is also the outcome of each event of their group that it stopped.
@@ -143,10 +152,10 @@ class Recorder:
         """Record events in groups of a size; the outcomes of each group."""
         feed = iter(events)
         with workers(_SENDERS, "countledger-recorder") as pool:
-            while chunk := list(islice(feed, size)):
+            while chunk := gathered(islice(feed, size)):
                 outcomes, fatal = self._record_chunk(chunk, pool)
                 # Without its outcome, an event without key could never be sent again safely.
-                if fatal is None or any(isinstance(o, _MAY_BE_IN) for o in outcomes):
+                if fatal is None or _any_may_be_in(outcomes):
                     yield outcomes
                 if fatal is not None:
                     raise fatal
@@ -254,6 +263,10 @@ def _carry_out(
     for one in threads:
         one.result()
     return min(fatal, key=itemgetter(0))[1] if fatal else None
+
+
+def _any_may_be_in(outcomes: Iterable[Outcome]) -> bool:
+    return any(isinstance(one, _MAY_BE_IN) for one in outcomes)
 
 
 def _by_identity(entries: dict[int, Entry]) -> list[dict[int, Entry]]:

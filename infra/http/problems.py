@@ -193,29 +193,33 @@ def problem_of_request(found: Sequence[Mapping[str, Any]]) -> ProblemDetails:
     Args:
         found: the errors, as pydantic lists them.
     """
-    places = [
-        {"at": "/".join(map(str, one["loc"])), "says": _says(one)[:_SAYS_MAX]}
-        for one in found[:_ERRORS_MAX]
-    ]
     if any(one["type"] == "missing" and one["loc"] == _KEY for one in found):
         return problem_of(KeyMissing(f"this request requires {HOW}"))
+    kinds = [_kind_of(one) for one in found]
+    places = [
+        {"at": "/".join(map(str, one["loc"])), "type": type_of(kind.__name__), "says": _says(one)}
+        for one, kind in zip(found[:_ERRORS_MAX], kinds, strict=False)
+    ]
     detail = "; ".join(f"{one['at']}: {one['says']}" for one in places)
-    causes = {type(one.get("ctx", {}).get("error")) for one in found}
-    kind = next(iter(causes)) if len(causes) == 1 else BadRequest
-    if not issubclass(kind, errors.BadInput):
-        kind = BadRequest
-    status = row_of(_STATUS, kind)
-    return ProblemDetails(kind.__name__, title_of(kind), status, detail, {"errors": places})
+    shared = kinds[0] if len(set(kinds)) == 1 else BadRequest
+    status = row_of(_STATUS, shared)
+    return ProblemDetails(shared.__name__, title_of(shared), status, detail, {"errors": places})
+
+
+def _kind_of(found: Mapping[str, Any]) -> type[errors.BadInput]:
+    """The class of an error that a check of the library raised; else of a bad request."""
+    kind = type(found.get("ctx", {}).get("error"))
+    return kind if issubclass(kind, errors.BadInput) else BadRequest
 
 
 def _says(found: Mapping[str, Any]) -> str:
     """What an error says: the words of the library, where the check is its own."""
     cause = found.get("ctx", {}).get("error")
     if found["type"] == "json_invalid":
-        return f"the body is no JSON: {cause}"
+        return f"the body is no JSON: {cause}"[:_SAYS_MAX]
     if found["loc"] == ("body",) and isinstance(found.get("input"), bytes):
         return "the body is not sent as JSON: send the header Content-Type: application/json"
-    return str(cause if isinstance(cause, Exception) else found["msg"])
+    return str(cause if isinstance(cause, Exception) else found["msg"])[:_SAYS_MAX]
 
 
 def status_of(kind: type[errors.CountledgerError]) -> HTTPStatus:

@@ -25,7 +25,7 @@ from countledger.producers.asynchronous.buffer import AsyncBuffer
 from countledger.producers.buffer.buffering import NotRecorded, NotTaken
 from countledger.producers.buffer.delivery import EntryMaker, ledger_name
 from countledger.producers.buffer.spool import Spool
-from countledger.producers.event import Event
+from countledger.producers.event import Event, gathered
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -145,10 +145,10 @@ class AsyncBufferedProducer:
         If it is cancelled, some events may be accepted; to know which, `add` one by one.
 
         Raises:
-            BufferFull, SpoolRefused, ProducerClosed: as `BufferedProducer.add_many`.
+            BadInput, BufferFull, SpoolRefused, ProducerClosed: as `BufferedProducer.add_many`.
         """
         taken: list[AsyncPendingEntry] = []
-        every = list(events)
+        every = gathered(events)
         most = min(_CHUNK, self.buffering.max_entries)
         for start in range(0, len(every), most):
             try:

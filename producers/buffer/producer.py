@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.amount import parse_delta
-from countledger.ledger.errors import BadInput
+from countledger.ledger.errors import BadInput, CountledgerError
 from countledger.ledger.forks import abandon, lock_open_in_forks, this_process
 from countledger.ledger.ids import seed_here
 from countledger.producers.buffer.buffering import Failure, NotRecorded, NotTaken
@@ -24,7 +24,7 @@ from countledger.producers.buffer.processes import closed, flushing, opened
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.state import BufferState
 from countledger.producers.buffer.threaded import ThreadedBuffer
-from countledger.producers.event import Event
+from countledger.producers.event import Event, gathered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -141,11 +141,12 @@ class BufferedProducer:
             The pending entry of each event, in their order.
 
         Raises:
+            BadInput: one of them is no `Event`; none was accepted.
             BufferFull, SpoolRefused, ProducerClosed: as `add`; `taken` has the pending entries of
                 the events that were accepted, which are the first ones.
         """
         taken: list[PendingEntry] = []
-        every = list(events)
+        every = gathered(events)
         most = min(_CHUNK, self.buffering.max_entries)
         for start in range(0, len(every), most):
             try:
@@ -160,22 +161,23 @@ class BufferedProducer:
 
         Returns:
             One outcome for each, in order: receipt, error, or the `NotTaken` that refused it.
+
+        Raises:
+            BadInput: one of them is no `Event`; none was accepted.
         """
-        return list(self.record_stream(list(events)))
+        return list(self.record_stream(gathered(events)))
 
     def record_stream(self, events: Iterable[Event]) -> Iterator[Outcome]:
-        """As `record_many` for any number of events, added up to 20,000 ahead of the outcomes.
-
-        Events are added only while the result is iterated.
+        """As `record_many` for any number, while it is iterated; it adds up to 20,000 events ahead.
 
         Yields:
-            One outcome for each event, in their order.
+            One outcome for each event, in their order; of what is no `Event`, a `BadInput`.
         """
-        waiting: deque[PendingEntry | NotTaken] = deque()
+        waiting: deque[PendingEntry | NotTaken | BadInput] = deque()
         for event in events:
             try:
-                waiting.extend(self._take([event]))
-            except NotTaken as error:
+                waiting += self._take([event])
+            except (NotTaken, BadInput) as error:
                 waiting.append(error)
             while waiting and (_is_known(waiting[0]) or len(waiting) > _AHEAD_MAX):
                 yield _outcome(waiting.popleft())
@@ -184,10 +186,7 @@ class BufferedProducer:
             yield _outcome(waiting.popleft())
 
     def resend(self, entry: Entry) -> PendingEntry:
-        """Add an entry that failed again, unchanged; it cannot count twice.
-
-        Raises: as `add`.
-        """
+        """Add an entry that failed again, unchanged, as `add` does; it cannot count twice."""
         return self._buffer.accept([self._buffer.state.pending_again(entry)])[0]
 
     def flush(self, timeout_s: float | None = None) -> None:
@@ -289,12 +288,12 @@ class BufferedProducer:
 
     def _take(self, events: Sequence[Event]) -> list[PendingEntry]:
         own = self._buffer
-        return own.accept([own.state.pending_of(event) for event in events]) if events else []
+        return own.accept([own.state.pending_of(event) for event in events])
 
 
-def _is_known(one: PendingEntry | NotTaken) -> bool:
-    return isinstance(one, NotTaken) or one.done
+def _is_known(one: PendingEntry | NotTaken | BadInput) -> bool:
+    return isinstance(one, CountledgerError) or one.done
 
 
-def _outcome(one: PendingEntry | NotTaken) -> Outcome:
-    return one if isinstance(one, NotTaken) else one.wait()
+def _outcome(one: PendingEntry | NotTaken | BadInput) -> Outcome:
+    return one if isinstance(one, CountledgerError) else one.wait()

@@ -22,7 +22,7 @@ from countledger.producers.buffer.buffering import (
 )
 from countledger.producers.buffer.delivery import keep, may_coalesce
 from countledger.producers.buffer.queue import SendQueue, size_of
-from countledger.producers.event import unacknowledged
+from countledger.producers.event import Event, not_an_event, unacknowledged
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.outcomes import Outcomes, PendingEntry
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.spool import Spool
-    from countledger.producers.event import Event
 
 _CLOSED: Final = "the producer was closed before"
 
@@ -80,8 +79,14 @@ class BufferState:
 
     # ---- accepting ----
 
-    def pending_of(self, event: Event) -> PendingEntry:
-        """The pending entry of an event; its entry is created now unless events are coalesced."""
+    def pending_of(self, event: object) -> PendingEntry:
+        """The pending entry of an event; its entry is created now unless events are coalesced.
+
+        Raises:
+            BadInput: it is no `Event`.
+        """
+        if not isinstance(event, Event):
+            raise not_an_event(event)
         coalesced = self.buffering.coalesce and may_coalesce(event)
         entry = None if coalesced else self.maker.of_event(event)
         return self._pending(event.counter, event.delta, entry)

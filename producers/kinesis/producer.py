@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CountledgerError, SetupError, Unacknowledged
 from countledger.ledger.ids import new_id
-from countledger.producers.event import complete, make_entry
+from countledger.producers.event import complete, gathered, make_entry
 from countledger.producers.kinesis.aggregate import bound
 from countledger.producers.kinesis.sender import KinesisOutcome, KinesisSender, Sent
 
@@ -60,10 +60,11 @@ class KinesisProducer:
             each event that was not sent.
 
         Raises:
+            BadInput: one of them is no `Event`; no event was sent.
             SetupError: the stream does not exist, permission is missing, or the service cannot be
                 reached; no event was sent.
         """
-        every = list(events)
+        every = gathered(events)
         return complete(self.send_stream(every), len(every), _MAYBE_SENT)
 
     def send_stream(self, events: Iterable[Event]) -> Iterator[KinesisOutcome]:
@@ -77,11 +78,12 @@ class KinesisProducer:
             value.
 
         Raises:
+            BadInput: one of them is no `Event`; raised after the outcomes of all that were sent.
             SetupError: the stream does not exist, permission is missing, or the service cannot be
                 reached; raised after the outcomes of all events that may have been sent.
         """
         feed = iter(events)
-        while chunk := list(islice(feed, _CHUNK)):
+        while chunk := gathered(islice(feed, _CHUNK)):
             now_ms = self.clock.now_ms()
             outcomes = self.sender.send_batch(
                 [

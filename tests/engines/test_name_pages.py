@@ -46,7 +46,11 @@ def test_a_limit_out_of_range_is_refused(store: Store, limit: int) -> None:
         _page(store, "", limit=limit)
 
 
-@pytest.mark.parametrize("after", ["", "x", "[]", "[1]", '[0, "a"]', '[0, "", "total"]', "[[[["])
+@pytest.mark.parametrize(
+    "after",
+    ["", "x", "[]", "[1]", '[0, "a"]', '[0, "", "total"]', '[0, "a", ""]', "[[[["]
+    + [f'[0, "{"a" * name}", "{"a" * part}"]' for name, part in ((2_049, 1), (1, 1_025))],
+)
 def test_a_place_that_no_part_has_named_is_refused(store: Store, after: str) -> None:
     with pytest.raises(BadSetting, match="place"):
         _page(store, "", after)

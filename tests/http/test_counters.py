@@ -210,6 +210,22 @@ def test_the_time_of_no_key_is_refused(api: Api) -> None:
     assert api.store.entry_items("likes:timed") == []
 
 
+def test_each_of_several_errors_has_its_type(api: Api) -> None:
+    events = [
+        {"counter": "likes:timed", "delta": "1", "key_at": "2026-01-01T00:00:00Z"},
+        {"counter": "likes:timed", "delta": "0"},
+    ]
+    refused = api.post("/v1/entries", {"events": events}, '"k"; at="9829-11-31T00:58:37Z"')
+
+    assert (refused.status_code, names_of(refused.json())) == (422, "bad-request")
+    names = {one["at"]: names_of(one) for one in refused.json()["errors"]}
+    assert names == {
+        "header/Idempotency-Key": "bad-time",
+        "body/events/0": "bad-key",
+        "body/events/1/delta": "bad-delta",
+    }
+
+
 @pytest.mark.parametrize("method", ["history", "marker", "occ", "request_token", "set", "atomic"])
 def test_a_strict_change_requires_a_key_where_its_method_remembers_keys(
     api: Api, method: str

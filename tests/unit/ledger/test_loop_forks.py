@@ -38,7 +38,7 @@ async def main():
             await asyncio.sleep(0.01)
         await asyncio.sleep(0)
         threads = next(iter(ledger._opened.get()._services.values())).threads
-        while not threads._idle:
+        while not threads._started or threads._unfinished:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
         child = fork()

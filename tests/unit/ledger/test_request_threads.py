@@ -221,7 +221,7 @@ def test_a_loop_may_end_before_its_threads_do(capfd: pytest.CaptureFixture[str])
 
 
 def test_without_threads_of_the_system_the_call_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one thread, more calls wait for it."""
+    """With one thread, more calls wait for it, as long as the system gives no other."""
 
     def refuse(_: object) -> None:
         raise RuntimeError("can't start new thread")
@@ -232,11 +232,15 @@ def test_without_threads_of_the_system_the_call_says_so(monkeypatch: pytest.Monk
             none.setattr(threading.Thread, "start", refuse)
             with pytest.raises(RuntimeError, match="can't start"):
                 await call(threads, lambda: 7)
-        assert await call(threads, lambda: 7) == 7
+        assert [await call(threads, lambda: 7) for _ in range(3)] == [7, 7, 7]
+        assert len(of_requests()) == 1
         with monkeypatch.context() as none:
             none.setattr(threading.Thread, "start", refuse)
             calls = (call(threads, partial(Event().wait, 0.001)) for _ in range(20))
             assert await asyncio.gather(*calls) == [False] * 20
+        together = threading.Barrier(8, timeout=20)
+        await asyncio.gather(*(call(threads, together.wait) for _ in range(8)))
+        assert len(of_requests()) == 8
         threads.close()
 
     asyncio.run(main())

@@ -6,12 +6,20 @@ import logging
 import sys
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from countledger.ledger.amount import total_of
-from countledger.ledger.errors import IdempotencyKeyReused, NoCredentials, Throttled, Unclear
+from countledger.ledger.errors import (
+    BadInput,
+    IdempotencyKeyReused,
+    NoCredentials,
+    Throttled,
+    Unacknowledged,
+    Unclear,
+)
+from countledger.ledger.ids import seeded_id
 from countledger.ledger.namespace import Namespaces
 from countledger.producers.buffer.buffering import (
     BufferFull,
@@ -192,6 +200,52 @@ def test_an_error_of_one_event_of_a_list_is_its_outcome() -> None:
         outcomes = producer.record_many(events)
 
     assert [type(one) for one in outcomes] == [Receipt, Receipt, IdempotencyKeyReused, Receipt]
+
+
+def test_a_wait_for_an_outcome_ends_in_its_time(gated: GatedClient) -> None:
+    opens = threading.Timer(10, gated.gate.set)
+    opens.start()
+    with producer_on(gated, Buffering(linger_ms=1)) as producer:
+        pending = producer.add("a:b", 1)
+        with pytest.raises(TimeoutError, match=r"after 0\.01 s"):
+            pending.result(0.01)
+        opens.cancel()
+        gated.gate.set()
+
+        assert isinstance(pending.result(20), Receipt)
+
+
+def test_what_concerns_every_event_is_the_outcome_where_no_client_can_be_made() -> None:
+    """Another error may come from anywhere: of that batch nothing is known."""
+    errors = [NoCredentials("expired"), ZeroDivisionError("a bug")]
+
+    def make_delivery() -> BatchDelivery:
+        raise errors.pop(0)
+
+    maker = EntryMaker(REGION, ManualClock(), seeded_id)
+    producer = BufferedProducer(Buffering(), make_delivery, maker, ledger="l")
+    outcomes = producer.record_many([Event("a:b", 1)]) + producer.record_many([Event("a:b", 1)])
+    producer.close()
+
+    assert [type(one) for one in outcomes] == [NoCredentials, Unacknowledged]
+
+
+def test_what_is_no_event_is_refused_before_anything_is_accepted() -> None:
+    """In a stream it is one outcome: the others are in the buffer by then."""
+    dynamo, wrong = MemoryClient(), cast("Event", "a:b")
+    events = [*[Event("a:b", 1)] * 600, wrong]
+    with producer_on(dynamo, Buffering(linger_ms=1)) as producer:
+        with pytest.raises(BadInput, match="'a:b' is of type str, not an Event"):
+            producer.add_many(events)
+        with pytest.raises(BadInput, match="'a:b' is of type str, not an Event"):
+            producer.record_many(events)
+        producer.flush(20)
+
+        assert entries_in(dynamo) == []
+
+        outcomes = list(producer.record_stream([*events, Event("a:b", 1)]))
+
+    assert [type(one) for one in outcomes] == [*[Receipt] * 600, BadInput, Receipt]
 
 
 def test_an_event_that_is_not_taken_is_one_outcome(gated: GatedClient) -> None:

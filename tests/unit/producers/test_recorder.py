@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from countledger.ledger.errors import (
     AccessDenied,
+    BadInput,
     CountledgerError,
     IdempotencyKeyReused,
     NoCredentials,
     TableNotFound,
     WrongKind,
 )
+from countledger.ledger.ids import new_id
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
-from countledger.producers.event import Event, Receipt
+from countledger.producers.event import Event, Receipt, make_entry
 from countledger.producers.recorder import Recorder
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
@@ -143,3 +146,37 @@ def test_a_namespace_that_cannot_be_read_hides_no_receipt() -> None:
     outcomes = recorder.record_many([*_ones(2_100), Event("shut:x", 1)])
 
     assert [type(o) for o in outcomes] == [Receipt] * 2_000 + [AccessDenied] * 101
+
+
+def test_what_is_no_event_is_refused_before_anything_is_sent() -> None:
+    """Far behind in a list as well, whose first groups would be recorded without a receipt."""
+    dynamo = MemoryClient()
+    recorder, wrong = recorder_on(dynamo), cast("Event", {"counter": "a:b", "delta": 1})
+
+    with pytest.raises(BadInput, match=r"\{'counter': 'a:b', 'delta': 1\} is of type dict"):
+        recorder.record_many([*_ones(2_100), wrong])
+
+    assert entries_in(dynamo) == []
+
+    streamed: list[Receipt | CountledgerError] = []
+
+    with pytest.raises(BadInput, match="is of type dict"):
+        streamed.extend(recorder.record_stream([*_ones(300), wrong]))
+
+    assert len(streamed) == len(entries_in(dynamo)) == 200
+
+
+def test_a_resend_that_sends_nothing_raises_as_the_recording_did() -> None:
+    clock, expired = ManualClock(), Fault(NoCredentials("expired"))
+    made = [
+        make_entry(one, now_ms=clock.now_ms(), origin=REGION, new_id=new_id) for one in _ones(50)
+    ]
+
+    with pytest.raises(NoCredentials):
+        recorder_on(MemoryClient(faults=[expired] * 2), clock).resend_many(made)
+
+    dynamo = MemoryClient(faults=[None, expired])
+    outcomes = recorder_on(dynamo, clock).resend_many(made)
+
+    assert Counter(map(type, outcomes)) == {Receipt: 25, NoCredentials: 25}
+    assert len(entries_in(dynamo)) == 25

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from asyncio import CancelledError
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from countledger.ledger.asynchronous.greenlets import suspended
 from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
     AccessDenied,
@@ -21,6 +25,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import IdempotencyKey, new_id
 from countledger.ledger.operations import Put
+from countledger.ledger.suspension import CallNotes, Interrupted
 from countledger.producers.event import Event, Receipt, Status, make_entry
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, at
@@ -139,3 +144,22 @@ def test_what_a_batch_has_written_is_recorded_whatever_becomes_of_the_rest() -> 
 
     assert [type(outcome) for outcome in outcomes] == [Receipt, Receipt, Unacknowledged]
     assert set(entries_in(dynamo)) == {1, 2}
+
+
+@pytest.mark.parametrize(("fault", "maybe_applied"), [(_SLOW, False), (_LOST, True)])
+def test_a_call_that_is_cancelled_between_attempts_names_only_what_may_be_in(
+    fault: Fault, *, maybe_applied: bool
+) -> None:
+    def cancel(_now_ms: int) -> None:
+        raise Interrupted(CancelledError())
+
+    sender, notes = (
+        sender_on(MemoryClient(faults=[fault]), ManualClock(on_sleep=cancel)),
+        CallNotes(),
+    )
+    entry = _entry()
+
+    with pytest.raises(CancelledError):
+        asyncio.run(suspended(partial(sender.send, entry), notes))
+
+    assert notes.entries == [entry] * maybe_applied
