@@ -235,7 +235,7 @@ def test_a_file_that_passes_a_thousand_lines_alerts(own_stack: LocalStack, tmp_p
         report = DemoRun([client_of(own_stack)], view, SystemClock()).report()
 
     assert [report["alerts_missing"], report["alerts_unexpected"]] == [[], []]
-    assert {alert["counter"] for alert in report["alerted"]} == {"lines:long"}
+    assert {alert["counter"] for alert in report["published_alerts"]} == {"lines:long"}
     assert report["alert_max_seconds"] is not None
 
 
