@@ -1,10 +1,8 @@
 """The home region, its lease, another home, and a region that is lost, on an engine."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import replace
 from time import sleep
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
@@ -18,6 +16,7 @@ from countledger.compaction.retire import Retire
 from countledger.compaction.salvage import SalvageFate, SalvageReport
 from countledger.compaction.salvager import LedgerCopy, Salvage
 from countledger.ledger import keys
+from countledger.ledger.attributes import Item, Key
 from countledger.ledger.errors import BadSetting, LeaseEnded
 from countledger.ledger.limits import (
     DAY_MS,
@@ -28,11 +27,6 @@ from countledger.ledger.limits import (
 )
 from tests.engines.clock import HandClock
 from tests.regions.world import HOME, OTHERS, World, open_world
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger.ledger.attributes import Item, Key
 
 EAST = OTHERS[0]
 

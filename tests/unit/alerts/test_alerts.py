@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.alert import FailedAlert
+from countledger.consumers.alerts.alert import Alert, FailedAlert
 from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.rule import Target
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.service import Alerts, RuleChange
 from countledger.consumers.totals import TotalsReader
@@ -22,13 +24,7 @@ from countledger.ledger.errors import (
     WrongRegion,
 )
 from tests.unit.ledger.clocks import ManualClock
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from countledger.consumers.alerts.alert import Alert
-    from countledger.consumers.alerts.rule import Target
-    from tests.unit.ledger.memory import MemoryClient
+from tests.unit.ledger.memory import MemoryClient
 
 TABLE = "counters"
 HOME = "eu-central-1"

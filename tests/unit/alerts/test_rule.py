@@ -1,7 +1,5 @@
 """Rules: values that are valid at birth."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Schedules: made, changed, read and deleted; checked before anything is written."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -10,9 +8,11 @@ from countledger.compaction.retire import Retire
 from countledger.compaction.schedule import (
     Schedule,
     ScheduleChange,
+    ScheduleSpec,
     decode_schedule,
     encode_schedule,
 )
+from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import trigger_name
 from countledger.ledger.due import DueRule, rule_in
 from countledger.ledger.errors import (
@@ -28,12 +28,6 @@ from countledger.ledger.errors import (
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Kind
 from tests.unit.compaction.parts import HOME, Stack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from countledger.compaction.schedule import ScheduleSpec
-    from countledger.compaction.schedules import Schedules
 
 _HOURLY: ScheduleSpec = {"every_ms": HOUR_MS}
 LIMIT_MS = DAY_MS + 15 * MINUTE_MS + MINUTE_MS + 15 * MINUTE_MS

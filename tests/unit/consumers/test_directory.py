@@ -1,10 +1,9 @@
 """Shards are known before their first batch, and lost progress is never taken for none."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -29,10 +28,6 @@ from tests.unit.consumers.records import record, with_stream
 from tests.unit.consumers.world import COUNTERS, Kept, World, opened
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, at, meanwhile
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 SHARD = ShardName("label", "s")
 

@@ -1,10 +1,9 @@
 """A batch of one shard, from its records to totals, quarantine and progress."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -30,9 +29,6 @@ from tests.unit.consumers.records import record
 from tests.unit.consumers.world import Kept, opened
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient, at
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 TABLE = "counters"
 SHARD = ShardName("label", "shardId-1")
