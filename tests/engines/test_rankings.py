@@ -367,9 +367,7 @@ def test_a_corrupt_number_of_partitions_is_written_again(
     assert _top(rankings, namespace) == expected
 
 
-def test_a_corrupt_rule_stops_no_creation_of_a_strict_counter(
-    store: Store, namespace: str
-) -> None:
+def test_a_corrupt_rule_stops_no_creation_of_a_strict_counter(store: Store, namespace: str) -> None:
     """It gets its place with the others, when the ranking is switched on again."""
     seller, rankings = seller_of(store), _rankings(store)
     seller.create(f"{namespace}:a", method="atomic", opening=5)

@@ -117,10 +117,10 @@ def test_a_counter_of_another_kind_is_refused() -> None:
 
 def test_a_namespace_that_cannot_be_read_stops_its_own_entries_only() -> None:
     class Shut(Namespaces):
-        def for_use(self, counter: str, kind: NamespaceKind) -> Namespace:
+        def for_use(self, counter: str, kind: NamespaceKind, *more: Any) -> Namespace:  # noqa: ANN401
             if counter.startswith("shut:"):
                 raise Throttled("slow")
-            return super().for_use(counter, kind)
+            return super().for_use(counter, kind, *more)
 
     dynamo = MemoryClient()
     namespaces = Shut(dynamo, TABLE, REGION, REGION)
