@@ -1,20 +1,15 @@
 """The rules of the layout, checked by reading the repository itself."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("ledger", "producers", "consumers", "compaction", "infra")
