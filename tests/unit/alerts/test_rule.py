@@ -53,6 +53,12 @@ def test_a_prefix_that_no_counter_has_is_refused(prefix: str) -> None:
         rule(counter=None, prefix=prefix)
 
 
+@pytest.mark.parametrize("counter", ["", "a#", "a\x00", ":a", "x" * 513])
+def test_a_name_that_no_counter_has_is_refused(counter: str) -> None:
+    with pytest.raises(BadCounterName):
+        rule(counter=counter)
+
+
 def test_a_number_has_one_spelling() -> None:
     assert rule(threshold=Decimal("1E+2")) == rule(threshold=100)
     assert isinstance(rule(threshold=Decimal("100.00")).threshold, int)

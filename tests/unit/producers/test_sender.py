@@ -14,7 +14,9 @@ from countledger.ledger.asynchronous.greenlets import suspended
 from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
     AccessDenied,
+    ClockSkew,
     CountledgerError,
+    KeyExpired,
     NoCredentials,
     RequestRejected,
     ServiceFailed,
@@ -24,6 +26,7 @@ from countledger.ledger.errors import (
     Unreachable,
 )
 from countledger.ledger.ids import IdempotencyKey, new_id
+from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Put
 from countledger.ledger.suspension import CallNotes, Interrupted
 from countledger.producers.event import Event, Receipt, Status, make_entry
@@ -163,3 +166,17 @@ def test_a_call_that_is_cancelled_between_attempts_names_only_what_may_be_in(
         asyncio.run(suspended(partial(sender.send, entry), notes))
 
     assert notes.entries == [entry] * maybe_applied
+
+
+@pytest.mark.parametrize(("ago_ms", "error"), [(DAY_MS + 1, KeyExpired), (-HOUR_MS, ClockSkew)])
+def test_an_entry_that_may_not_be_written_makes_no_namespace(
+    ago_ms: int, error: type[CountledgerError]
+) -> None:
+    """Its kind could never be changed again."""
+    dynamo = MemoryClient()
+    entry = replace(_entry(key="k"), at_ms=NOW_MS - ago_ms)
+
+    with pytest.raises(error):
+        sender_on(dynamo, ManualClock()).send(entry)
+
+    assert dynamo.items(TABLE) == []
