@@ -1,29 +1,24 @@
 """What a deployment refuses before anything is made; what the engine refuses as AWS does."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from threading import Timer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
 
 from countledger.infra.cli.deploy import ALARMS
 from countledger.infra.deploy.change_set import Watched
+from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.deploy.template_limits import POLICY_MAX, Surroundings, sizes
+from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import load_template, template_text
+from tests.e2e.conftest import Deploy
 from tests.e2e.proxy import PassingRequest, ProxyAnswer, proxy_before
 from tests.e2e.world import bundle_of, stacks_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from countledger.infra.deploy.deployment import Deployment
-    from countledger.infra.local.stack import LocalStack
-    from tests.e2e.conftest import Deploy
 
 _DELAY_S = 1.0
 

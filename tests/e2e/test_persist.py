@@ -1,10 +1,10 @@
 """A stack that is kept goes on where it ended: every number, promise and setting, and no more."""
 
-from __future__ import annotations
-
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -18,10 +18,6 @@ from countledger.ledger.limits import DAY_MS, HOUR_MS
 from tests.e2e.command import eventually
 from tests.e2e.world import client_of, record_aged, record_all
 from tests.smoke.paths import Paths
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ARCHIVE: Final = "s3://kept-archive/trail"
 

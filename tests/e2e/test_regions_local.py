@@ -1,10 +1,9 @@
 """A local stack in three regions: entries everywhere, a partition, and a compaction in it."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Iterator
 from threading import Event
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -13,6 +12,7 @@ from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.report import RunOutcome
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
+from countledger.ledger.attributes import Key
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import AccessDenied, BadSetting
 from countledger.ledger.expressions import Assign
@@ -21,11 +21,6 @@ from countledger.ledger.operations import Update
 from tests.e2e.command import eventually
 from tests.e2e.proxy import PassingRequest, ProxyAnswer, proxy_before
 from tests.e2e.world import record_aged, record_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger.ledger.attributes import Key
 
 HOME: Final = "us-east-1"
 REGIONS: Final = (HOME, "eu-west-1", "ap-northeast-1")

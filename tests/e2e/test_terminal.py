@@ -1,7 +1,5 @@
 """The command line in a user's shell: terminals, pipes, signals, lost answers, own tables."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty
@@ -9,21 +7,18 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from countledger.infra.local.stack import LocalStack
 from tests.e2e.command import PATIENCE_S, Command, Process, eventually
 from tests.e2e.proxy import PassingRequest, ProxyAnswer, proxy_before
 from tests.e2e.steps import play, step, totals
 from tests.e2e.world import client_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from countledger.infra.local.stack import LocalStack
 
 _RULE = "alert create NS --prefix NS: --threshold 100 --direction rising"
 

@@ -1,12 +1,10 @@
 """What `make smoke-aws` does to an account is done to a local engine first."""
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,9 +18,6 @@ from tests.smoke.__main__ import main, walk
 from tests.smoke.checks import Checks, NotShown
 from tests.smoke.own_stack import OwnStack
 from tests.smoke.paths import Paths, Wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")
