@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from countledger.consumers.auditor import Auditor, RepairCounter, review_alert_log
-from countledger.consumers.quarantine import MESSAGE_MAX_BYTES, body, quarantined_of
+from countledger.consumers.quarantine import body, quarantined_of
 from countledger.consumers.repair import Repair, Repairer
 from countledger.consumers.window_rebuild import WindowRebuilder
 from countledger.consumers.window_verify import WindowVerifier
+from countledger.ledger.limits import MESSAGE_MAX_BYTES
 from countledger.ledger.operations import Put
 from countledger.ledger.quarantine_record import (
     CONTENT_MAX_BYTES,
