@@ -210,9 +210,14 @@ class AsyncPendingEntry(PendingEntry):
     __slots__ = ("_awaiting", "_future")
 
     def __init__(
-        self, outcomes: Outcomes, counter: str, delta: Amount, entry: Entry | None
+        self,
+        outcomes: Outcomes,
+        counter: str,
+        delta: Amount,
+        entry: Entry | None = None,
+        at_ms: int | None = None,
     ) -> None:
-        super().__init__(outcomes, counter, delta, entry)
+        super().__init__(outcomes, counter, delta, entry, at_ms)
         self._future: asyncio.Future[None] | None = None
         self._awaiting = 0  # the number of tasks
 

@@ -20,7 +20,19 @@ if TYPE_CHECKING:
     from countledger.producers.batch import Outcome
 
 _LOG: Final = logging.getLogger(__name__)
+# The estimated size of an entry without its texts.
+_ENTRY_BYTES: Final = 400
 _T = TypeVar("_T")
+
+
+def size_of(entry: Entry) -> int:
+    """The estimated size of an entry in bytes."""
+    size = _ENTRY_BYTES + len(entry.counter)
+    if entry.key is not None:
+        size += len(entry.key)
+    if entry.note is not None:
+        size += sum(len(name) + len(text) for name, text in entry.note.items())
+    return size
 
 
 class PendingEntry:
@@ -30,29 +42,34 @@ class PendingEntry:
         counter: the counter's name.
         delta: the sum so far, which the entry adds.
         events: the number of events so far.
-        entry: the entry. If events are coalesced it is None until just before the first send.
+        entry: the entry. Without a key, a note or a time of its own, an event has None until just
+            before the first send.
         outcome: the receipt or the error; None until it is known.
     """
 
     __slots__ = (
         "_outcomes",
+        "at_ms",
         "callbacks",
         "counter",
         "delta",
         "entry",
         "events",
         "handed_back",
-        "number",
         "outcome",
         "reported",
         "rows",
-        "since_ms",
         "size",
         "unfrozen",
     )
 
     def __init__(
-        self, outcomes: Outcomes, counter: str, delta: Amount, entry: Entry | None
+        self,
+        outcomes: Outcomes,
+        counter: str,
+        delta: Amount,
+        entry: Entry | None = None,
+        at_ms: int | None = None,
     ) -> None:
         self._outcomes = outcomes
         self.counter = counter
@@ -61,9 +78,8 @@ class PendingEntry:
         self.events = 1 if entry is None else entry.events
         self.outcome: Outcome | None = None
         # The attributes below are internal to the buffer.
-        self.number = 0  # its place in the queue
-        self.since_ms = 0.0
-        self.size = 0
+        self.at_ms = at_ms  # the time of the entry that is created later; None means that time
+        self.size = _ENTRY_BYTES + len(counter) if entry is None else size_of(entry)
         self.rows: list[int] | None = None  # its row numbers in the spool
         self.unfrozen = False  # whether the spool has its events and not yet its entry
         self.reported = False  # whether a caller has the outcome, or waits for it
@@ -117,6 +133,7 @@ class Outcomes:
 
     Attributes:
         kind: what its pending entries are.
+        failed: the failures that nobody has taken; some of them a caller may have got since.
 
     Args:
         lock: the lock of the buffer; callers wait for outcomes under it.
@@ -131,7 +148,7 @@ class Outcomes:
         self._process = this_process()
         self._abandoned = False
         self._on_failure = on_failure
-        self._failed: deque[PendingEntry] = deque()
+        self.failed: deque[PendingEntry] = deque()
         # The spool rows of failed entries, in case they are added again.
         self._rows: dict[tuple[str, str], list[int]] = {}
 
@@ -162,7 +179,7 @@ class Outcomes:
             to_notify.append(pending)
             if not recorded and not pending.callbacks and not pending.handed_back:
                 if self._on_failure is None:
-                    self._failed.append(pending)
+                    self.failed.append(pending)
                 else:
                     pending.reported = True
             if pending.rows and pending.entry:
@@ -271,20 +288,20 @@ class Outcomes:
 
     def unreported(self) -> int:
         """The number of failures that no caller has got; called under the lock."""
-        while self._failed and self._failed[0].reported:
-            self._failed.popleft()
-        return len(self._failed)
+        while self.failed and self.failed[0].reported:
+            self.failed.popleft()
+        return len(self.failed)
 
     def take_failures(self) -> tuple[Failure, ...]:
         """The failures that no caller has got, each once; called under the lock."""
         failures = tuple(
             Failure(pending.entry, pending.outcome)
-            for pending in self._failed
+            for pending in self.failed
             if not pending.reported
             and pending.outcome is not None
             and not isinstance(pending.outcome, Receipt)
         )
-        self._failed.clear()
+        self.failed.clear()
         return failures
 
     def rows_of(self, counter: str, entry_id: str) -> list[int] | None:

@@ -63,8 +63,7 @@ class ThreadedBuffer:
             pending = self.queue.join(counter, delta)
             if pending is not None:
                 self.state.events += 1
-                if self.queue.window_is_empty:
-                    self._wake(ticks_ms())
+                self._wake_for_new()
             return pending
 
     def accept_one(self, pending: PendingEntry) -> PendingEntry:
@@ -74,7 +73,7 @@ class ThreadedBuffer:
                 with self.lock:
                     if self.state.has_headroom(1, pending.size):
                         taken = self.state.take(pending)
-                        self._wake_for_new(1)
+                        self._wake_for_new()
                         return taken
             except BaseException as error:
                 self._cancel_reservation(error)
@@ -132,18 +131,21 @@ class ThreadedBuffer:
 
     def _take(self, pendings: Sequence[PendingEntry]) -> list[PendingEntry]:
         taken = [self.state.take(pending) for pending in pendings]
-        self._wake_for_new(len(taken))
+        if self.state.closed:
+            self.queue.make_due()
+        self._wake_for_new()
         return taken
 
-    def _wake_for_new(self, entries: int) -> None:
-        """Wake who sends, if so many new entries can have made a batch due."""
-        if entries > 1 or self.queue.may_be_due or not self._senders:
+    def _wake_for_new(self) -> None:
+        """Wake who sends, if a new entry can have made a batch due."""
+        if self.queue.may_be_due or not self._senders:
             self._wake(ticks_ms())
 
     # ---- sending ----
 
     def _wake(self, now_ms: float) -> None:
         """Make sure that a thread sends what is due, and that one waits for the next due time."""
+        self.queue.may_be_due = False
         due = self.queue.batches_due(now_ms)
         if due <= 0 and (self._timers or self.queue.due_in_ms(now_ms) is None):
             return

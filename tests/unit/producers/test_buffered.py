@@ -161,7 +161,7 @@ def test_failures_that_nobody_reads_are_bounded() -> None:
 
 def test_what_coalesced_and_was_not_sent_comes_back_as_an_entry(gated: GatedClient) -> None:
     producer = producer_on(gated, Buffering(coalesce=True, linger_ms=PATIENT_MS))
-    producer._buffer.queue.limit = 0
+    producer._here().queue.limit = 0
     _add_ones(producer, 3)
 
     with pytest.raises(NotRecorded) as raised:
