@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from threading import Lock
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from countledger.ledger.asynchronous.greenlets import suspended
@@ -110,7 +109,8 @@ class AsyncBuffer:
             state.queue.release(len(pendings), size)
             raise
         taken = [state.take(pending) for pending in pendings]
-        self.wake()
+        if state.queue.may_be_due:
+            self.wake()
         return [pending for pending in taken if isinstance(pending, AsyncPendingEntry)]
 
     # ---- sending ----
@@ -120,6 +120,7 @@ class AsyncBuffer:
         if self.belongs_to_parent:
             return
         buffer, now_ms = self.state.queue, ticks_ms()
+        buffer.may_be_due = False
         while (batch := self.state.next_batch(now_ms)) is not None:
             task = asyncio.create_task(self._deliver(batch))
             self._tasks.add(task)
@@ -200,8 +201,7 @@ class AsyncBuffer:
         return (*failures, *outcomes.report(lost))
 
     async def _until(self, holds: Callable[[], bool], wait: Wait) -> bool:
-        tally = self.state.outcomes.tally
-        return await self._changes.until(holds, lambda: wait.left_s(monotonic(), tally.ended))
+        return await self._changes.until(holds, lambda: self.state.outcomes.left_s(wait))
 
 
 class AsyncPendingEntry(PendingEntry):

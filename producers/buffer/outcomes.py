@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from countledger.ledger.amount import Amount, add, may_be_added
 from countledger.ledger.forks import this_process
 from countledger.producers.buffer.buffering import BufferTally, Failure, ProducerClosed, Wait
+from countledger.producers.buffer.queue import ENTRY_BYTES, size_of
 from countledger.producers.event import Receipt
 
 if TYPE_CHECKING:
@@ -20,19 +21,7 @@ if TYPE_CHECKING:
     from countledger.producers.batch import Outcome
 
 _LOG: Final = logging.getLogger(__name__)
-# The estimated size of an entry without its texts.
-_ENTRY_BYTES: Final = 400
 _T = TypeVar("_T")
-
-
-def size_of(entry: Entry) -> int:
-    """The estimated size of an entry in bytes."""
-    size = _ENTRY_BYTES + len(entry.counter)
-    if entry.key is not None:
-        size += len(entry.key)
-    if entry.note is not None:
-        size += sum(len(name) + len(text) for name, text in entry.note.items())
-    return size
 
 
 class PendingEntry:
@@ -79,7 +68,7 @@ class PendingEntry:
         self.outcome: Outcome | None = None
         # The attributes below are internal to the buffer.
         self.at_ms = at_ms  # the time of the entry that is created later; None means that time
-        self.size = _ENTRY_BYTES + len(counter) if entry is None else size_of(entry)
+        self.size = ENTRY_BYTES + len(counter) if entry is None else size_of(entry)
         self.rows: list[int] | None = None  # its row numbers in the spool
         self.unfrozen = False  # whether the spool has its events and not yet its entry
         self.reported = False  # whether a caller has the outcome, or waits for it
@@ -145,6 +134,7 @@ class Outcomes:
     def __init__(self, lock: Lock, on_failure: Callable[[Failure], object] | None) -> None:
         self.changed = Condition(lock)
         self.tally = BufferTally()
+        self._progress_s = 0.0  # when the last outcome was stored
         self._process = this_process()
         self._abandoned = False
         self._on_failure = on_failure
@@ -171,6 +161,7 @@ class Outcomes:
         """
         to_notify: list[PendingEntry] = []
         self.tally.count(outcomes)
+        self._progress_s = monotonic()
         for pending, outcome in zip(pendings, outcomes, strict=True):
             pending.outcome = outcome
             recorded = type(outcome) is Receipt
@@ -244,18 +235,9 @@ class Outcomes:
                 return
             self.changed.wait(left_s)
 
-    def wait(self, timeout_s: float | None, patience_s: float) -> Wait:
-        """A wait that begins now."""
-        return Wait(timeout_s, patience_s, monotonic(), self.tally.ended)
-
-    def waiting_on(self, wait: Wait) -> Iterator[None]:
-        """Yield now and after each change, until the wait is over; called under the lock."""
-        while True:
-            yield
-            left_s = wait.left_s(monotonic(), self.tally.ended)
-            if left_s <= 0:
-                return
-            self.changed.wait(left_s)
+    def left_s(self, wait: Wait) -> float:
+        """The seconds that are left of a wait; 0 or less if it is over."""
+        return wait.left_s(monotonic(), self._progress_s)
 
     def call_when_done(
         self, pending: PendingEntry, callback: Callable[[PendingEntry], object]

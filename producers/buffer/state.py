@@ -18,6 +18,7 @@ from countledger.producers.buffer.buffering import (
     Failure,
     ProducerClosed,
     StillBuffered,
+    Wait,
 )
 from countledger.producers.buffer.delivery import keep, may_coalesce
 from countledger.producers.buffer.queue import SendQueue
@@ -26,7 +27,7 @@ from countledger.producers.event import Event, not_an_event, unacknowledged
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer.buffering import Buffering, Wait
+    from countledger.producers.buffer.buffering import Buffering
     from countledger.producers.buffer.delivery import Delivered, EntryMaker
     from countledger.producers.buffer.outcomes import Outcomes, PendingEntry
     from countledger.producers.buffer.queue import EntryBatch
@@ -189,7 +190,7 @@ class BufferState:
 
     def wait(self, timeout_s: float | None) -> Wait:
         """The wait of a `flush` or a `close` that begins now."""
-        return self.outcomes.wait(timeout_s, self.buffering.patience_ms / SECOND_MS)
+        return Wait(timeout_s, self.buffering.patience_ms / SECOND_MS, monotonic())
 
     def ended(self, batch: EntryBatch, delivered: Delivered) -> None:
         """Count a finished batch and release its headroom."""
