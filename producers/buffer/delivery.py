@@ -147,6 +147,11 @@ class BatchDelivery:
     sender: Sender
     attempts: int
 
+    def __post_init__(self) -> None:
+        """Give the sender this number of attempts."""
+        patient = replace(self.sender, backoff=Backoff(self.attempts))
+        object.__setattr__(self, "sender", patient)
+
     def deliver(self, batch: EntryBatch, spool: Spool | None) -> Delivered:
         """Send a batch. It raises nothing."""
         sender = self.sender
@@ -155,7 +160,7 @@ class BatchDelivery:
         if refused is not None:
             return refused
         try:
-            outcomes = run(sending(batch, sender, self.attempts), perform)
+            outcomes = run(sending(batch, sender), perform)
         # Any error, also a bug here: the entries must return to their owner.
         except Exception as error:  # noqa: BLE001
             outcomes = unknown_outcomes(batch, error)
@@ -171,13 +176,11 @@ def kept(batch: EntryBatch, spool: Spool | None) -> Delivered | None:
     return None
 
 
-def sending(batch: EntryBatch, sender: Sender, attempts: int) -> Steps[list[Outcome]]:
+def sending(batch: EntryBatch, sender: Sender) -> Steps[list[Outcome]]:
     """The steps that send the entries of a batch; an outcome for each.
 
     An entry whose namespace cannot be read is not sent; the others are.
     """
-    if sender.backoff.attempts != attempts:
-        sender = replace(sender, backoff=Backoff(attempts))
     entries = _entries(batch)
     if batch.keyed:
         return [(yield from sender.sending_alone(entries[0]))]
