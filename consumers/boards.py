@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.window_sums import no_windows, of_the_zone
@@ -20,6 +20,7 @@ from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import BadSetting, BadTime, NotRanked, shown
 from countledger.ledger.limits import TOP_MAX
 from countledger.ledger.ranking import Board, day_board, top_query
+from countledger.ledger.suspension import workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from countledger.ledger.windows import WindowSetting
 
 _TIES_MAX: Final = 1_000
+_READERS: Final = 8
 TODAY: Final = "today"
 
 
@@ -69,11 +71,16 @@ def ranked(found: Iterable[tuple[str, Amount]], limit: int) -> list[Ranked]:
 
 
 def top_of(dynamo: DynamoClient, table: str, board: Board, limit: int) -> list[Ranked]:
-    """The top of a board: half a read unit for each of its partitions, and each 4 KB read there."""
-    found: list[tuple[str, Amount]] = []
-    for bucket in board.buckets:
-        found += _top_of_bucket(dynamo, table, board, bucket, limit)
-    return ranked(found, limit)
+    """The top of a board, its partitions read up to eight at a time.
+
+    Half a read unit for each of its partitions, and each 4 KB read there.
+    """
+
+    def read(bucket: str) -> list[tuple[str, Amount]]:
+        return _top_of_bucket(dynamo, table, board, bucket, limit)
+
+    with workers(_READERS, "countledger-top") as pool:
+        return ranked(chain.from_iterable(pool.map(read, board.buckets)), limit)
 
 
 def _top_of_bucket(

@@ -169,13 +169,9 @@ class RankRules:
         ranking = self.dynamo.get(self.table, keys.ranking_key(namespace))
         if ranking is None:
             return None
-        from countledger.ledger.ranking import partitions_of  # noqa: PLC0415 - as above
+        from countledger.ledger.ranking import partitions_to_write  # noqa: PLC0415 - as above
 
-        try:
-            return partitions_of(ranking)
-        except CorruptItem:
-            # `top` of that namespace reports it; totals do not wait for a repair of the rule.
-            return None
+        return partitions_to_write(ranking)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import (
@@ -24,6 +24,22 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from countledger.ledger.amount import Amount
+
+
+class Note(dict[str, str]):
+    """A note that cannot be changed in place: what is sent is what was checked."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("a note cannot be changed: make another event, with another note")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[type[Note], tuple[dict[str, str]]]:
+        """Pickle and copy it as a whole, not item by item."""
+        return Note, (dict(self),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +152,7 @@ def decode_entry(item: Item) -> Entry:
     entry_id = keys.id_of(require(item, "entry", str))
     if entry_id is None:
         raise CorruptItem(f"{describe(item)} has no entry's sort key", item)
-    events = optional(item, "events", int)
+    events, note = optional(item, "events", int), optional(item, "note", dict)
     at_ms = require(item, "at", int)
     if not 0 <= at_ms < TIME_LIMIT_MS:
         raise CorruptItem(f"{describe(item)}: 'at' is {shown(at_ms)}, no time of an entry", item)
@@ -148,12 +164,12 @@ def decode_entry(item: Item) -> Entry:
         origin=require(item, "origin", str),
         events=1 if events is None else events,
         key=optional(item, "key", str),
-        note=optional(item, "note", dict),
+        note=None if note is None else Note(note),
         occurred_at_ms=optional(item, "occurred_at", int),
     )
 
 
-def check_note(note: object) -> dict[str, str]:
+def check_note(note: object) -> Note:
     """The note, if it is a map of texts of at most 1,024 bytes in all.
 
     Raises:
@@ -173,7 +189,7 @@ def check_note(note: object) -> dict[str, str]:
             raise BadNote(f"note {shown(name)}={shown(text)} is no valid Unicode text") from None
     if size > NOTE_MAX_BYTES:
         raise BadNote(f"the note is {size} bytes long; at most {NOTE_MAX_BYTES} fit")
-    return dict(note)
+    return Note(note)
 
 
 def describe_entry(entry: Entry) -> str:

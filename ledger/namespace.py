@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
@@ -35,6 +34,8 @@ from countledger.ledger.limits import (
 from countledger.ledger.operations import Put, Query, Update
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
 
@@ -75,9 +76,9 @@ class Namespace:
         keys.check_namespace(self.name)
         if self.kind not in list(Kind):
             raise BadSetting(f"kind {shown(self.kind)} is invalid: give one of {', '.join(Kind)}")
-        if not _is_integer(self.spread) or self.spread not in keys.SPREADS:
+        if type(self.spread) is not int or self.spread not in keys.SPREADS:
             raise BadSetting(f"spread {shown(self.spread)} is invalid: give one of {keys.SPREADS}")
-        if not _is_integer(self.horizon_ms):
+        if type(self.horizon_ms) is not int:
             raise BadSetting(f"horizon {shown(self.horizon_ms)} is no whole number of milliseconds")
         if not HORIZON_MIN_MS <= self.horizon_ms <= HORIZON_MAX_MS:
             raise BadSetting(
@@ -86,10 +87,6 @@ class Namespace:
             )
         if self.description is not None:
             _check_description(self.description)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _check_description(text: object) -> None:
@@ -220,17 +217,21 @@ class Namespaces:
         """All namespaces, by name; half a read unit for each 4 KB. `on_corrupt` as in `decoded`."""
         listed = Compare("directory", "=", keys.DIRECTORY)
         pages = self.dynamo.pages(Query(self.table, listed, index=keys.NAMESPACES_INDEX))
-        return [*decoded(chain.from_iterable(pages), decode_namespace, on_corrupt)]
+        return [*decoded((one for page in pages for one in page), decode_namespace, on_corrupt)]
 
-    def for_use(self, counter: str, kind: Kind) -> Namespace:
-        """The namespace of a counter, made with defaults at its first use.
+    def for_use(
+        self, counter: str, kind: Kind, check: Callable[[Namespace], object] | None = None
+    ) -> Namespace:
+        """The namespace of a counter, made with defaults at its first use, unless `check` raises.
 
         Raises:
             NamespaceUnknown: it cannot be seen from here and may be made in the home region only.
             WrongKind: its counters are of another kind.
         """
         name = keys.namespace_of(counter)
-        return _of_kind(counter, self.find(name) or self._make(Namespace(name, kind)), kind)
+        if (found := self.find(name)) is None and check is not None:
+            check(Namespace(name, kind))
+        return _of_kind(counter, found or self._make(Namespace(name, kind)), kind)
 
     def expect(self, counter: str, kind: Kind) -> Namespace:
         """The namespace of a counter, which must exist.

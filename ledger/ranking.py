@@ -143,6 +143,17 @@ def partitions_of(item: Item | None) -> int | None:
     return kept_partitions(item)
 
 
+def partitions_to_write(item: Item | None) -> int | None:
+    """As `partitions_of`, for a write of a total: None also if the item is corrupt.
+
+    `top` of that namespace reports it; no write waits for its repair, which then finds each total.
+    """
+    try:
+        return partitions_of(item)
+    except CorruptItem:
+        return None
+
+
 def kept_partitions(item: Item | None) -> int:
     """The number of partitions in a namespace's item, also while it is not ranked.
 

@@ -113,7 +113,9 @@ class Sender:
             entry: the entry.
             maybe_applied: whether an earlier request for it may have been applied.
         """
-        namespace = self.namespaces.for_use(entry.counter, Kind.LEDGER)
+        # The kind of a namespace is fixed, so none is made for an entry that may not be written.
+        check = partial(self._check_age, entry)
+        namespace = self.namespaces.for_use(entry.counter, Kind.LEDGER, check)
         write = Put(self.table, encode_entry(entry, namespace.spread), Absent("entry"))
 
         def interpret(reply: Reply[None]) -> Verdict[None, Receipt]:

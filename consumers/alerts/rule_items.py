@@ -77,13 +77,13 @@ class RuleStamp:
 
     Attributes:
         number: how often rules were changed; 0 = never.
-        count: the number of rules; None: an earlier release wrote the stamp, without it.
+        count: the number of rules.
         left: the name of the rule that the change wrote; None: the change deleted a rule.
         ended: the revision that the change ended, with its end; a read may miss its own item.
     """
 
     number: int = 0
-    count: int | None = None
+    count: int = 0
     left: str | None = None
     ended: Rule | None = None
 
@@ -168,7 +168,7 @@ def decode_stamp(item: Item | None) -> RuleStamp:
     ended = optional(item, "ended", dict)
     return RuleStamp(
         require(item, "number", int),
-        optional(item, "rules", int),
+        require(item, "rules", int),
         optional(item, "left", str),
         None if ended is None else decode_rule(ended),
     )
@@ -208,7 +208,7 @@ def snapshot_of(items: Iterable[Item]) -> RuleSnapshot:
 
 def _is_whole(stamp: RuleStamp, found: RuleSnapshot, changes: Mapping[str, int]) -> bool:
     """Whether the items that were found are those that the stamp describes."""
-    if stamp.count not in (None, found.count) or max(changes.values(), default=0) > stamp.number:
+    if stamp.count != found.count or max(changes.values(), default=0) > stamp.number:
         return False
     if stamp.left is None or stamp.left in found.unreadable:
         return True

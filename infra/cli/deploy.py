@@ -14,7 +14,7 @@ from countledger.infra.cli.options import BadUsage, Options, Yes, confirm, share
 from countledger.infra.cli.output import FINDINGS, notice, show
 from countledger.infra.cli.packaging import Architecture, Bucket, BundleFile, content_of, place_of
 from countledger.infra.cli.progress import open_progress
-from countledger.infra.deploy.change_set import Watched, refuse_unknown, tag_table
+from countledger.infra.deploy.change_set import Watched, parameters_in, refuse_unknown, tag_table
 from countledger.infra.deploy.quotas import read_quotas, refuse_beyond, warnings
 from countledger.infra.template import load_template
 
@@ -166,8 +166,7 @@ class _Run:
 
     def check_account(self, parameters: Mapping[str, str]) -> None:
         """Refuse what the account cannot serve; name what may be too little, or is unknown."""
-        stack = self.deployment.stack.describe() or {}
-        now = {one["ParameterKey"]: one["ParameterValue"] for one in stack.get("Parameters", ())}
+        now = parameters_in(self.deployment.stack.describe() or {})
         quotas = read_quotas(self.connection)
         wanted = {**now, **parameters}
         refuse_beyond(quotas, wanted, now)
@@ -218,7 +217,7 @@ class _Run:
 
     @property
     def _name(self) -> str:
-        return self.deployment.stack_name
+        return self.deployment.stack.name
 
     def _describe(self, proposal: Proposal) -> None:
         """What would change, on stderr: what is lost in red, where there is colour."""

@@ -58,8 +58,7 @@ def destroy(
     """
     connection = options.connection()
     name = options.settings.stack_name
-    reader = StackReader(cloudformation=connection.stacks(), name=name, poll_s=poll_s(connection))
-    destruction = destruction_of(connection, reader, role_arn)
+    destruction = destruction_of(connection, reader_of(connection), role_arn)
     plan = destruction.plan()
     if plan is None or (plan.status == "DELETE_COMPLETE" and not delete_data):
         notice(f"there is no stack {name} in {connection.region}")
@@ -88,11 +87,15 @@ def destroy(
 
 def deployment_of(connection: Connection, role_arn: str | None) -> Deployment:
     """What creates and changes the stack that a connection names, in its region."""
-    return Deployment(
+    reader = reader_of(connection)
+    return Deployment(stack=reader, s3=connection.objects(), role_arn=role_arn)
+
+
+def reader_of(connection: Connection) -> StackReader:
+    """What reads the stack that a connection names, in its region."""
+    return StackReader(
         cloudformation=connection.stacks(),
-        s3=connection.objects(),
-        stack_name=connection.settings.stack_name,
-        role_arn=role_arn,
+        name=connection.settings.stack_name,
         poll_s=poll_s(connection),
     )
 

@@ -92,7 +92,7 @@ class EarlierStack:
 
     @property
     def _name(self) -> str:
-        return self.deployment.stack_name
+        return self.deployment.stack.name
 
     def _confirm(self) -> None:
         if not (self.yes or confirm("Go on?", NOBODY)):

@@ -216,7 +216,7 @@ def document_of(running: Running) -> dict[str, object]:
         running,
         "was_running url dashboard allow_writes regions started_at pids lost_after",
         log=str(running.log),
-        kept_in=None if running.kept_in is None else str(running.kept_in),
+        kept_in=running.kept_in,
     )
     known = {"stack_name": running.stack_name, "running": True}
     return {**known, **more, **facts(running, "environment outputs")}

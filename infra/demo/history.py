@@ -1,22 +1,8 @@
-r"""A git repository as a stream of counter events, and what git itself says that they add up to.
+"""A git repository as a stream of counter events, and what git itself says that they add up to.
 
-For every commit along the first parent of HEAD, oldest first: `commits:<author>` +1 under the key
-`<commit>`, and for every text file that it touched `lines:<path>` by the lines added minus the
-lines removed, under the key `<commit>:<path>`; both at the author's date. A merge counts against
-its first parent, so the deltas of a path add up to the lines that it has in the tree of HEAD:
-
-- A **text file** has no NUL in its first 8,000 bytes; attributes and configuration have no say. A
-  binary file has 0 lines.
-- A **symbolic link** has the lines of its target's text; a **submodule** has 0 lines.
-- Nothing is a rename, and a step of 0 is no event. A mail map is not applied to authors.
-- In a **shallow clone** the commit at the boundary counts as the first one, with all its files.
-
-The events come from the changes that `git log` lists, the truth from the last tree: `git ls-tree`
-names its files, `git shortlog` counts the commits of authors. `git grep` counts the lines of both.
-
-A counter is named after the bytes that git has. Those that a counter name may not hold are written
-as `%XX` and `%` as `%25`; nothing is `%`; a name of more than 512 bytes is cut and ends in `%~` and
-its SHA-256. So different names give different counters.
+docs/demo.md says what is counted. The events come from the changes that `git log` lists, and
+`git grep` counts the lines of both sides of a change. The truth comes from elsewhere: of the last
+tree `git diff-tree` counts the lines, and `git log` names the authors.
 
 What git prints depends on more than the history: on configuration, attributes, mail maps,
 replacement refs and the environment. A count must not. So the history is read through a *view*: an
@@ -30,6 +16,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -47,27 +34,23 @@ if TYPE_CHECKING:
 
 LINES: Final = "lines"
 COMMITS: Final = "commits"
-# One command line has space for so many.
+# One command line has space for so many objects; a history may be larger than memory.
 _OBJECTS_AT_ONCE: Final = 500
-_PLAIN: Final = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "LC_ALL": "C",
-}
+_COMMITS_AT_ONCE: Final = 100
+_SWITCHED_ON: Final = ("GIT_CONFIG_NOSYSTEM", "GIT_ATTR_NOSYSTEM", "GIT_NO_REPLACE_OBJECTS")
 # Since 2.43 a bare repository may take its attributes from a tree, and always its mail map.
-_OPTIONS: Final = ("-c", "attr.tree=none-of-them", "-c", "mailmap.blob=none-of-them")
+_OPTIONS: Final = (
+    *("-c", "attr.tree=none-of-them", "-c", "mailmap.blob=none-of-them"),
+    *("-c", "core.bigFileThreshold=1024g"),  # a big text file is a text file
+)
 _PARTIAL: Final = "in a partial clone, `git fetch --refetch --no-filter` brings the missing objects"
 _SUBMODULE: Final = "160000"
-# What shortlog prints for a commit whose author line cannot be read; for log it has no author.
-_UNREADABLE_AUTHOR: Final = b"%aN"
 _LOG: Final = (
-    *("log", "--no-walk=unsorted", "--first-parent", "-m", "--no-show-signature"),
-    *("--encoding=UTF-8", "--format=tformat:>%H%x00%an%x00%at", "-z", "--raw", "--no-abbrev"),
-    *("--no-renames", "--no-ext-diff", "--no-color", "--ignore-submodules=none"),
+    *("log", "--no-walk=unsorted", "--first-parent", "-m", "-z", "--raw", "--no-abbrev"),
+    *("--no-renames", "--encoding=UTF-8", "--format=tformat:>%H%x00%an%x00%at"),
 )
-# So many are read together: a history may be larger than memory.
-_COMMITS_AT_ONCE: Final = 100
+_AUTHORS: Final = ("log", "--first-parent", "-z", "--encoding=UTF-8", "--format=tformat:%an")
+_TREE: Final = ("diff-tree", "-r", "-z", "--numstat", "--no-renames", "--ignore-submodules=all")
 
 
 class GitUnusable(SetupError):
@@ -82,11 +65,6 @@ class View:
     commits: tuple[str, ...]
     shallow: bool
     environment: dict[str, str]
-
-    @property
-    def head(self) -> str:
-        """The last commit."""
-        return self.commits[-1]
 
     def tokens(self, *arguments: str, end: bytes = b"\0") -> list[bytes]:
         """The output of a git command, cut at each end mark.
@@ -132,7 +110,7 @@ def open_repository(path: Path) -> Iterator[View]:
     with tempfile.TemporaryDirectory(prefix="countledger-git-") as name:
         # Another home hides the user's own configuration and attributes.
         places = {"GIT_DIR": name, "HOME": name, "XDG_CONFIG_HOME": name}
-        environment = _environment() | _PLAIN | places
+        environment = _environment() | dict.fromkeys(_SWITCHED_ON, "1") | places
         form = "--object-format=" + _ask(path, "--show-object-format")
         init = ("init", "--quiet", "--bare", "--template=", form)
         _output(init, Path(name), environment, "git cannot make a view")
@@ -146,7 +124,7 @@ def open_repository(path: Path) -> Iterator[View]:
 
 def _ask(path: Path, *arguments: str) -> str:
     """One fact of the real repository, found from this path whatever the environment says."""
-    environment = _environment("GIT_CONFIG", "GIT_CEILING", "GIT_DISCOVERY") | {"LC_ALL": "C"}
+    environment = _environment("GIT_CONFIG", "GIT_CEILING", "GIT_DISCOVERY")
     answer = _output(("rev-parse", *arguments), path, environment, f"{path} cannot be opened")
     return os.fsdecode(answer.removesuffix(b"\n"))
 
@@ -164,25 +142,21 @@ def _output(
             env=environment,
             check=False,
         )
-    except FileNotFoundError:
-        raise GitUnusable("git was not found: install git, the demo needs it") from None
     except OSError as error:
-        raise GitUnusable(f"{problem}: {error.strerror}") from error
+        raise GitUnusable(f"{problem}: {error.strerror} (install git if it is missing)") from error
     # Grep ends with 1 where no file has a line.
     if done.returncode and not (done.returncode == 1 and "grep" in arguments):
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        reason = lines[0].removeprefix("fatal: ") if lines else "git gave no reason"
-        raise GitUnusable(f"{problem}: {reason}")
+        said = done.stderr.decode(errors="replace").strip() or "git gave no reason"
+        raise GitUnusable(f"{problem}: {said.splitlines()[0].removeprefix('fatal: ')}")
     return done.stdout
 
 
 def _environment(*keep: str) -> dict[str, str]:
     """The environment without what would point git elsewhere or change what it prints."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("GIT_") or name.startswith(keep or ("GIT_EXEC_PATH",))
-    }
+    keep = ("GIT_EXEC_PATH", *keep)
+    found = os.environ.items()
+    plain = {name: one for name, one in found if name[:4] != "GIT_" or name.startswith(keep)}
+    return plain | {"LC_ALL": "C"}
 
 
 def read_events(view: View) -> Iterator[list[Event]]:
@@ -215,8 +189,6 @@ def _commits(
     """
     token = next(tokens, b"")
     while token:
-        if not token.startswith(b">"):
-            raise AssertionError(f"git log printed {token!r} for a commit")
         commit, author, seconds = token[1:].decode(), next(tokens), next(tokens)
         try:
             written = datetime.fromtimestamp(int(seconds), UTC)
@@ -234,22 +206,16 @@ def _commits(
         yield commit, author, written, paths
 
 
-def read_truth(view: View) -> dict[str, int]:
+def read_truth(view: View) -> Counter[str]:
     """Every counter that is not zero at HEAD, and its value, as git itself says."""
-    files: dict[bytes, str] = {}
-    for token in view.tokens("ls-tree", "-r", "-z", "--full-tree", view.head):
-        facts, _, path = token.partition(b"\t")
-        _, kind, oid = facts.decode().split(" ")
-        if kind == "blob":
-            files[path] = oid
-    lines_of = view.lines(sorted(set(files.values())))
-    truth = {counter_name(LINES, path): lines_of[oid] for path, oid in files.items()}
-    summary = ("shortlog", "--summary", "--first-parent", "--encoding=UTF-8", view.head)
-    for line in view.tokens(*summary, end=b"\n"):
-        commits, _, author = line.partition(b"\t")
-        counter = counter_name(COMMITS, b"" if author == _UNREADABLE_AUTHOR else author)
-        truth[counter] = truth.get(counter, 0) + int(commits)
-    return {counter: value for counter, value in truth.items() if value}
+    authors = view.tokens(*_AUTHORS, view.commits[-1])
+    truth = Counter(counter_name(COMMITS, author) for author in authors)
+    (empty,) = view.tokens("hash-object", "-t", "tree", "--stdin", end=b"\n")
+    for token in view.tokens(*_TREE, empty.decode(), view.commits[-1]):
+        added, _, path = token.split(b"\t", 2)
+        if added.strip(b"-0"):  # a binary file has no number
+            truth[counter_name(LINES, path)] = int(added)
+    return truth
 
 
 def counter_name(namespace: str, name: bytes) -> str:

@@ -148,6 +148,11 @@ def parameters_in(stack: Mapping[str, Any]) -> dict[str, str]:
     return {one["ParameterKey"]: one.get("ParameterValue", "") for one in found}
 
 
+def tags_in(stack: Mapping[str, Any]) -> dict[str, str]:
+    """The tags of a described stack."""
+    return {one["Key"]: one["Value"] for one in stack.get("Tags", [])}
+
+
 def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
     """Refuse parameters that a template has not.
 
@@ -177,8 +182,7 @@ def parameters_for(
     """
     known = set(known)
     refuse_unknown(given, known)
-    before = (existing or {}).get("Parameters", [])
-    kept = known & {one["ParameterKey"] for one in before} - given.keys()
+    kept = known & parameters_in(existing or {}).keys() - given.keys()
     return [
         *({"ParameterKey": name, "ParameterValue": value} for name, value in given.items()),
         *({"ParameterKey": name, "UsePreviousValue": True} for name in sorted(kept)),
@@ -187,8 +191,8 @@ def parameters_for(
 
 def tags_for(given: Mapping[str, str], existing: Mapping[str, Any] | None) -> list[Any]:
     """What a request carries replaces all that were there: so it carries those, too."""
-    before = {one["Key"]: one["Value"] for one in (existing or {}).get("Tags", [])}
-    return [{"Key": key, "Value": value} for key, value in {**before, **given}.items()]
+    whole = {**tags_in(existing or {}), **given}
+    return [{"Key": key, "Value": value} for key, value in whole.items()]
 
 
 # The prefix of tags that only AWS may write.

@@ -20,7 +20,9 @@ from countledger.infra.deploy.change_set import (
     Watched,
     changes_in,
     parameters_for,
+    parameters_in,
     tags_for,
+    tags_in,
 )
 from countledger.infra.deploy.code_bucket import upload
 from countledger.infra.deploy.stack_operation import DeployFailed, StackEvent, StackReader
@@ -32,7 +34,6 @@ from countledger.infra.deploy.template_limits import (
 from countledger.infra.template import only_tables, parse_template, template_text
 
 if TYPE_CHECKING:
-    from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_s3 import S3Client
 
 _NOTHING_TO_DO: Final = ("didn't contain changes", "No updates are to be performed")
@@ -47,30 +48,14 @@ class Deployment:
     """Makes or changes one stack.
 
     Attributes:
-        cloudformation: the client to CloudFormation.
+        stack: reads it and waits for it.
         s3: the client to the bucket, in the same region.
-        stack_name: the stack.
         role_arn: the role of CloudFormation; None: as at the last change, else the caller's.
-        poll_s: pause between two looks.
-        timeout_s: when to stop waiting (the stack goes on by itself).
     """
 
-    cloudformation: "CloudFormationClient"
+    stack: StackReader
     s3: "S3Client"
-    stack_name: str
     role_arn: str | None = None
-    poll_s: float = 3.0
-    timeout_s: float = 1800.0
-
-    @property
-    def stack(self) -> StackReader:
-        """What reads the stack."""
-        return StackReader(
-            cloudformation=self.cloudformation,
-            name=self.stack_name,
-            poll_s=self.poll_s,
-            timeout_s=self.timeout_s,
-        )
 
     def propose(
         self,
@@ -121,11 +106,11 @@ class Deployment:
         """
         existing = self._changeable()
         if existing is None:
-            raise DeployFailed(f"there is no stack {self.stack_name!r}: `countledger deploy` first")
-        known = {one["ParameterKey"] for one in existing.get("Parameters", [])}
+            raise DeployFailed(f"there is no stack {self.stack.name!r}: `countledger deploy` first")
+        known = parameters_in(existing).keys()
         if missing := sorted(given.keys() - known):
             raise DeployFailed(
-                f"stack {self.stack_name!r} has no parameter {missing[0]}: an earlier release "
+                f"stack {self.stack.name!r} has no parameter {missing[0]}: an earlier release "
                 "deployed it; run `countledger deploy` first"
             )
         request = {
@@ -187,7 +172,7 @@ class Deployment:
         stack, token = self.stack, f"countledger-{uuid.uuid4()}"
         before = stack.newest_event(proposal.stack_id)
         with stack.asking("ExecuteChangeSet"):
-            self.cloudformation.execute_change_set(
+            self.stack.cloudformation.execute_change_set(
                 StackName=proposal.stack_id,
                 ChangeSetName=proposal.change_set,
                 ClientRequestToken=token,
@@ -195,26 +180,26 @@ class Deployment:
         ending = stack.follow(proposal.stack_id, token, before, on_event)
         if ending.status not in _DONE:
             raise DeployFailed(
-                f"stack {self.stack_name!r} ended as {ending.status}: {ending.reason()}"
+                f"stack {self.stack.name!r} ended as {ending.status}: {ending.reason()}"
             )
         return self.outputs()
 
     def protect(self, *, on: bool) -> None:
         """Have CloudFormation refuse to delete the stack, or lift that."""
         with self.stack.asking("UpdateTerminationProtection"):
-            self.cloudformation.update_termination_protection(
-                StackName=self.stack_name, EnableTerminationProtection=on
+            self.stack.cloudformation.update_termination_protection(
+                StackName=self.stack.name, EnableTerminationProtection=on
             )
 
     def discard(self, proposal: Proposal) -> None:
         """Forget a proposal: nothing is left of it."""
         with self.stack.asking("DeleteChangeSet"):
-            self.cloudformation.delete_change_set(
+            self.stack.cloudformation.delete_change_set(
                 StackName=proposal.stack_id, ChangeSetName=proposal.change_set
             )
             stack = self.stack.describe()
             if stack is not None and stack["StackStatus"] == _EMPTY:
-                self.cloudformation.delete_stack(StackName=self.stack_name)
+                self.stack.cloudformation.delete_stack(StackName=self.stack.name)
 
     def outputs(self) -> dict[str, str]:
         """The outputs of the stack as it is; none where there is no stack."""
@@ -222,7 +207,7 @@ class Deployment:
 
     def tags(self) -> dict[str, str]:
         """The tags of the stack as it is; none where there is no stack."""
-        return {one["Key"]: one["Value"] for one in (self.stack.describe() or {}).get("Tags", [])}
+        return tags_in(self.stack.describe() or {})
 
     def _uploaded(self, bucket: str, template: str) -> str:
         """Upload a template; where it is."""
@@ -234,8 +219,8 @@ class Deployment:
         if self.role_arn is not None:
             request["RoleARN"] = self.role_arn
         with self.stack.asking("CreateChangeSet"):
-            made = self.cloudformation.create_change_set(
-                StackName=self.stack_name,
+            made = self.stack.cloudformation.create_change_set(
+                StackName=self.stack.name,
                 ChangeSetName=f"countledger-{uuid.uuid4()}",
                 Capabilities=["CAPABILITY_IAM"],
                 **request,
@@ -246,19 +231,15 @@ class Deployment:
             self.discard(proposal)
             if any(text in reason for text in _NOTHING_TO_DO):
                 return None
-            raise DeployFailed(f"stack {self.stack_name!r} was refused: {reason}")
+            raise DeployFailed(f"stack {self.stack.name!r} was refused: {reason}")
         return replace(proposal, changes=changes_in(self._changes(made["Id"])))
 
     def _refuse_beforehand(
         self, template: str, given: Mapping[str, str], existing: Mapping[str, Any] | None
     ) -> None:
-        kept = {
-            one["ParameterKey"]: one.get("ParameterValue", "")
-            for one in (existing or {}).get("Parameters", [])
-        }
-        meta = self.cloudformation.meta
-        around = Surroundings(self.stack_name, meta.region_name, meta.partition)
-        parsed, whole = parse_template(template), {**kept, **given}
+        meta = self.stack.cloudformation.meta
+        around = Surroundings(self.stack.name, meta.region_name, meta.partition)
+        parsed, whole = parse_template(template), {**parameters_in(existing or {}), **given}
         refuse_broken_rules(parsed, whole, around)
         refuse_oversized(parsed, whole, around)
 
@@ -270,40 +251,42 @@ class Deployment:
             return None
         if status in FAILED_CREATION:
             raise DeployFailed(
-                f"stack {self.stack_name!r} is the rest of a failed creation ({status}): "
+                f"stack {self.stack.name!r} is the rest of a failed creation ({status}): "
                 "`countledger deploy --remove-failed` removes it first"
             )
         if status == "DELETE_FAILED":
             raise DeployFailed(
-                f"stack {self.stack_name!r} could not be deleted: `countledger destroy` shows why"
+                f"stack {self.stack.name!r} could not be deleted: `countledger destroy` shows why"
             )
         if status.endswith("_IN_PROGRESS"):
             raise DeployFailed(
-                f"stack {self.stack_name!r} is being changed by another caller ({status}): "
+                f"stack {self.stack.name!r} is being changed by another caller ({status}): "
                 "wait for its end"
             )
         return stack
 
     def _await_proposal(self, change_set: str) -> str | None:
         """Wait until CloudFormation has made up its mind; why it refuses, or None."""
-        deadline_s = time.monotonic() + self.timeout_s
+        deadline_s = time.monotonic() + self.stack.timeout_s
         while True:
             with self.stack.asking("DescribeChangeSet"):
-                found = self.cloudformation.describe_change_set(
-                    StackName=self.stack_name, ChangeSetName=change_set
+                found = self.stack.cloudformation.describe_change_set(
+                    StackName=self.stack.name, ChangeSetName=change_set
                 )
             if found["Status"] == "CREATE_COMPLETE":
                 return None
             if found["Status"] == "FAILED":
                 return found.get("StatusReason") or "CloudFormation does not say why"
             if time.monotonic() > deadline_s:
-                return f"its change set is still {found['Status']} after {self.timeout_s:.0f} s"
-            time.sleep(self.poll_s)
+                return (
+                    f"its change set is still {found['Status']} after {self.stack.timeout_s:.0f} s"
+                )
+            time.sleep(self.stack.poll_s)
 
     def _changes(self, change_set: str) -> Iterator[Mapping[str, Any]]:
-        pages = self.cloudformation.get_paginator("describe_change_set")
+        pages = self.stack.cloudformation.get_paginator("describe_change_set")
         with self.stack.asking("DescribeChangeSet"):
-            for page in pages.paginate(StackName=self.stack_name, ChangeSetName=change_set):
+            for page in pages.paginate(StackName=self.stack.name, ChangeSetName=change_set):
                 yield from page["Changes"]
 
 

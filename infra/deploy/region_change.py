@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.region_state import Phase, RegionStateStore
-from countledger.infra.deploy.change_set import Effect, parameters_in
+from countledger.infra.deploy.change_set import Effect, parameters_in, tags_in
 from countledger.infra.deploy.region_checks import (
     home_by_epoch,
     make_totals,
@@ -227,9 +227,11 @@ class RegionChange:
         self._execute(self.deploy_owner, proposal)
 
     def _execute(self, deployment: Deployment, proposal: Proposal) -> dict[str, str]:
-        self.say(f"stack in {deployment.cloudformation.meta.region_name}: {_summary(proposal)}")
-        waiting = replace(deployment, timeout_s=self.timeout_s)
-        return waiting.execute(proposal)
+        self.say(
+            f"stack in {deployment.stack.cloudformation.meta.region_name}: {_summary(proposal)}"
+        )
+        patient = replace(deployment.stack, timeout_s=self.timeout_s)
+        return replace(deployment, stack=patient).execute(proposal)
 
     def _wait(self) -> None:
         """Wait until no stack is being changed and every replica is active."""
@@ -259,12 +261,11 @@ class RegionChange:
             "LedgerStreamArn": str(table["LatestStreamArn"]),
             **self.parameters,
         }
-        tags = {one["Key"]: one["Value"] for one in owner.get("Tags", [])}
         proposal = self.deploy_there.propose(
             bucket=code.bucket,
             bundle=code.bundle,
             parameters=parameters,
-            tags=tags,
+            tags=tags_in(owner),
             template=template,
         )
         if proposal is not None:

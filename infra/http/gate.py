@@ -7,19 +7,22 @@ client waits at the gate and not inside the API.
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass
 from hashlib import sha256
 from http import HTTPStatus
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
+from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.datastructures import MutableHeaders
+
 from countledger.infra.http.access_rules import AccessRules, Refusal, RequestHead, SignIn
 from countledger.infra.http.edge import BODY_MAX_BYTES
 from countledger.infra.http.listening import HEADERS_MAX_BYTES
+from countledger.infra.http.problems import MEDIA_TYPE, TYPE_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from typing import TypeAlias
 
     Asgi: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
@@ -29,7 +32,6 @@ BODY_TIMEOUT_S: Final = 10.0
 REQUESTS_MAX: Final = 64
 API: Final = "/v1"
 _BUSY_RETRY_S: Final = 1
-_PROBLEM: Final = "application/problem+json"
 # Everything that the page uses comes from this server, and no page of another site may embed it.
 CONTENT_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -90,14 +92,14 @@ class Gate:
 
     Attributes:
         rules: who may pass.
-        files: of the page, by their paths.
+        files: of the page as answers, by their paths.
         api: handles what is below `/v1`.
         body_timeout_s: how long a body may take.
         requests_max: how many requests the API handles at once; more are refused with 503.
     """
 
     rules: AccessRules
-    files: Mapping[str, PageFile]
+    files: Mapping[str, Response]
     api: Asgi
     body_timeout_s: float = BODY_TIMEOUT_S
     requests_max: int = REQUESTS_MAX
@@ -108,42 +110,47 @@ class Gate:
         if scope["type"] == "lifespan":
             await _live(receive, send)
         elif scope["type"] == "http":
-            await self._handle(scope, receive, send)
+            await self._handle(scope, receive, _secured(send))
         else:  # a WebSocket: there are none
             await send({"type": "websocket.close"})
 
     async def _handle(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
         head = head_of(scope)
         try:
-            if not scope["http_version"].startswith("1"):
-                raise _TurnedAway(_OLD_HTTP)  # noqa: TRY301 - all refusals end in one place
-            if _size(scope) > HEADERS_MAX_BYTES:
-                raise _TurnedAway(_LONG_HEAD)  # noqa: TRY301 - as above
-            decided = self.rules.decide(head)
-            if isinstance(decided, Refusal):
-                raise _TurnedAway(decided)  # noqa: TRY301 - as above
-            if isinstance(decided, SignIn):
-                to_page = {"location": "/", "set-cookie": self.rules.set_cookie}
-                await _answer(send, HTTPStatus.SEE_OTHER, to_page)
-            elif head.path == API or head.path.startswith(f"{API}/"):
+            answer = self._answer(scope, head)
+            if answer is None:
                 await self._to_api(scope, receive, send)
-            else:
-                await self._give_file(head, send)
+                return
         except _TurnedAway as refused:
-            await _refuse(send, head, refused.refusal)
+            answer = _refused(head, refused.refusal)
+        await answer(scope, receive, send)
 
-    async def _give_file(self, head: RequestHead, send: Any) -> None:  # noqa: ANN401 - ASGI's
+    def _answer(self, scope: Mapping[str, Any], head: RequestHead) -> Response | None:
+        """The answer to a request that the rules allow; None: that of the API."""
+        if not scope["http_version"].startswith("1"):
+            raise _TurnedAway(_OLD_HTTP)
+        if _size(scope) > HEADERS_MAX_BYTES:
+            raise _TurnedAway(_LONG_HEAD)
+        decided = self.rules.decide(head)
+        if isinstance(decided, Refusal):
+            raise _TurnedAway(decided)
+        if isinstance(decided, SignIn):
+            cookie = {"set-cookie": self.rules.set_cookie}
+            return RedirectResponse("/", HTTPStatus.SEE_OTHER, cookie)
+        if head.path == API or head.path.startswith(f"{API}/"):
+            return None
+        return self._file(head)
+
+    def _file(self, head: RequestHead) -> Response:
         found = self.files.get(head.path)
         if found is None:
             raise _TurnedAway(_NO_FILE)
         if head.method not in {"GET", "HEAD"}:
             raise _TurnedAway(_NO_METHOD)
-        headers = {"cache-control": "no-cache", "etag": found.etag}
-        if head.headers.get("if-none-match") == found.etag:
-            await _answer(send, HTTPStatus.NOT_MODIFIED, headers)
-            return
-        headers |= {"content-type": found.kind, "content-length": str(len(found.content))}
-        await _answer(send, HTTPStatus.OK, headers, found.content if head.method == "GET" else b"")
+        if head.headers.get("if-none-match") != found.headers["etag"]:
+            return found
+        known = {name: found.headers[name] for name in ("cache-control", "etag")}
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=known)
 
     async def _to_api(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
         if self._under_way >= self.requests_max:
@@ -160,12 +167,7 @@ class Gate:
                 given = True
                 return {"type": "http.request", "body": body, "more_body": False}
 
-            async def secured(message: Any) -> None:  # noqa: ANN401 - ASGI's
-                if message["type"] == "http.response.start":
-                    message = {**message, "headers": _secured(message["headers"])}
-                await send(message)
-
-            await self.api(scope, replay, secured)
+            await self.api(scope, replay, send)
         finally:
             self._under_way -= 1
 
@@ -199,47 +201,35 @@ def _size(scope: Mapping[str, Any]) -> int:
     return headers + len(scope["raw_path"]) + len(scope["query_string"])
 
 
-def _secured(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Headers of an answer with those of security; where both have one, ours."""
-    kept = [(name, value) for name, value in headers if name.decode() not in SECURITY_HEADERS]
-    return kept + [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+def _secured(send: Any) -> Callable[[Any], Awaitable[None]]:  # noqa: ANN401 - ASGI's
+    """Send answers with the headers of security; where an answer has one of them, ours."""
+
+    async def secured(message: Any) -> None:  # noqa: ANN401 - ASGI's
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(raw=[*message["headers"]])
+            headers.update(SECURITY_HEADERS)
+            message = {**message, "headers": headers.raw}
+        await send(message)
+
+    return secured
 
 
-async def _refuse(send: Any, head: RequestHead, refusal: Refusal) -> None:  # noqa: ANN401 - ASGI's
-    """Answer with the reason: a problem document, or a few words for a person's browser."""
+def _refused(head: RequestHead, refusal: Refusal) -> Response:
+    """The reason: a problem document, or a few words for a person's browser."""
     headers = {"cache-control": "no-store"}
     if refusal.status == HTTPStatus.UNAUTHORIZED:
         headers["www-authenticate"] = "Bearer"
     if refusal.status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["retry-after"] = str(_BUSY_RETRY_S)
     if "text/html" in head.headers.get("accept", ""):
-        headers["content-type"] = "text/plain; charset=utf-8"
-        body = f"countledger: {refusal.says}\n".encode()
-    else:
-        headers["content-type"] = _PROBLEM
-        problem = {
-            "type": f"urn:countledger:problem:{refusal.slug}",
-            "title": refusal.status.phrase,
-            "status": refusal.status.value,
-            "detail": refusal.says,
-        }
-        body = json.dumps(problem).encode()
-    headers["content-length"] = str(len(body))
-    await _answer(send, refusal.status, headers, b"" if head.method == "HEAD" else body)
-
-
-async def _answer(
-    send: Any,  # noqa: ANN401 - ASGI's
-    status: HTTPStatus,
-    headers: Mapping[str, str],
-    body: bytes = b"",
-) -> None:
-    # Without a length the body of an answer would be sent in chunks, also when there is none.
-    if status is not HTTPStatus.NOT_MODIFIED:
-        headers = {"content-length": str(len(body)), **headers}
-    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": _secured(pairs)})
-    await send({"type": "http.response.body", "body": body})
+        return PlainTextResponse(f"countledger: {refusal.says}\n", refusal.status, headers)
+    problem = {
+        "type": f"{TYPE_PREFIX}{refusal.slug}",
+        "title": refusal.status.phrase,
+        "status": refusal.status.value,
+        "detail": refusal.says,
+    }
+    return JSONResponse(problem, refusal.status, headers, MEDIA_TYPE)
 
 
 async def _live(receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
@@ -251,37 +241,25 @@ async def _live(receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
             return
 
 
+# A text has its charset by itself.
 _KINDS: Final = {
-    ".css": "text/css; charset=utf-8",
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css",
+    ".html": "text/html",
+    ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
 _INDEX: Final = "index.html"
 
 
-@dataclass(frozen=True, slots=True)
-class PageFile:
-    """A file of the page.
-
-    Attributes:
-        kind: its media type.
-        content: its bytes.
-        etag: changes with its content.
-    """
-
-    kind: str
-    content: bytes
-    etag: str
-
-
-def page_files() -> Mapping[str, PageFile]:
-    """The files by the paths of their addresses; `/` is the page itself."""
+def page_files() -> Mapping[str, Response]:
+    """The files as answers, by the paths of their addresses; `/` is the page itself."""
     found = {}
     for file in files("countledger.infra.http").joinpath("page").iterdir():
         kind = _KINDS.get(f".{file.name.rpartition('.')[2]}")
         if kind is not None:
             content = file.read_bytes()
+            etag = f'"{sha256(content).hexdigest()[:32]}"'
+            headers = {"cache-control": "no-cache", "etag": etag}
             path = "/" if file.name == _INDEX else f"/{file.name}"
-            found[path] = PageFile(kind, content, f'"{sha256(content).hexdigest()[:32]}"')
+            found[path] = Response(content, headers=headers, media_type=kind)
     return found

@@ -17,6 +17,7 @@ import stat
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import psutil
@@ -44,7 +45,6 @@ from countledger.ledger.errors import SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from countledger.infra.local.replication import Way
 
@@ -92,9 +92,9 @@ def up(
     """
     directory = directory_of(stack_name)
     wanted = check_regions(regions) if regions is not None else None
-    kept_in = None if persist is None else persist.expanduser().resolve()
+    kept_in = None if persist is None else str(persist.expanduser().resolve())
     with _held(directory):
-        running = read_running(stack_name, directory)
+        running = read_running(directory)
         if running is not None:
             how = running.difference(wanted, port, kept_in, allow_writes=allow_writes)
             if how is not None:
@@ -108,11 +108,11 @@ def up(
             stack_name=stack_name,
             regions=wanted or (),
             port=port or 0,
-            kept_in=None if kept_in is None else str(kept_in),
+            kept_in=kept_in,
             allow_writes=allow_writes,
         )
         _start(started, directory, timeout_s)
-        running = read_running(stack_name, directory)
+        running = read_running(directory)
     if running is None:
         raise UpFailed(f"the local stack {stack_name!r} ended as soon as it was ready")
     return replace(running, was_running=False)
@@ -127,7 +127,7 @@ def status(stack_name: str = STACK_NAME) -> Running | None:
     """
     directory = directory_of(stack_name)
     _check_private(directory)
-    return read_running(stack_name, directory)
+    return read_running(directory)
 
 
 def down(stack_name: str = STACK_NAME) -> bool:
@@ -144,12 +144,12 @@ def down(stack_name: str = STACK_NAME) -> bool:
     if not directory.exists():
         return False
     with _held(directory):
-        running, log = read_running(stack_name, directory), log_path(directory)
+        running, log = read_running(directory), log_path(directory)
         _end_all(directory, keeping=log)
         tail = log_tail(directory)
         shutil.rmtree(directory, ignore_errors=True)
     if running is not None and running.kept_in is not None:
-        _check_saved(running.kept_in, tail)
+        _check_saved(Path(running.kept_in), tail)
     return True
 
 

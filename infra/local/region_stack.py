@@ -15,7 +15,9 @@ import botocore.session
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from countledger import CountLedger, Settings
 from countledger.infra.deploy.deployment import Deployment, deploy
+from countledger.infra.deploy.stack_operation import StackReader
 from countledger.infra.local.engine import REGION, ROOT_KEY, ROOT_SECRET
 from countledger.infra.local.mappings import (
     MAPPINGS,
@@ -99,6 +101,11 @@ class RegionStack:
             self._sessions[credentials] = session_of(credentials, self.region)
         return self._sessions[credentials]
 
+    def ledger(self) -> CountLedger:
+        """The counters of this stack, for the root user."""
+        settings = Settings.of_stack(self.name)
+        return CountLedger(settings, session=self.session(), endpoint_url=self.url)
+
     def client(
         self, service: str, credentials: Credentials = ROOT, *, config: Config | None = None
     ) -> Any:  # noqa: ANN401 - the caller knows the type of the client
@@ -120,21 +127,24 @@ class RegionStack:
         )
         with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou):
             s3.create_bucket(Bucket=self._bucket, **place)
-        deployment = Deployment(
-            cloudformation=self.client("cloudformation"),
-            s3=s3,
-            stack_name=self.name,
-            poll_s=0.01,
-            timeout_s=60.0,
-        )
         self.outputs = deploy(
-            deployment,
+            self.deployment(self.name),
             bucket=self._bucket,
             bundle=bundle,
             parameters=self._parameters,
             tags={PUMPED_TAG: " ".join(one.logical_id for one in MAPPINGS)},
         )
         self._patch_time_to_live()
+
+    def deployment(self, stack_name: str) -> Deployment:
+        """What makes or changes a stack of this region."""
+        reader = StackReader(
+            cloudformation=self.client("cloudformation"),
+            name=stack_name,
+            poll_s=0.01,
+            timeout_s=60.0,
+        )
+        return Deployment(stack=reader, s3=self.client("s3"))
 
     @property
     def _bucket(self) -> str:

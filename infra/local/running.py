@@ -7,15 +7,15 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
 
-from countledger.infra.local.following import STATE_FILE
+from countledger.infra.local.following import STATE_FILE, directory_of
 from countledger.ledger.errors import BadSetting
 
 STACK_NAME: Final = "countledger"
@@ -75,7 +75,7 @@ _LOG_TAIL_LINES: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A local stack in the background.
+    """A local stack in the background, as its supervisor writes it down once all is ready.
 
     Attributes:
         stack_name: of the stack.
@@ -85,11 +85,10 @@ class Running:
         environment: what a process needs in its environment to work on it.
         outputs: of the stack in its home region.
         regions: those that it was started in, home first.
-        started_at: when it was ready.
-        pids: of the supervisor and of the engine.
-        log: the supervisor's log.
+        started_at_s: when it was ready, in seconds since 1970.
+        processes: id and time of creation of the supervisor and of the engine.
         kept_in: the directory that it is kept in; None: it is in memory alone.
-        lost_after: what was written after this time was lost: it was started again after a crash.
+        lost_after_s: what was written after this time was lost: it was started again after a crash.
         was_running: whether `up` found it running already.
     """
 
@@ -100,18 +99,42 @@ class Running:
     environment: dict[str, str]
     outputs: dict[str, str]
     regions: tuple[str, ...]
-    started_at: datetime
-    pids: tuple[int, ...]
-    log: Path
-    kept_in: Path | None = None
-    lost_after: datetime | None = None
-    was_running: bool = False
+    started_at_s: float
+    processes: list[tuple[int, float]]
+    kept_in: str | None = None
+    lost_after_s: float | None = None
+    was_running: bool = True
+
+    @property
+    def started_at(self) -> datetime:
+        """When it was ready."""
+        return datetime.fromtimestamp(self.started_at_s, UTC)
+
+    @property
+    def lost_after(self) -> datetime | None:
+        """After which time it lost what was written; None: it lost nothing."""
+        lost_s = self.lost_after_s
+        return None if lost_s is None else datetime.fromtimestamp(lost_s, UTC)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The ids of the supervisor and of the engine."""
+        return tuple(pid for pid, _created_s in self.processes)
+
+    @property
+    def log(self) -> Path:
+        """The supervisor's log."""
+        return log_path(directory_of(self.stack_name))
+
+    def write(self, directory: Path) -> None:
+        """Write it at once, so that a reader sees all or nothing."""
+        _write(directory / STATE_FILE, asdict(self))
 
     def difference(
         self,
         regions: tuple[str, ...] | None,
         port: int | None,
-        kept_in: Path | None,
+        kept_in: str | None,
         *,
         allow_writes: bool,
     ) -> str | None:
@@ -144,32 +167,6 @@ class WantedStack:
     port: int
     kept_in: str | None
     allow_writes: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupervisorState:
-    """What the supervisor writes down once all is ready.
-
-    Attributes:
-        processes: id and time of creation of the supervisor and of the engine.
-        kept_in: the directory that the stack is kept in.
-        lost_after_s: as `Running.lost_after`, in seconds since 1970.
-    """
-
-    url: str
-    dashboard: str
-    allow_writes: bool
-    environment: dict[str, str]
-    outputs: dict[str, str]
-    regions: tuple[str, ...]
-    started_at_s: float
-    processes: list[tuple[int, float]]
-    kept_in: str | None
-    lost_after_s: float | None
-
-    def write(self, directory: Path) -> None:
-        """Write it at once, so that a reader sees all or nothing."""
-        _write(directory / STATE_FILE, asdict(self))
 
 
 def _write(path: Path, document: object) -> None:
@@ -207,47 +204,26 @@ def log_tail(directory: Path) -> str:
     return "\n".join(text.splitlines()[-_LOG_TAIL_LINES:]) or "(its log is empty)"
 
 
-def read_running(stack_name: str, directory: Path) -> Running | None:
+def read_running(directory: Path) -> Running | None:
     """The stack of this directory, if its supervisor and its engine both live."""
     state = _read(directory)
-    if state is None or len(_living(state, directory)) < len(state["processes"]):
-        return None
-    return Running(
-        stack_name=stack_name,
-        url=state["url"],
-        dashboard=state["dashboard"],
-        allow_writes=state["allow_writes"],
-        environment=state["environment"],
-        outputs=state["outputs"],
-        regions=tuple(state["regions"]),
-        started_at=datetime.fromtimestamp(state["started_at_s"], UTC),
-        pids=tuple(pid for pid, _created_s in state["processes"]),
-        log=log_path(directory),
-        kept_in=None if state["kept_in"] is None else Path(state["kept_in"]),
-        lost_after=_time(state["lost_after_s"]),
-        was_running=True,
-    )
+    lives = state is not None and len(_living(state, directory)) == len(state.processes)
+    return state if lives else None
 
 
-def _time(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-
-
-def kept_in_of(directory: Path) -> Path | None:
+def kept_in_of(directory: Path) -> str | None:
     """Where the stack of this directory is kept, also after it ended."""
     state = _read(directory)
-    return None if state is None or state["kept_in"] is None else Path(state["kept_in"])
+    return None if state is None else state.kept_in
 
 
-def _read(directory: Path) -> dict[str, Any] | None:
+def _read(directory: Path) -> Running | None:
     try:
         text = (directory / STATE_FILE).read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    # What a release before this one did not write down yet of a stack that still runs.
-    added = {"allow_writes": False, "kept_in": None, "lost_after_s": None}
-    state: dict[str, Any] = added | json.loads(text)
-    return state
+    state = json.loads(text)
+    return Running(**{**state, "regions": tuple(state["regions"])})
 
 
 def recorded_processes(directory: Path) -> list[psutil.Process]:
@@ -256,9 +232,9 @@ def recorded_processes(directory: Path) -> list[psutil.Process]:
     return _living(state, directory) if state is not None else []
 
 
-def _living(state: Mapping[str, Any], directory: Path) -> list[psutil.Process]:
+def _living(state: Running, directory: Path) -> list[psutil.Process]:
     found = []
-    for pid, created_s in state["processes"]:
+    for pid, created_s in state.processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
             # Its directory distinguishes it from a process with a reused id, also after the clock

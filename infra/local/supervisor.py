@@ -20,7 +20,7 @@ from typing import Final
 import psutil
 
 from countledger.infra.local.front import Front
-from countledger.infra.local.running import SupervisorState, WantedStack, read_cut
+from countledger.infra.local.running import Running, WantedStack, read_cut
 from countledger.infra.local.saved_stack import StackDirectory
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import CountledgerError
@@ -74,7 +74,8 @@ def _serve(local: LocalStack, wanted: WantedStack, ready_fd: int, stopping: thre
         Front(stack.environment(), allow_writes=wanted.allow_writes) as front,
     ):
         stack.replicator.read_cut = partial(read_cut, directory)
-        SupervisorState(
+        Running(
+            stack_name=wanted.stack_name,
             url=stack.url,
             dashboard=front.url,
             allow_writes=wanted.allow_writes,

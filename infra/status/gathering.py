@@ -26,8 +26,15 @@ from countledger.infra.status.regions import freshness_fact, region_fact
 from countledger.infra.status.silence import silent_facts
 from countledger.infra.status.windows import WindowsFact, windows_facts
 from countledger.ledger import keys
+from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock, to_ms
-from countledger.ledger.errors import AccessDenied, CorruptItem, RequestRejected, TableNotFound
+from countledger.ledger.errors import (
+    AccessDenied,
+    CallCancelled,
+    CorruptItem,
+    RequestRejected,
+    TableNotFound,
+)
 from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.service_errors import translated
 from countledger.producers.strict.open_holds import OverdueHolds
@@ -45,6 +52,8 @@ if TYPE_CHECKING:
 # Beyond that "many" is all that a person wants to know.
 DUE_MAX: Final = 1000
 QUARANTINED_MAX: Final = 100
+# What is reported in place of the facts, and ends nothing.
+_SHOWN: Final = (AccessDenied, CorruptItem, TableNotFound, RequestRejected)
 _MAPPING: Final = "AWS::Lambda::EventSourceMapping"
 _QUEUE: Final = "AWS::SQS::Queue"
 _ALARM: Final = "AWS::CloudWatch::Alarm"
@@ -55,7 +64,11 @@ _READERS: Final = 8
 
 
 class Gathering:
-    """One look at a stack."""
+    """One look at a stack.
+
+    Attributes:
+        failures: what ended it, the first one first.
+    """
 
     def __init__(self, client: CountLedger, clock: Clock | None = None) -> None:
         """Prepare a look; no call is made yet.
@@ -68,9 +81,13 @@ class Gathering:
         self._connection: Connection = client.connection
         self._clock = clock or SystemClock()
         self._unseen: dict[str, str] = {}
+        self.failures: list[BaseException] = []
 
     def facts(self) -> Facts:
         """Look at everything: some twenty calls, up to eight at a time.
+
+        When one fails, no other request leaves: the error is raised as soon as the requests that
+        are under way have ended, each within its own time-outs.
 
         Half a read unit for each namespace and for its windows, twice for each one with a schedule;
         eight and more for the due counters of each schedule, half a unit for each 4 KB of what is
@@ -87,8 +104,12 @@ class Gathering:
         pool = ThreadPoolExecutor(_READERS, "countledger-status")
         try:
             return self._gathered(stack, pool)
+        except BaseException as error:
+            self.failures.append(error)
+            if isinstance(error, CallCancelled):
+                raise self.failures[0] from None
+            raise
         finally:
-            # After an error, reads that have not begun are not waited for.
             pool.shutdown(cancel_futures=True)
 
     def _gathered(self, stack: StackFact | None, pool: ThreadPoolExecutor) -> Facts:
@@ -106,7 +127,7 @@ class Gathering:
         overdue_holds_ms = see("holds", self._overdue_holds_ms, 0)
         silent = see("alert rules", partial(silent_facts, self._client), None)
         foreign = see("last audit", partial(self._foreign, stack), ForeignItems())
-        quotas = pool.submit(read_quotas, self._connection)
+        quotas = pool.submit(self._read, partial(read_quotas, self._connection))
         resources: dict[str, dict[str, str]] = self._see("resources", self._resources, {})
         own, pumped = resources.get(_MAPPING, {}), stack.pumped if stack else ()
         mappings = rows("mappings", partial(self._mappings, own, pumped))
@@ -138,15 +159,30 @@ class Gathering:
         ids = {name: made for kind in resources.values() for name, made in kind.items()}
         urls = resources.get(_QUEUE, {})
         functions = {name: ids[name] for name in _FUNCTIONS if name in ids}
-        ages_ms, iterators = measured(self._connection, urls, functions)
+        ages_ms, iterators = self._read(partial(measured, self._connection, urls, functions))
         return self._see("queues", lambda: tuple(self._queues(urls, ages_ms)), ()), iterators
 
     def _see(self, what: str, look: Callable[[], T], nothing: T) -> T:
         try:
-            return look()
-        except (AccessDenied, CorruptItem, TableNotFound, RequestRejected) as error:
+            return self._read(look)
+        except _SHOWN as error:
             self._unseen[what] = str(error)
             return nothing
+
+    def _read(self, look: Callable[[], T]) -> T:
+        """Read while no other read has failed."""
+        try:
+            with guarded(self._go_on):
+                return look()
+        except (*_SHOWN, CallCancelled):
+            raise
+        except BaseException as error:
+            self.failures.append(error)
+            raise
+
+    def _go_on(self) -> None:
+        if self.failures:
+            raise CallCancelled("another read of the status has failed")
 
     def _stack(self) -> StackFact:
         name = self._connection.settings.stack_name

@@ -95,7 +95,7 @@ class RequestThreads:
         self._number = number
         self._queue: _Queue = SimpleQueue()
         self._started = 0
-        self._idle: list[None] = []  # one for each thread that waits for a request
+        self._unfinished: list[None] = []  # one for each request that waits or runs
         # Ends the threads, also where nobody calls it.
         self.close = finalize(self, self._queue.put, None)
 
@@ -113,7 +113,7 @@ class RequestThreads:
         """
         run = partial(copy_context().run, function)
         request = ThreadedRequest(run, self._loop.create_future())
-        self._expect_thread()
+        self._expect_request()
         self._queue.put(request)
         try:
             running_call().wait(request.resumed)
@@ -123,26 +123,27 @@ class RequestThreads:
         answer: _T = request.result()
         return answer
 
-    def _expect_thread(self) -> None:
-        """Take an idle thread into account, or start one, or leave it to those that are busy."""
-        if self._idle:
-            self._idle.pop()
-        elif self._started < self._number:
-            arguments = self._queue, self._idle, self._loop
-            thread = Thread(target=_work, args=arguments, name="countledger request", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                if not self._started:
-                    raise
-            else:
-                self._started += 1
+    def _expect_request(self) -> None:
+        """Start a thread for one more request, unless one is idle or there are enough."""
+        self._unfinished.append(None)
+        if len(self._unfinished) <= self._started or self._started == self._number:
+            return
+        arguments = self._queue, self._unfinished, self._loop
+        thread = Thread(target=_work, args=arguments, name="countledger request", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            if not self._started:
+                self._unfinished.pop()
+                raise
+        else:
+            self._started += 1
 
 
-def _work(queue: _Queue, idle: list[None], loop: asyncio.AbstractEventLoop) -> None:
+def _work(queue: _Queue, unfinished: list[None], loop: asyncio.AbstractEventLoop) -> None:
     while (request := queue.get()) is not None:
         request.run()
-        idle.append(None)
+        unfinished.pop()
         with suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(request.resume)
         del request

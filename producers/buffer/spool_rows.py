@@ -6,7 +6,7 @@ import json
 from typing import Any, NamedTuple
 
 from countledger.ledger.amount import Amount, from_number, to_text
-from countledger.ledger.entry import Entry
+from countledger.ledger.entry import Entry, Note
 
 
 class Spooled(NamedTuple):
@@ -53,4 +53,6 @@ def decode_row(row: int, text: str) -> Spooled:
     counter, delta = facts.pop("counter"), from_number(facts.pop("delta"))
     if "id" not in facts:
         return Spooled(row, counter, delta, None)
+    if "note" in facts:
+        facts["note"] = Note(facts["note"])
     return Spooled(row, counter, delta, Entry(counter=counter, delta=delta, **facts))

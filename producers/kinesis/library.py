@@ -3,7 +3,6 @@
 Nothing else of the library is used. Its aggregator sends records over the limit and counts full
 records as two thirds full. Its deaggregator returns a record with a wrong checksum as a plain
 record, and drops the rest of a record after a bad index.
-tests/unit/producers/kinesis/test_library.py shows each defect, and that `aggregate` lacks it.
 
 The import puts the folder of the library and its parent first in `sys.path`, where its modules
 would shadow those of an app. It also imports one of them as a top-level `config_pb2`. Both are

@@ -44,7 +44,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.operations import Delete, Get, Put, Transact
-from countledger.ledger.ranking import namespace_board, partitions_of
+from countledger.ledger.ranking import namespace_board, partitions_to_write
 from countledger.producers.strict import token_set
 from countledger.producers.strict.bins import deal_state
 from countledger.producers.strict.context import raise_exhausted
@@ -123,7 +123,7 @@ def create(context: MethodContext, new: NewCounter, definition: Definition) -> S
     """
     board = keys.ranking_key(keys.namespace_of(new.counter))
     rule = yield Send(Get(context.table, board, consistent=False))
-    now_ms, partitions = context.clock.now_ms(), partitions_of(rule)
+    now_ms, partitions = context.clock.now_ms(), partitions_to_write(rule)
     listed, main, *bins = plan_creation(
         context.table, definition, new.bounds, new.opening, now_ms, partitions=partitions
     )

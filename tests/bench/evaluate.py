@@ -126,7 +126,7 @@ def rules_of(count: int) -> list[Rule]:
 def evaluator_with(count: int) -> Evaluator:
     """An evaluator that knows so many rules."""
     dynamo, clock = MemoryClient(), SystemClock()
-    for item in (encode_stamp(RuleStamp(1)), *map(encode_rule, rules_of(count))):
+    for item in (encode_stamp(RuleStamp(1, count)), *map(encode_rule, rules_of(count))):
         dynamo.put(Put(TABLE, item))
     cache = RuleCache(Rules(dynamo, TABLE, REGION, clock), clock)
     if len(cache.index().rules) != count:

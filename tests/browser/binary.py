@@ -1,7 +1,5 @@
 """The Chromium of this machine, if it has one."""
 
-from __future__ import annotations
-
 import shutil
 
 

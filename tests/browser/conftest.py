@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
+from countledger import CountLedger
 from countledger.infra.local.front import Front
 from countledger.infra.local.stack import LocalStack
 from tests.browser.binary import chromium
 from tests.e2e.world import client_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from playwright.sync_api import Browser, Page
-
-    from countledger import CountLedger
 
 # A machine that runs other tests as well is slow.
 PATIENCE_MS = 60_000

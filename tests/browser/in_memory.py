@@ -1,14 +1,13 @@
 """The dashboard of a stack in memory: served by this process, with as many counters as wanted."""
 
-from __future__ import annotations
-
 import asyncio
 import random
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Event as Flag
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from countledger import CountLedger, Event
 from countledger.infra.http.access import READ_EVERYTHING
@@ -21,9 +20,6 @@ from countledger.infra.memory.connection import MemoryConnection
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger.meter import Meter
 from countledger.testing import MemoryStack
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NAMESPACES: Final = ("likes", "stock", "views", "votes")
 _BATCH: Final = 50

@@ -1,22 +1,12 @@
 """A page that is open for hours: it keeps no more than at its beginning, and asks no more."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PATIENCE_MS
-from tests.browser.in_memory import served
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from playwright.sync_api import Page
-
-    from tests.browser.conftest import Opener
-    from tests.browser.in_memory import Served
+from tests.browser.conftest import PATIENCE_MS, Opener
+from tests.browser.in_memory import Served, served
 
 expect.set_options(timeout=PATIENCE_MS)
 POLLS = 120

@@ -1,23 +1,13 @@
 """The dashboard with 100,000 counters, and up to 1,000 updates a second, on a stack in memory."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, Request, expect
 
-from tests.browser.conftest import PATIENCE_MS
-from tests.browser.in_memory import served
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from playwright.sync_api import Page, Request
-
-    from tests.browser.conftest import Opener
-    from tests.browser.in_memory import Served
+from tests.browser.conftest import PATIENCE_MS, Opener
+from tests.browser.in_memory import Served, served
 
 expect.set_options(timeout=PATIENCE_MS)
 COUNT = 100_000

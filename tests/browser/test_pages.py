@@ -1,29 +1,20 @@
 """What a person does with the dashboard in a first minute, in a real browser."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
-from countledger import outcomes
+from countledger import CountLedger, outcomes
 from countledger.infra.local.front import Front
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
 from countledger.ledger.quarantine_store import QuarantineStore
-from tests.browser.conftest import PATIENCE_MS
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-    from countledger import CountLedger
-    from countledger.infra.local.stack import LocalStack
-    from tests.browser.conftest import Opener
+from tests.browser.conftest import PATIENCE_MS, Opener
 
 expect.set_options(timeout=PATIENCE_MS)
 HOSTILE = 'x:<img src=/ onerror="alert(1)">&/~%2f \u202eab'

@@ -1,22 +1,18 @@
 """Runs `countledger` as a user does: with an environment, in this process or as one of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 from countledger.infra.cli.app import run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 # How long a total may take to follow on a busy machine.
 PATIENCE_S = 30.0

@@ -77,7 +77,5 @@ def deploy(command: Command, name: str, tmp_path: Path) -> Deploy:
 @pytest.fixture
 def deployment(stack: LocalStack, name: str) -> Deployment:
     """Deploys templates of other releases as the stack of this test."""
-    s3 = stack.client("s3")
-    s3.create_bucket(Bucket=name)
-    cloudformation = stack.client("cloudformation")
-    return Deployment(cloudformation=cloudformation, s3=s3, stack_name=name, poll_s=0.01)
+    stack.client("s3").create_bucket(Bucket=name)
+    return stack.home.deployment(name)

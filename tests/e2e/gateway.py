@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.parse import parse_qsl, quote, urlencode
 from urllib.request import Request, urlopen
@@ -14,11 +15,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as SigningKey
 
 from countledger.infra.local.engine import REGION
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from countledger.infra.local.region_stack import Credentials
+from countledger.infra.local.region_stack import Credentials
 
 # Of a page that may call the API of the shared stack.
 ORIGIN: Final = "https://shop.example"

@@ -1,21 +1,14 @@
 """Stories of the command line as tables: a command a row, and what it prints and comes to."""
 
-from __future__ import annotations
-
 import shlex
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from tests.e2e.command import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.e2e.command import Command, Finished
+from tests.e2e.command import PATIENCE_S, Command, Finished
 
 # Any value, which is there.
 ANY: Final = ...

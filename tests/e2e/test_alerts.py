@@ -1,27 +1,22 @@
 """Alerts on the deployed stack: real updates, the deployed evaluator, real messages in a queue."""
 
-from __future__ import annotations
-
 import json
 import time
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from countledger import CountLedger
 from countledger.consumers.alerts.delivery import DETAIL_TYPE, SOURCE
 from countledger.consumers.alerts.rule import Direction, Rule, Topic
 from countledger.infra.local.mappings import EVALUATOR
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger.limits import ALERT_RULES_AGE_MS, DAY_MS
 from tests.e2e.command import eventually
 from tests.e2e.world import client_of, record_aged, total_item
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger import CountLedger
-    from countledger.infra.local.stack import LocalStack
 
 
 @dataclass

@@ -1,21 +1,16 @@
 """Verify, repair and the scheduled audit on the deployed stack, each under its own policy."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from countledger import CountLedger
 from countledger.infra.local.stack import LocalStack
 from tests.e2e.command import Command
 from tests.e2e.world import alter_total, client_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from countledger import CountLedger
 
 
 @pytest.fixture(scope="module")

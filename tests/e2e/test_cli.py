@@ -1,20 +1,15 @@
 """The command line on the deployed stack: counters of a ledger, as a user runs it."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
+from countledger.infra.local.stack import LocalStack
+from tests.e2e.command import Command
 from tests.e2e.steps import ANY, Story, play, step, totals
 from tests.e2e.world import alter_total
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from countledger.infra.local.stack import LocalStack
-    from tests.e2e.command import Command
 
 _FACTS: Final[list[dict[str, object]]] = [{"delta": 2} for _ in range(300)]
 _FACTS.extend({"delta": delta, "key": "k"} for delta in (5, 5, 6))

@@ -1,17 +1,13 @@
 """Every other command on the deployed stack, once: what it prints, its JSON, its exit code."""
 
-from __future__ import annotations
-
 import shlex
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
+from countledger.infra.local.stack import LocalStack
 from tests.e2e.command import Command
 from tests.e2e.steps import ANY, Story, play, problem, step, totals
-
-if TYPE_CHECKING:
-    from countledger.infra.local.stack import LocalStack
 
 _HALL: Final = "strict create NS:hall --lower 0"
 _RULE: Final = "alert create NS --prefix NS: --threshold 100 --direction rising"

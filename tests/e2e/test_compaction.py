@@ -1,23 +1,18 @@
 """From a schedule to merged entries, on the deployed stack: no number ever changes."""
 
-from __future__ import annotations
-
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from countledger import CountLedger, Retire
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from tests.e2e.command import Command, eventually
 from tests.e2e.world import age_mark, record_aged, total_item
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger.infra.local.stack import LocalStack
 
 
 @pytest.fixture

@@ -1,23 +1,17 @@
 """Compaction with IAM enforced: each function under its role."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
+from countledger import CountLedger
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from tests.e2e.command import Command, eventually
 from tests.e2e.test_compaction import dispatch, work
 from tests.e2e.world import age_mark, client_of, record_aged, total_item
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger import CountLedger
 
 
 @pytest.fixture

@@ -1,26 +1,21 @@
 """The queue and the schedules against the services' answers that are rare: refusals and races."""
 
-from __future__ import annotations
-
 import json
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from countledger import CountLedger
 from countledger.compaction.dispatcher import CompactCounter, WorkQueue, parse_work
+from countledger.compaction.trigger import Triggers
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import CountledgerError, ServiceFailed
 from tests.faults.injection import before_call, calls
 from tests.unit.ledger.clocks import ManualClock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger.compaction.trigger import Triggers
-    from countledger.infra.local.stack import LocalStack
 
 WORK = [CompactCounter(f"likes:{number}") for number in range(10)]
 

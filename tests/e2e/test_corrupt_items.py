@@ -4,24 +4,19 @@ All items of this file are corrupt at once. A command must show what it can, nam
 and end with 1; whatever is corrupt, it never ends with a traceback or with 3.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
+from countledger.ledger.attributes import Item
 from countledger.ledger.expressions import Assign, Drop
 from countledger.ledger.operations import Put, Update
 from tests.e2e.command import Command
 from tests.e2e.world import client_of, record_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger.ledger.attributes import Item
 
 _GOOD: Final = ("likes:good-1", "likes:good-2")
 # What is corrupt of an entry of a counter that has a good one as well.

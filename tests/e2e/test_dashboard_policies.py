@@ -1,23 +1,18 @@
 """The policies that docs/dashboard.md names are enough for each request of each page."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from starlette.testclient import TestClient
 
 from countledger.infra.http.access import READ_EVERYTHING
 from countledger.infra.http.api import http_app
+from countledger.infra.local.stack import LocalStack
 from tests.e2e.world import client_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger.infra.local.stack import LocalStack
 
 POLICIES: Final = ("ReadPolicyArn", "OperatePolicyArn", "StatusPolicyArn")
 _GUIDE: Final = Path(__file__).parents[2] / "docs" / "dashboard.md"

@@ -1,24 +1,18 @@
 """`countledger deploy` and `package`: a stack of one's own, from nothing to its next release."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from countledger.infra.deploy.change_set import Effect
+from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.deploy.stack_operation import DeployFailed
+from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import load_template, template_text
+from tests.e2e.command import Command
+from tests.e2e.conftest import Deploy
 from tests.e2e.world import bundle_of, stacks_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from countledger.infra.deploy.deployment import Deployment
-    from countledger.infra.local.stack import LocalStack
-    from tests.e2e.command import Command
-    from tests.e2e.conftest import Deploy
 
 
 def tags_of(stack: LocalStack, table: str) -> dict[str, str]:
@@ -78,7 +72,7 @@ def test_an_update_changes_what_is_given_and_keeps_the_rest(
 
 def _release(deployment: Deployment, template: str) -> None:
     made = deployment.propose(
-        bucket=deployment.stack_name,
+        bucket=deployment.stack.name,
         bundle=b"",
         parameters={"DeletionProtection": "false"},
         template=template,

@@ -1,31 +1,24 @@
 """What a deployment refuses before anything is made; what the engine refuses as AWS does."""
 
-from __future__ import annotations
-
 import json
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread, Timer
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from threading import Timer
+from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from countledger.infra.cli.deploy import ALARMS
 from countledger.infra.deploy.change_set import Watched
+from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.deploy.template_limits import POLICY_MAX, Surroundings, sizes
+from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import load_template, template_text
+from tests.e2e.conftest import Deploy
+from tests.e2e.proxy import PassingRequest, ProxyAnswer, proxy_before
 from tests.e2e.world import bundle_of, stacks_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger.infra.deploy.deployment import Deployment
-    from countledger.infra.local.stack import LocalStack
-    from tests.e2e.conftest import Deploy
 
 _DELAY_S = 1.0
 
@@ -78,7 +71,7 @@ def test_the_size_that_is_checked_is_the_one_that_iam_counts(stack: LocalStack) 
 
 def _propose(deployment: Deployment, template: str) -> dict[str, str]:
     made = deployment.propose(
-        bucket=deployment.stack_name,
+        bucket=deployment.stack.name,
         bundle=b"",
         parameters={"DeletionProtection": "false"},
         template=template,
@@ -97,57 +90,22 @@ def test_the_engine_refuses_a_policy_that_iam_refuses(
         _propose(deployment, large)
 
 
-@contextmanager
-def late_proxy(upstream: str, bodies: list[str]) -> Iterator[str]:
+def late_answers(bodies: list[str]) -> Callable[[PassingRequest], ProxyAnswer]:
     """Answers ExecuteChangeSet at once and lets it begin a second later, as AWS may.
 
     Args:
-        upstream: the engine's URL.
         bodies: where the bodies of all requests are appended.
-
-    Yields:
-        The proxy's URL.
     """
-    engine = urlsplit(upstream).netloc
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            bodies.append(unquote(body.decode()))
-            if b"Action=ExecuteChangeSet" in body:
-                Timer(_DELAY_S, self._forward, [body, dict(self.headers)]).start()
-                empty = b"<ExecuteChangeSetResponse><ExecuteChangeSetResult/>"
-                self._answer(200, empty + b"</ExecuteChangeSetResponse>")
-            else:
-                self._answer(*self._forward(body, dict(self.headers)))
+    def answer(request: PassingRequest) -> ProxyAnswer:
+        bodies.append(unquote(request.body.decode()))
+        if b"Action=ExecuteChangeSet" not in request.body:
+            return request.forward()
+        Timer(_DELAY_S, request.forward).start()
+        empty = b"<ExecuteChangeSetResponse><ExecuteChangeSetResult/>"
+        return 200, "text/xml", empty + b"</ExecuteChangeSetResponse>"
 
-        def _forward(self, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-            connection = HTTPConnection(engine)
-            connection.request("POST", self.path, body, headers)
-            answer = connection.getresponse()
-            content = answer.read()
-            connection.close()
-            return answer.status, content
-
-        def _answer(self, code: int, body: bytes) -> None:
-            self.send_response(code)
-            self.send_header("Content-Type", "text/xml")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return answer
 
 
 def test_an_update_is_over_when_its_own_events_say_so(
@@ -161,11 +119,11 @@ def test_an_update_is_over_when_its_own_events_say_so(
     )
     alarm = "arn:aws:cloudwatch:us-east-1:000000000000:alarm:a"
     requests: list[str] = []
-    with late_proxy(stack.url, requests) as url:
+    with proxy_before(stack.url, late_answers(requests)) as url:
         client: Any = stack.session().client("cloudformation", endpoint_url=url)
-        late = replace(deployment, cloudformation=client)
+        late = replace(deployment, stack=replace(deployment.stack, cloudformation=client))
         made = late.propose(
-            bucket=deployment.stack_name,
+            bucket=deployment.stack.name,
             bundle=bundle_of("2"),
             parameters={"LogRetentionDays": "7"},
             template=changed,

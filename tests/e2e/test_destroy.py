@@ -1,23 +1,19 @@
 """A stack is removed, or taken up again, whatever an earlier call of ours came to."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.deploy.destruction import Destruction
 from countledger.infra.deploy.stack_operation import DeployFailed
+from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import template_text
+from tests.e2e.command import Command, Finished
+from tests.e2e.conftest import Deploy
 from tests.e2e.world import stacks_of
-
-if TYPE_CHECKING:
-    from countledger.infra.deploy.deployment import Deployment
-    from countledger.infra.local.stack import LocalStack
-    from tests.e2e.command import Command, Finished
-    from tests.e2e.conftest import Deploy
 
 _OPEN = ("--parameter", "DeletionProtection=false")
 
@@ -213,7 +209,7 @@ def fail(deployment: Deployment, protected: str) -> None:
     bad = template_text().replace("      MetricName: IteratorAge\n", "")
     parameters = {"DeletionProtection": protected}
     made = deployment.propose(
-        bucket=deployment.stack_name, bundle=b"", parameters=parameters, template=bad
+        bucket=deployment.stack.name, bundle=b"", parameters=parameters, template=bad
     )
     assert made is not None
     with pytest.raises(DeployFailed, match="ROLLBACK"):

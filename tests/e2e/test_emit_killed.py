@@ -1,19 +1,14 @@
 """A file that is emitted by a process that is killed again and again is counted once."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
 import time
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from countledger import CountLedger
-    from tests.e2e.command import Command
+from countledger import CountLedger
+from tests.e2e.command import Command
 
 _LINES = 4_000
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
@@ -17,24 +19,16 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from countledger import CountLedger
 from countledger.infra.http.access import ScopeVerb
 from countledger.infra.local.engine import REGION
 from countledger.infra.local.region_stack import ROOT
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
-from tests.e2e.command import Command
-from tests.e2e.gateway import ORIGIN, Gateway
+from tests.e2e.command import Command, Finished
+from tests.e2e.gateway import ORIGIN, Gateway, HttpAnswer
 from tests.e2e.world import bundle_of
-from tests.http.samples import OPEN, SAMPLES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from countledger import CountLedger
-    from countledger.infra.local.stack import LocalStack
-    from tests.e2e.command import Finished
-    from tests.e2e.gateway import HttpAnswer
-    from tests.http.samples import Sample
+from tests.http.samples import OPEN, SAMPLES, Sample
 
 # What a stack has, which tables alone have not.
 _IN_A_STACK: Final = {"create_rule": 201, "show_rule": 200}

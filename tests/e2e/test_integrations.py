@@ -1,24 +1,20 @@
 """The examples for web frameworks, functions and task queues run as the document shows them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
 import sys
 import time
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import ModuleType
+from typing import Any, Final
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import ModuleType
-
-    from countledger import CountLedger
-    from countledger.infra.local.stack import LocalStack
+from countledger import CountLedger
+from countledger.infra.local.stack import LocalStack
 
 _GUIDE: Final = Path(__file__).parents[2] / "docs" / "integrations.md"
 _EXAMPLE: Final = re.compile(r"<!-- integration: (\S+) -->\n\n```python\n(.*?)```", re.DOTALL)

@@ -1,11 +1,10 @@
 """Through Kinesis into the ledger and its totals, on the deployed stack, under its roles."""
 
-from __future__ import annotations
-
 import json
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -20,9 +19,6 @@ from countledger.producers.kinesis.library import MAGIC
 from tests.e2e.command import Command
 from tests.e2e.world import client_of
 from tests.unit.producers.kinesis.entries import entry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")

@@ -1,22 +1,16 @@
 """What a user sees of merged entries: a line of the change log, the archive, an exact sum."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from countledger import CountLedger, Remedy
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger.keys import total_key
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Delete
+from tests.e2e.command import Command
 from tests.e2e.world import record_aged
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger.infra.local.stack import LocalStack
-    from tests.e2e.command import Command
 
 
 @pytest.fixture

@@ -1,15 +1,15 @@
 """A stack that is kept goes on where it ended: every number, promise and setting, and no more."""
 
-from __future__ import annotations
-
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from countledger import Claim, Direction, Event, outcomes
-from countledger.infra.deploy.deployment import Deployment, deploy
+from countledger.infra.deploy.deployment import deploy
 from countledger.infra.local.region_stack import empty_bundle
 from countledger.infra.local.saved_stack import StackDirectory
 from countledger.infra.local.stack import LocalStack
@@ -18,10 +18,6 @@ from countledger.ledger.limits import DAY_MS, HOUR_MS
 from tests.e2e.command import eventually
 from tests.e2e.world import client_of, record_aged, record_all
 from tests.smoke.paths import Paths
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ARCHIVE: Final = "s3://kept-archive/trail"
 
@@ -172,12 +168,7 @@ def test_a_stack_of_another_template_is_updated_and_keeps_its_data(
 
     with LocalStack(name="kept", kept_in=kept_in) as stack:
         client_of(stack).record("likes:a", 5)
-        deployment = Deployment(
-            cloudformation=stack.client("cloudformation"),
-            s3=stack.client("s3"),
-            stack_name="kept",
-            poll_s=0.01,
-        )
+        deployment = stack.home.deployment("kept")
         deploy(deployment, bucket="countledger-code", bundle=empty_bundle(), template=other)
         stack.drain()
         assert 256 in _memory_sizes(stack)

@@ -1,11 +1,10 @@
 """`up --persist`: what a crash leaves, what is refused, and a stack that moves to another port."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +13,6 @@ from countledger.infra.local.background import NotSaved, Running, UpFailed, down
 from countledger.infra.local.region_stack import session_of
 from countledger.infra.local.saved_stack import FILE, read_header
 from tests.e2e.command import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -116,8 +111,8 @@ def test_a_stack_whose_port_is_taken_moves_with_its_queues(name: str, kept_in: P
 def test_a_directory_in_use_and_another_way_to_run_are_refused(name: str, kept_in: Path) -> None:
     up(name, persist=kept_in)
 
-    assert up(name, persist=kept_in).kept_in == kept_in
-    assert up(name).kept_in == kept_in
+    assert up(name, persist=kept_in).kept_in == str(kept_in)
+    assert up(name).kept_in == str(kept_in)
     with pytest.raises(UpFailed, match=f"runs and is kept in {kept_in}: end it"):
         up(name, persist=kept_in.with_name("other"))
     with pytest.raises(UpFailed, match=f"{kept_in} is in use by another stack"):

@@ -1,12 +1,12 @@
 """`up --persist`: holds, groups, windows, alerts, quarantine, over a crash and a clean end."""
 
-from __future__ import annotations
-
 import os
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -15,10 +15,6 @@ from countledger.infra.local.background import Running, down, status, up
 from countledger.infra.local.region_stack import session_of
 from countledger.ledger.clock import to_datetime
 from tests.e2e.command import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 HOUR: Final = timedelta(hours=1)
 REGIONS: Final = ("us-east-1", "eu-west-1", "ap-northeast-1")

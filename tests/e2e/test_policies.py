@@ -1,11 +1,10 @@
 """Each policy of the stack allows its job and nothing else, with IAM enforced."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 from botocore.exceptions import ClientError
@@ -24,10 +23,11 @@ from countledger import (
 from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.report import RunOutcome
 from countledger.compaction.retire import Retire
+from countledger.infra.local.stack import LocalStack
 from countledger.infra.pace import measure, regions_of, retire_of
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
-from countledger.infra.portability.lines import CounterLine, NamespaceLine
+from countledger.infra.portability.lines import CounterLine, Line, NamespaceLine
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock, to_datetime
 from countledger.ledger.errors import AccessDenied, AlreadyClaimed
@@ -38,12 +38,6 @@ from countledger.ledger.operations import Update
 from countledger.ledger.total import windows_ids_in
 from countledger.producers.strict.definition import SPREADABLE, Method
 from tests.e2e.world import age_mark, alter_total, client_of, record_aged, total_item
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from countledger.infra.local.stack import LocalStack
-    from countledger.infra.portability.lines import Line
 
 _MINE: Final = Collection("not-mine", ("id", "p"), "n")
 # A policy, and what it does not allow: `c` is under it, `n` a namespace with a counter n:a.

@@ -1,20 +1,16 @@
 """The probe on the deployed stack, under its own policy."""
 
-from __future__ import annotations
-
 import json
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from countledger.infra.local.stack import LocalStack
 from countledger.probe import COUNTER, NAMESPACE
 from tests.e2e.world import client_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")

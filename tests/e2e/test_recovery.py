@@ -4,19 +4,19 @@ The engine's backups stand for those of AWS Backup and of point-in-time recovery
 new table with the items of one instant. A stack beside the lost one stands for another region.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import pytest
 
-from countledger import Claim, Event, IdempotencyKey, Judgement, Kind, outcomes
-from countledger.infra.deploy.deployment import Deployment, deploy
+from countledger import Claim, CountLedger, Event, IdempotencyKey, Judgement, Kind, outcomes
+from countledger.infra.deploy.deployment import deploy
+from countledger.infra.local.engine import Engine
 from countledger.infra.local.pump import PumpStalled
 from countledger.infra.local.stack import Credentials, LocalStack
 from countledger.infra.portability.restoring import RestoredTables, Restorer
@@ -27,12 +27,6 @@ from countledger.ledger.errors import AccessDenied, BadInput, BadSetting, Namesp
 from countledger.ledger.limits import DAY_MS
 from tests.e2e.command import Command, Finished
 from tests.e2e.world import bundle_of, client_of, record_aged, record_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger import CountLedger
-    from countledger.infra.local.engine import Engine
 
 _PAGE = (Path(__file__).parents[2] / "docs/recovery.md").read_text()
 _TABLES = ("LedgerTableName", "CountersTableName")
@@ -403,12 +397,7 @@ def test_a_plan_copies_its_backups(shop: Shop) -> None:
     known = before + rest[rest.index("  # ---- ") :]
     stack.client("s3").create_bucket(Bucket=name)
     outputs = deploy(
-        Deployment(
-            cloudformation=stack.client("cloudformation"),
-            s3=stack.client("s3"),
-            stack_name=name,
-            poll_s=0.01,
-        ),
+        stack.home.deployment(name),
         bucket=name,
         bundle=bundle_of(),
         parameters={

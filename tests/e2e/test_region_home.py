@@ -1,13 +1,13 @@
 """Another home region, and the entries of a lost one, by the command line on local stacks."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import pytest
 
 from countledger import CountLedger, Settings
+from countledger.compaction.lease import Epoch
 from countledger.compaction.promotion import Promotion
 from countledger.consumers.region_state import Phase, RegionStateStore
 from countledger.infra.deploy.home_change import HomeChange, HomeStep
@@ -18,11 +18,6 @@ from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Update
 from tests.e2e.command import Command, eventually
 from tests.e2e.world import following, record_aged, total_item
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from countledger.compaction.lease import Epoch
 
 HOME: Final = "us-east-1"
 EU: Final = "eu-west-1"

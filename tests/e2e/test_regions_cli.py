@@ -1,16 +1,11 @@
 """Regions from the command line, as a user tries them on a laptop."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from countledger.infra.local.background import down, up
 from tests.e2e.command import Command, Finished, eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HOME, EU, TOKYO = "us-east-1", "eu-west-1", "ap-northeast-1"
 NAME = "regions-by-command"

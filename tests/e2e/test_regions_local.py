@@ -1,9 +1,9 @@
 """A local stack in three regions: entries everywhere, a partition, and a compaction in it."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from threading import Event
+from typing import Final
 
 import pytest
 
@@ -12,19 +12,15 @@ from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.report import RunOutcome
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
+from countledger.ledger.attributes import Key
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import AccessDenied, BadSetting
 from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import DAY_MS
 from countledger.ledger.operations import Update
 from tests.e2e.command import eventually
-from tests.e2e.slow_region import unanswered_region
+from tests.e2e.proxy import PassingRequest, ProxyAnswer, proxy_before
 from tests.e2e.world import record_aged, record_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger.ledger.attributes import Key
 
 HOME: Final = "us-east-1"
 REGIONS: Final = (HOME, "eu-west-1", "ap-northeast-1")
@@ -179,7 +175,15 @@ def test_a_region_that_does_not_answer_is_named_and_not_waited_for(
     clients[HOME].record(counter, 1)
     stack.drain()
 
-    with unanswered_region(stack.url, EU) as url:
+    over = Event()
+
+    def answer(request: PassingRequest) -> ProxyAnswer | None:
+        if f"/{EU}/" not in request.headers.get("Authorization", ""):
+            return request.forward()
+        over.wait()
+        return None
+
+    with proxy_before(stack.url, answer) as url:
         client = client_in(stack, HOME, url=url)
         began_s = time.monotonic()
         found = client.total(counter, regions=True)
@@ -189,6 +193,7 @@ def test_a_region_that_does_not_answer_is_named_and_not_waited_for(
         assert found.included == (HOME, "ap-northeast-1")
         assert found.missing == {EU: "no answer within 5 s"}
         assert not found.agree
+    over.set()
 
 
 def test_a_reader_of_every_region_has_the_policy_of_each_stack(

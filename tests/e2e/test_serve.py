@@ -1,7 +1,5 @@
 """`countledger serve`, and the front of a local stack, on the deployed stack."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -9,21 +7,18 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import psutil
 import pytest
 
+from countledger import CountLedger
 from countledger.infra.local.front import READ_ONLY, Front, listening_socket
+from countledger.infra.local.stack import LocalStack
 from tests.e2e.command import Command, eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger import CountLedger
-    from countledger.infra.local.stack import LocalStack
 
 
 def _ask(url: str, path: str, body: dict[str, str] | None = None, **headers: str) -> Any:  # noqa: ANN401 - JSON

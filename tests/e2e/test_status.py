@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from threading import Barrier
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.exceptions import ReadTimeoutError
 
 from countledger import CountLedger, Settings
 from countledger.consumers.audit import ItemBookmarks
@@ -16,7 +18,7 @@ from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
-from countledger.ledger.errors import AccessDenied
+from countledger.ledger.errors import AccessDenied, Unclear
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
 from countledger.ledger.quarantine_store import QuarantineStore
@@ -81,6 +83,32 @@ def test_what_does_not_depend_on_each_other_is_read_at_the_same_time(own: LocalS
     assert facts.alarms
     assert facts.quotas.concurrency
     assert not both.broken
+
+
+def test_after_a_failure_no_other_request_leaves_and_the_failure_is_raised(
+    own: LocalStack,
+) -> None:
+    """So the wait ends with the requests that are under way, each of which has its time-out."""
+    session, left = session_of(), list[str]()
+
+    def fail(**_: object) -> None:
+        raise ReadTimeoutError(endpoint_url=own.url)
+
+    def outlast(event_name: str, **_: object) -> None:
+        left.append(event_name)
+        deadline_s = monotonic() + 20
+        while not gathering.failures and monotonic() < deadline_s:
+            sleep(0.01)
+
+    session.events.register("before-send.cloudwatch.DescribeAlarms", fail)
+    session.events.register("before-send.lambda.GetEventSourceMapping", outlast)
+    settings = Settings(stack_name=own.name, max_attempts=1)
+    gathering = Gathering(CountLedger(settings, session=session, endpoint_url=own.url))
+
+    with pytest.raises(Unclear, match="DescribeAlarms"):
+        gathering.facts()
+
+    assert left == ["before-send.lambda.GetEventSourceMapping"], "there are three mappings"
 
 
 def test_a_healthy_stack_is_shown_whole(own: LocalStack, client: CountLedger, name: str) -> None:

@@ -1,7 +1,5 @@
 """A stream engine that is killed and replays its records: each counts once."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -12,14 +10,11 @@ import time
 from collections import Counter
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from countledger import CountLedger, Settings
-
-if TYPE_CHECKING:
-    from countledger.infra.local.stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 
 pytest.importorskip("bytewax", reason="bytewax has no wheel for this Python")
 _GUIDE = Path(__file__).parents[2] / "docs" / "stream-engines.md"

@@ -4,11 +4,10 @@ The engine writes to all regions of a strongly consistent table at once and one 
 no two writes conflict here; the simulation has the conflicts.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -22,9 +21,6 @@ from countledger.ledger.connection import Connection
 from countledger.ledger.errors import AccessDenied, BadSetting, NotRanked, Refused, WrongRegion
 from countledger.ledger.operations import Put
 from tests.e2e.test_regions_local import client_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HOME: Final = "us-east-1"
 REGIONS: Final = (HOME, "us-east-2", "us-west-2")

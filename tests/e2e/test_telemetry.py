@@ -1,18 +1,13 @@
 """Spans and metrics of a client on the deployed stack, as an SDK of OpenTelemetry gets them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from countledger import Admitted, Event
+from countledger import Admitted, CountLedger, Event
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import CountledgerError
 from tests.e2e.world import client_of
-
-if TYPE_CHECKING:
-    from countledger import CountLedger
-    from countledger.infra.local.stack import LocalStack
 
 pytest.importorskip("opentelemetry.sdk")
 

@@ -1,7 +1,5 @@
 """The command line in a user's shell: terminals, pipes, signals, lost answers, own tables."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty
@@ -9,21 +7,18 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from countledger.infra.local.stack import LocalStack
 from tests.e2e.command import PATIENCE_S, Command, Process, eventually
-from tests.e2e.refusing_proxy import refusing_proxy
+from tests.e2e.proxy import PassingRequest, ProxyAnswer, proxy_before
 from tests.e2e.steps import play, step, totals
 from tests.e2e.world import client_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from countledger.infra.local.stack import LocalStack
 
 _RULE = "alert create NS --prefix NS: --threshold 100 --direction rising"
 
@@ -39,7 +34,15 @@ def test_a_change_without_a_clear_answer_is_exit_code_3_with_advice(
     stack: LocalStack, command: Command, refusal: tuple[int, str], status: str, line: str
 ) -> None:
     name = play(command, [step("strict create NS:a --method atomic")])
-    with refusing_proxy(stack.url, "UpdateItem", *refusal) as url:
+    code, error = refusal
+    refused = json.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{error}"}).encode()
+
+    def answer(request: PassingRequest) -> ProxyAnswer:
+        if request.headers.get("X-Amz-Target", "").endswith(".UpdateItem"):
+            return code, "application/x-amz-json-1.0", refused
+        return request.forward()
+
+    with proxy_before(stack.url, answer) as url:
         change = f"strict change {name}:a 1 --endpoint-url {url}"
         play(command, [step(change, {"status": status}, code=3, err=line)])
 

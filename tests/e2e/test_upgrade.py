@@ -31,12 +31,7 @@ class Upgraded:
 
     @property
     def deployment(self) -> Deployment:
-        return Deployment(
-            cloudformation=self.stack.client("cloudformation"),
-            s3=self.stack.client("s3"),
-            stack_name=self.name,
-            poll_s=0.01,
-        )
+        return self.stack.home.deployment(self.name)
 
     def deploy(self, template: str) -> None:
         self.stack.client("s3").create_bucket(Bucket=self.name)

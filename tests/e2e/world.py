@@ -1,26 +1,21 @@
 """Clients of a stack, and items that a test writes by hand: old entries, altered totals."""
 
-from __future__ import annotations
-
 import io
 import threading
 import zipfile
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from countledger import CountLedger, Event, Settings
+from countledger.infra.local.stack import LocalStack
+from countledger.ledger.attributes import Item
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.due import bucket_of
 from countledger.ledger.keys import total_key
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from countledger.infra.local.stack import LocalStack
-    from countledger.ledger.attributes import Item
 
 
 def client_of(stack: LocalStack, *policies: str, **settings: Any) -> CountLedger:  # noqa: ANN401

@@ -1,7 +1,5 @@
 """`make endurance`: long runs on the local engine and in virtual time, each checked to its end."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -6,18 +6,19 @@ clear answer is compared with what is stored, each write with the limits, and in
 amount with the sum of what went in and out.
 """
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from random import Random
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from countledger.infra.memory.table import Change
 from countledger.ledger import amount as amounts
 from countledger.ledger import keys
+from countledger.ledger.attributes import Item
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import KeyExpired, NoSuchHold, Throttled, TicketResolved, Unclear
 from countledger.ledger.ids import IdempotencyKey, id_of_key
@@ -46,12 +47,6 @@ from tests.endurance.tables import Life, StruckClient, Tables
 from tests.simulation.hold_operations import HoldAccounts
 from tests.simulation.schedule import Killed
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from countledger.infra.memory.table import Change
-    from countledger.ledger.attributes import Item
 
 NAME: Final = "reservations"
 OPERATIONS: Final = 1_000_000

@@ -1,9 +1,8 @@
 """The scenarios of `make endurance`: each emits, disturbs, waits and checks every number."""
 
-from __future__ import annotations
-
 import signal
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +10,11 @@ from random import Random
 from threading import Event as Flag
 from threading import Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from countledger import Buffering
 from countledger.infra.local.running import kill_all
-from tests.endurance.world import SAY_EVERY_S, STALLED_S, deltas, sent_by
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.endurance.world import World
+from tests.endurance.world import SAY_EVERY_S, STALLED_S, World, deltas, sent_by
 
 _THREADS: Final = 256
 # How many events of the busy counter become one entry.

@@ -3,8 +3,6 @@
 It is killed while it runs; with no events it sends what an earlier process left in the spool.
 """
 
-from __future__ import annotations
-
 import sys
 from time import sleep
 from typing import Final

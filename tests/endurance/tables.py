@@ -6,34 +6,28 @@ throttled, refused by a conflict, lost before or after it is applied, applied la
 of its process.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+from random import Random
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 from countledger.infra.memory.client import TableClient
 from countledger.infra.memory.items import key_of
+from countledger.infra.memory.table import Change, Table
+from countledger.infra.memory.table import Key as ItemKey
+from countledger.infra.memory.tables import Transactions
+from countledger.ledger.attributes import Item
 from countledger.ledger.errors import CountledgerError, Throttled, TransactionCancelled, Unclear
 from countledger.ledger.errors import Reason as Cancelled
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS, TOKEN_LIFE_MS
-from countledger.ledger.operations import Page, Query
+from countledger.ledger.operations import Page, Query, Scan, Write
 from tests.simulation.schedule import Killed, Schedule
 from tests.simulation.table import SimulatedTable
 from tests.simulation.transactions import SimulatedTransactions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from random import Random
-
-    from countledger.infra.memory.table import Change, Table
-    from countledger.infra.memory.table import Key as ItemKey
-    from countledger.infra.memory.tables import Transactions
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Scan, Write
 
 _T = TypeVar("_T")
 BEGIN_MS: Final = 1_800_000_000_000.0

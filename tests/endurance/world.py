@@ -1,17 +1,16 @@
 """A deployed stack under load: emits, waits until the totals are right, and checks every number."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 import boto3
@@ -21,11 +20,7 @@ from botocore.config import Config
 from countledger import CountLedger, Settings
 from countledger.infra.local.running import processes_under
 from countledger.ledger.connection import Connection
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from countledger.ledger.total import Total
+from countledger.ledger.total import Total
 
 # The local engine sorts a counter's entries, and looks at each, for every page of a query: with
 # 100,000 entries a page takes longer than the ten seconds of the product's own clients.

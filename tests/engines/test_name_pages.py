@@ -1,18 +1,12 @@
 """The names of counters in parts: each once, whatever the size of a part."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from countledger.consumers.name_pages import NamesPage, names_page
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.operations import Put
-
-if TYPE_CHECKING:
-    from tests.engines.store import Store
+from tests.engines.store import Store
 
 COUNT = 25
 
@@ -46,7 +40,11 @@ def test_a_limit_out_of_range_is_refused(store: Store, limit: int) -> None:
         _page(store, "", limit=limit)
 
 
-@pytest.mark.parametrize("after", ["", "x", "[]", "[1]", '[0, "a"]', '[0, "", "total"]', "[[[["])
+@pytest.mark.parametrize(
+    "after",
+    ["", "x", "[]", "[1]", '[0, "a"]', '[0, "", "total"]', '[0, "a", ""]', "[[[["]
+    + [f'[0, "{"a" * name}", "{"a" * part}"]' for name, part in ((2_049, 1), (1, 1_025))],
+)
 def test_a_place_that_no_part_has_named_is_refused(store: Store, after: str) -> None:
     with pytest.raises(BadSetting, match="place"):
         _page(store, "", after)

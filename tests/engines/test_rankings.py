@@ -367,6 +367,19 @@ def test_a_corrupt_number_of_partitions_is_written_again(
     assert _top(rankings, namespace) == expected
 
 
+def test_a_corrupt_rule_stops_no_creation_of_a_strict_counter(store: Store, namespace: str) -> None:
+    """It gets its place with the others, when the ranking is switched on again."""
+    seller, rankings = seller_of(store), _rankings(store)
+    seller.create(f"{namespace}:a", method="atomic", opening=5)
+    rule = {**keys.ranking_key(namespace), "on": True, "partitions": "many"}
+    rankings.dynamo.put(Put(store.counters, rule))
+
+    seller.create(f"{namespace}:b", method="atomic", opening=7)
+
+    rankings.switch_on(namespace, partitions=4)
+    assert _top(rankings, namespace) == [(1, "b", 7), (2, "a", 5)]
+
+
 @pytest.mark.parametrize("on", [True, False], ids=["ranked", "not ranked any more"])
 def test_a_materializer_that_knows_the_old_number_of_partitions_hides_no_total(
     store: Store, namespace: str, *, on: bool

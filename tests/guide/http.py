@@ -1,9 +1,8 @@
 """The tables of the HTTP API: its problems, by their classes, and the units of its operations."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from countledger.infra.http.calls import READ_UNITS, REFUSALS, WRITE_UNITS
 from countledger.infra.http.problems import TYPE_PREFIX, status_of, title_of, type_of
@@ -11,9 +10,6 @@ from countledger.ledger import errors
 from tests.guide.marked import table_of
 from tests.http.samples import OPEN, SAMPLES, Sample
 from tests.http.world import memory_api
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HTTP: Final = Path(__file__).parents[2] / "docs" / "http.md"
 # Caught by the library itself; they never reach a caller.

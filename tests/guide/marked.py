@@ -1,11 +1,6 @@
 """Tables between two marks of a document, written there again from what the tests know."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def with_tables(text: str, made: Mapping[str, str], by: str = "make docs") -> str:

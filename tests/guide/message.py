@@ -1,7 +1,5 @@
 """The JSON schema of the alerts' message, as the product itself reads it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Final

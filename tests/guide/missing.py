@@ -1,7 +1,5 @@
 """What a stack in memory does not have, for docs/testing-your-app.md."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -3,20 +3,16 @@
 A test holds a promise whose number stands in its name: `test_p4_p5_...` holds P4 and P5.
 """
 
-from __future__ import annotations
-
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.guide.marked import table_of
 from tests.simulation.canaries import CANARIES
 from tests.simulation.operations import OPERATIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ROOT: Final = Path(__file__).parents[2]
 TESTING: Final = _ROOT / "docs" / "testing.md"

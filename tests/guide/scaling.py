@@ -1,7 +1,5 @@
 """The table of docs/scaling.md, made by the model that a simulation is compared with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

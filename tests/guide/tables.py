@@ -3,10 +3,9 @@
 Each stands between two marks; `make docs` writes it there again.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.engines.test_costs import STRICT_COSTS
 from tests.faults.matrix import (
@@ -21,12 +20,8 @@ from tests.faults.matrix import (
     expected_among_eight,
 )
 from tests.faults.operations import OPERATIONS
+from tests.faults.play import Operation
 from tests.guide.marked import table_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tests.faults.play import Operation
 
 GUIDE: Final = Path(__file__).parents[2] / "docs" / "strict.md"
 QUOTAS: Final = GUIDE.with_name("quotas.md")

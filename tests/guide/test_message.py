@@ -1,7 +1,5 @@
 """What docs/alerts.md says of the message is so."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,9 +1,8 @@
 """The guide's tables are those that the tests hold the product to."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +13,6 @@ from tests.guide.marked import with_tables
 from tests.guide.missing import TESTING_YOUR_APP, missing_tables
 from tests.guide.promises import promises_of
 from tests.guide.tables import GUIDE, HOLDS, QUOTAS, hold_tables, quota_tables, tables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

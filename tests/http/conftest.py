@@ -1,19 +1,12 @@
 """An API for each module of tests."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from countledger.infra.http.access import EVERYTHING
-from tests.http.world import memory_api
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.http.world import Api
+from tests.http.world import Api, memory_api
 
 
 @pytest.fixture(scope="module")

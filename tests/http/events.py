@@ -1,7 +1,5 @@
 """Events of format 2.0, as an API Gateway HTTP API sends them to its function."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,14 +1,10 @@
 """A request of each operation, in an order in which each has what it needs."""
 
-from __future__ import annotations
-
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @dataclass(frozen=True)

@@ -1,28 +1,21 @@
 """What comes in is bounded, what goes out has its headers, and no client waits for ever."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Iterator
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from fastapi import Request
 from starlette.testclient import TestClient
 
+from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
 from countledger.infra.http.api import http_app
 from countledger.infra.http.edge import BODY_MAX_BYTES, SECURITY_HEADERS, TARGET_MAX_BYTES, Edge
 from countledger.infra.http.lending import Clients
 from countledger.ledger.errors import Throttled
-from tests.http.world import names_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fastapi import Request
-
-    from countledger import CountLedger
-    from tests.http.world import Api
+from tests.http.world import Api, names_of
 
 _PATH = "/v1/counters/likes:bounds/entries"
 _JSON = {"Content-Type": "application/json", "Idempotency-Key": "k"}

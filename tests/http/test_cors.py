@@ -1,21 +1,15 @@
 """CORS is off; a named origin may call, and no other one is answered with a header of it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import pytest
 from starlette.testclient import TestClient
 
 from countledger.infra.http.cors import CORS_VARIABLE, NamedOrigins, named_origins
 from countledger.ledger.errors import BadSetting
-from tests.http.world import names_of
+from tests.http.world import Api, names_of
 from tests.unit.local_server.server import running
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.http.world import Api
 
 _APP: Final = "https://app.example"
 _OTHERS: Final = ("https://app.example.evil", "http://app.example", "null", "https://other.example")

@@ -1,7 +1,5 @@
 """Requests of every kind, derived from the document: no answer contradicts it."""
 
-from __future__ import annotations
-
 from tests.http.fuzzing import LEFT_OUT, fuzz
 from tests.http.samples import OPEN, SAMPLES
 from tests.http.world import memory_api

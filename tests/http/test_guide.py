@@ -1,25 +1,19 @@
 """The page on the HTTP API: its examples run as they are, and its table is that of the code."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from countledger.infra.http.live import LiveBounds
 from tests.guide.http import HTTP, http_tables
 from tests.guide.marked import with_tables
-from tests.http.world import memory_api
+from tests.http.world import Api, memory_api
 from tests.unit.local_server.server import TOKEN, running
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.http.world import Api
 
 _TEXT = HTTP.read_text()
 _LINES = re.findall(r"^    (curl .*)  # (\d+)$", _TEXT, re.MULTILINE)

@@ -1,26 +1,18 @@
 """The Lambda function, called with events as API Gateway sends them."""
 
-from __future__ import annotations
-
 import base64
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
+from mangum import Mangum
 
 from countledger.infra.http import handler
 from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
 from countledger.infra.http.cors import CORS_VARIABLE
 from countledger.infra.http.handler import adapter_of, authorize, scopes_of
 from tests.http.events import IAM, JWT, event_of
-from tests.http.world import names_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mangum import Mangum
-
-    from tests.http.world import Api
+from tests.http.world import Api, names_of
 
 
 @pytest.fixture

@@ -1,9 +1,6 @@
 """The header of idempotency keys: the key of the library, exactly, with and without its time."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -13,10 +10,7 @@ from countledger import IdempotencyKey
 from countledger.infra.http.idempotency import key_of_part, parse_key
 from countledger.ledger.errors import BadKey, BadTime
 from countledger.ledger.ids import id_of_key
-from tests.http.world import names_of
-
-if TYPE_CHECKING:
-    from tests.http.world import Api
+from tests.http.world import Api, names_of
 
 _AT = datetime(2026, 1, 31, 12, 0, 0, 250_000, tzinfo=UTC)
 

@@ -1,28 +1,20 @@
 """Live totals: an event for each change, one poll for all streams, and bounds that hold."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
 import time
-from http.client import HTTPConnection
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPResponse
+from typing import Any, Final
 
 import pytest
 
+from countledger import CountLedger, Total
+from countledger.infra.http.lending import Clients
 from countledger.infra.http.live import LiveBounds, LiveEvent, LiveTotals
-from tests.http.world import memory_api, names_of
-from tests.unit.local_server.server import TOKEN, running
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from http.client import HTTPResponse
-
-    from countledger import CountLedger, Total
-    from countledger.infra.http.lending import Clients
-    from tests.http.world import Api
-    from tests.unit.local_server.server import Server
+from tests.http.world import Api, memory_api, names_of
+from tests.unit.local_server.server import TOKEN, Server, running
 
 _POLL_S: Final = 0.05
 _QUICK: Final = LiveBounds(duration_s=20, streams=3, counters=4, poll_s=_POLL_S)

@@ -1,23 +1,18 @@
 """No log has a token, a key or what a body holds: of the function, and of the local server."""
 
-from __future__ import annotations
-
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from countledger import CountLedger
 from countledger.infra.http.api import http_app
 from countledger.infra.http.handler import adapter_of, authorize
 from tests.http.events import IAM, JWT, event_of
+from tests.http.world import Api
 from tests.unit.local_server.server import TOKEN, running
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from countledger import CountLedger
-    from tests.http.world import Api
 
 _SECRETS = {
     "token": "TOKEN-OF-THE-CALLER",

@@ -1,7 +1,5 @@
 """The OpenAPI document: it is committed, it is the code's, and it is complete."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Final

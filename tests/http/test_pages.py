@@ -1,15 +1,9 @@
 """Lists in pages: each item once, and a cursor that no page has given is refused."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from countledger.infra.http.cursors import BadCursor, from_cursor, to_cursor
-
-if TYPE_CHECKING:
-    from tests.http.world import Api
+from tests.http.world import Api
 
 _COUNT = 23
 

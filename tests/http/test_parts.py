@@ -1,11 +1,6 @@
 """The parts of a stack: how late each shard of its stream is, and its regions."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tests.http.world import Api
+from tests.http.world import Api
 
 
 def test_a_shard_waits_since_its_oldest_record_that_no_total_has(api: Api) -> None:

@@ -1,7 +1,5 @@
 """Every error of the library as problem details: a type and a status of its own."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal

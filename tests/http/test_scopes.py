@@ -1,22 +1,13 @@
 """Each operation with its scope and without: a scope is what it requires, and is enough."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
+from httpx2 import Response
 
 from countledger.infra.http.access import EVERYTHING, Scopes, ScopeVerb
-from tests.http.samples import OPEN, SAMPLES
-from tests.http.world import moto_api, names_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from httpx2 import Response
-
-    from tests.http.samples import Sample
-    from tests.http.world import Api
+from tests.http.samples import OPEN, SAMPLES, Sample
+from tests.http.world import Api, moto_api, names_of
 
 
 @pytest.fixture(scope="module")

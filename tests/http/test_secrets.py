@@ -1,22 +1,15 @@
 """Nothing of what a caller sends is in the log of the local server: no token, key or body."""
 
-from __future__ import annotations
-
 import json
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import pytest
 
 from tests.http.samples import OPEN, SAMPLES, Sample
-from tests.http.world import memory_api
-from tests.unit.local_server.server import TOKEN, running
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.http.world import Api
-    from tests.unit.local_server.server import Server
+from tests.http.world import Api, memory_api
+from tests.unit.local_server.server import TOKEN, Server, running
 
 _KEY: Final = "a-key-of-a-caller"
 _NOTE: Final = "a note of a caller"

@@ -1,24 +1,19 @@
 """A client that a kept generator makes from the document: it is typed, and its example works."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.guide.http import HTTP
 from tests.http.test_openapi import PATH
-from tests.http.world import memory_api
+from tests.http.world import Api, memory_api
 from tests.unit.local_server.server import TOKEN, running
-
-if TYPE_CHECKING:
-    from tests.http.world import Api
 
 _TOOLS: Final = Path(__file__).parents[2] / ".cache/client/bin"
 _PACKAGE: Final = "countledger_client"

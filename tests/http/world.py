@@ -1,11 +1,12 @@
 """The application over the tables of a store, and a client of it in this process."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fastapi import FastAPI, Request
+from httpx2 import Response
 from starlette.testclient import TestClient
 
 from countledger import CountLedger
@@ -14,15 +15,7 @@ from countledger.infra.http.api import http_app
 from countledger.infra.http.live import BUFFERED, LiveBounds
 from tests.engines.in_memory import memory_store
 from tests.engines.running import moto
-from tests.engines.store import KeptRecords, fresh_store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fastapi import FastAPI, Request
-    from httpx2 import Response
-
-    from tests.engines.store import Store
+from tests.engines.store import KeptRecords, Store, fresh_store
 
 
 @dataclass

@@ -1,10 +1,8 @@
 """The home region, its lease, another home, and a region that is lost, on an engine."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import replace
 from time import sleep
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
@@ -18,6 +16,7 @@ from countledger.compaction.retire import Retire
 from countledger.compaction.salvage import SalvageFate, SalvageReport
 from countledger.compaction.salvager import LedgerCopy, Salvage
 from countledger.ledger import keys
+from countledger.ledger.attributes import Item, Key
 from countledger.ledger.errors import BadSetting, LeaseEnded
 from countledger.ledger.limits import (
     DAY_MS,
@@ -28,11 +27,6 @@ from countledger.ledger.limits import (
 )
 from tests.engines.clock import HandClock
 from tests.regions.world import HOME, OTHERS, World, open_world
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger.ledger.attributes import Item, Key
 
 EAST = OTHERS[0]
 
@@ -86,6 +80,17 @@ def test_another_home_begins_when_the_lease_before_has_ended(world: World) -> No
     assert f"the home region is {EAST}" in str(home.hold_lease())
     clock.at_ms += HOUR_MS
     assert _hold(world, east) is None
+
+
+def test_a_promotion_that_has_not_arrived_everywhere_is_waited_for(world: World) -> None:
+    home, east = _regions(world, HOME, _clock()), _regions(world, EAST, _clock())
+    epoch = Promotion(east, HOME).begin()
+
+    with pytest.raises(NotReady, match="has not arrived everywhere"):
+        Promotion(home, HOME).begin()
+
+    world.replicator.catch_up()
+    assert Promotion(home, HOME).epoch() == epoch
 
 
 def test_a_run_that_began_before_a_region_joined_writes_nothing_once_that_is_home(

@@ -1,19 +1,15 @@
 """The replicator of local stacks: what a global table does between its regions."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Iterator
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from countledger.infra.local.replicas import Copy, Version
 from tests.e2e.command import eventually
 from tests.regions.world import HOME, OTHERS, World, open_world
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OTHER, THIRD = OTHERS
 

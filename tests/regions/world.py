@@ -1,17 +1,20 @@
 """A stack in several regions: the product's own code in each, and a replicator between them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
+
+import boto3
+from mypy_boto3_dynamodb import DynamoDBClient
 
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
+from countledger.compaction.retire import Retire
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.stream import ShardName, counts
 from countledger.consumers.totals import TotalsReader
@@ -30,14 +33,6 @@ from countledger.producers.sender import Sender
 from tests.engines.clock import HandClock
 from tests.engines.running import local_session
 from tests.engines.store import KeptRecords
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import boto3
-    from mypy_boto3_dynamodb import DynamoDBClient
-
-    from countledger.compaction.retire import Retire
 
 HOME: Final = "us-east-1"
 OTHERS: Final = ("eu-west-1", "ap-southeast-2")

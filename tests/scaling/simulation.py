@@ -5,17 +5,12 @@ units a second, each shard is read by one invocation at a time, which takes time
 each different counter, and merges follow the entries a second later.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import ceil
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from countledger.infra.scaling import PARTITION_UNITS, RECORD_MS, Way
-
-if TYPE_CHECKING:
-    from countledger.infra.scaling import Load, Setup
+from countledger.infra.scaling import PARTITION_UNITS, RECORD_MS, Load, Setup, Way
 
 _SECONDS: Final = 12
 _STEP: Final = 1.08

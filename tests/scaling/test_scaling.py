@@ -1,7 +1,5 @@
 """The limits of the table are those that a simulation meets, in the same order."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import pytest

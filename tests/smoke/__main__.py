@@ -1,22 +1,17 @@
 """`make smoke-aws`: deploy to the account of the environment, walk every step, remove it all."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
 
 from countledger import CountLedger, Settings
 from countledger.ledger.connection import Connection
 from tests.smoke.checks import Checks, NotShown, seen
 from tests.smoke.own_stack import OwnStack
 from tests.smoke.paths import Paths
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # A metric of the embedded format takes some minutes.
 CHECK_PATIENCE_S = 360.0

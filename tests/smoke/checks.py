@@ -1,21 +1,21 @@
 """What only the services themselves can show, each with what was seen: docs/aws-checklist.md."""
 
-from __future__ import annotations
-
 import json
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.httpsession import URLLib3Session
 
+from countledger import CountLedger
 from countledger.infra.local.mappings import MAPPINGS
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys
@@ -23,11 +23,6 @@ from countledger.ledger.expressions import BeginsWith
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.operations import Scan
 from tests.smoke.paths import Wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from countledger import CountLedger
 
 _POLL_S: Final = 2.0
 _REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)

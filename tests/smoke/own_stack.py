@@ -1,17 +1,13 @@
 """A stack that is created for one run and removed after it, with its tables."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from typing import Final
 
 _PREFIX: Final = "countledger-smoke-"
 

@@ -1,13 +1,12 @@
 """The main paths, each from a call to what it has to come to, wherever the stack is."""
 
-from __future__ import annotations
-
 import time
 import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from countledger import Claim, Direction, IdempotencyKey, outcomes
+from countledger import Claim, CountLedger, Direction, IdempotencyKey, outcomes
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import Importer
 from countledger.infra.status.findings import findings
@@ -15,11 +14,6 @@ from countledger.infra.status.gathering import Gathering
 from countledger.ledger.clock import SystemClock, to_datetime
 from countledger.ledger.limits import DAY_MS
 from tests.e2e.world import record_aged
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from countledger import CountLedger
 
 _POLL_S: Final = 0.2
 # A new rule is known everywhere after five seconds; streams and functions take some.

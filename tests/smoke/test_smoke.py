@@ -1,17 +1,14 @@
 """What `make smoke-aws` does to an account is done to a local engine first."""
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from countledger import CountLedger, Settings
-from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.local.stack import LocalStack, session_of
 from countledger.infra.template import template_text
@@ -21,9 +18,6 @@ from tests.smoke.__main__ import main, walk
 from tests.smoke.checks import Checks, NotShown
 from tests.smoke.own_stack import OwnStack
 from tests.smoke.paths import Paths, Wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")
@@ -127,12 +121,7 @@ def test_nothing_is_left_of_a_creation_that_failed(engine: LocalStack) -> None:
     own = OwnStack(engine.url, Command(engine.environment()).variables())
     tables = engine.client("dynamodb").list_tables()["TableNames"]
     engine.client("s3").create_bucket(Bucket=own.name)
-    failed = Deployment(
-        cloudformation=engine.client("cloudformation"),
-        s3=engine.client("s3"),
-        stack_name=own.name,
-        poll_s=0.01,
-    )
+    failed = engine.home.deployment(own.name)
     made = failed.propose(
         bucket=own.name,
         bundle=bundle_of(),

@@ -71,7 +71,7 @@ def kind_of(connection: LoopConnection) -> ClientKind:
 async def ended(connection: LoopConnection) -> None:
     """Wait until the threads of a loop have ended what they do."""
     threads = connection.opened.get().service(connection, kind_of(connection)).threads
-    while len(threads._idle) < threads._started:  # noqa: ASYNC110 - threads note it
+    while threads._unfinished:  # noqa: ASYNC110 - threads note it
         await asyncio.sleep(0.01)
 
 

@@ -1,7 +1,5 @@
 """What tests of several folders begin with."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.unit.ledger.memory import MemoryClient

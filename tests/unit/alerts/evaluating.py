@@ -1,31 +1,22 @@
 """An evaluator in memory: its rules, its table, its targets, and the stream of totals."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from countledger.consumers.alerts.alert import FailedAlert
-from countledger.consumers.alerts.alert_log import encode_dead_letter
+from countledger.consumers.alerts.alert import Alert, FailedAlert
+from countledger.consumers.alerts.alert_log import DeadLetter, encode_dead_letter
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.message import body_of
-from countledger.consumers.alerts.rule import Direction, Rule
+from countledger.consumers.alerts.rule import Direction, Rule, Target
 from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.consumers.namespace_rules import WindowRules
-from countledger.ledger.amount import to_text
+from countledger.ledger.amount import Amount, to_text
 from countledger.ledger.errors import Throttled
 from countledger.ledger.limits import SECOND_MS
 from tests.unit.consumers.world import Kept
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from countledger.consumers.alerts.alert import Alert
-    from countledger.consumers.alerts.alert_log import DeadLetter
-    from countledger.consumers.alerts.rule import Target
-    from countledger.ledger.amount import Amount
 
 TABLE = "counters"
 COUNTER = "a:b"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.alert import FailedAlert
+from countledger.consumers.alerts.alert import Alert, FailedAlert
 from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.rule import Target
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.alerts.service import Alerts, RuleChange
+from countledger.consumers.alerts.service import Alerts
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.errors import (
@@ -21,14 +23,9 @@ from countledger.ledger.errors import (
     WrongKind,
     WrongRegion,
 )
+from countledger.ledger.settings import SettingChange
 from tests.unit.ledger.clocks import ManualClock
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from countledger.consumers.alerts.alert import Alert
-    from countledger.consumers.alerts.rule import Target
-    from tests.unit.ledger.memory import MemoryClient
+from tests.unit.ledger.memory import MemoryClient
 
 TABLE = "counters"
 HOME = "eu-central-1"
@@ -147,8 +144,8 @@ def test_a_file_creates_and_changes_rules_and_leaves_the_others(dynamo: MemoryCl
     first = [(rule.name, change) for rule, change in alerts.apply(specs)]
     second = [(rule.name, change) for rule, change in alerts.apply(specs)]
 
-    assert first == [("a", RuleChange.CREATED), ("b", RuleChange.CHANGED)]
-    assert second == [("a", RuleChange.UNCHANGED), ("b", RuleChange.UNCHANGED)]
+    assert first == [("a", SettingChange.CREATED), ("b", SettingChange.CHANGED)]
+    assert second == [("a", SettingChange.UNCHANGED), ("b", SettingChange.UNCHANGED)]
     assert [rule.name for rule in alerts.list()] == ["a", "b", "other"]
     assert (alerts.get("b").rearm, str(alerts.get("b").target)) == (None, "bus")
 

@@ -1,7 +1,5 @@
 """Crossings against a walk through every number between the old total and the new one."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pytest

@@ -1,14 +1,12 @@
 """The evaluator: what waits, what is published by whom, and what is quarantined."""
 
-from __future__ import annotations
-
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from countledger.consumers.alerts.rule import Topic
-from countledger.consumers.alerts.state_item import decode_state, encode_state
+from countledger.consumers.alerts.state_item import AlertState, decode_state, encode_state
 from countledger.ledger import keys
 from countledger.ledger.before_send import Deadline
 from countledger.ledger.errors import (
@@ -18,8 +16,6 @@ from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.operations import Put
 from tests.unit.alerts.evaluating import COUNTER, START_MS, TABLE, World, history, record, rule
 
-if TYPE_CHECKING:
-    from countledger.consumers.alerts.state_item import AlertState
 TOPIC = Topic("arn:aws:sns:eu-central-1:111122223333:alarms")
 
 

@@ -1,23 +1,19 @@
 """Totals that are beyond a threshold already when a rule takes effect."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.initial_scan import InitialScan
+from countledger.consumers.alerts.rule import Rule
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed
 from countledger.ledger.limits import HOUR_MS, SECOND_MS
 from tests.unit.alerts import evaluating
 from tests.unit.alerts.evaluating import REGION, START_MS, TABLE, record, rule
-
-if TYPE_CHECKING:
-    from countledger.consumers.alerts.rule import Rule
 
 
 @dataclass(slots=True)

@@ -1,7 +1,5 @@
 """The message of an alert: exact, bounded, and the same at each delivery."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rules: values that are valid at birth."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 
@@ -53,6 +51,12 @@ def test_what_no_rule_can_be_is_refused(spec: dict[str, Any], reason: str) -> No
 def test_a_prefix_that_no_counter_has_is_refused(prefix: str) -> None:
     with pytest.raises(BadCounterName, match="prefix"):
         rule(counter=None, prefix=prefix)
+
+
+@pytest.mark.parametrize("counter", ["", "a#", "a\x00", ":a", "x" * 513])
+def test_a_name_that_no_counter_has_is_refused(counter: str) -> None:
+    with pytest.raises(BadCounterName):
+        rule(counter=counter)
 
 
 def test_a_number_has_one_spelling() -> None:

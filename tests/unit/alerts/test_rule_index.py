@@ -1,18 +1,14 @@
 """The look-up of rules by counter."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rule_index import RuleIndex
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 # Few letters, so that names meet, begin with each other and are equal.
 NAMES = st.text("ab", min_size=1, max_size=5)

@@ -1,9 +1,8 @@
 """Which revision evaluates a record, by whomever and whenever: the same one, always."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,9 +13,6 @@ from countledger.consumers.alerts.rules import Rules
 from countledger.ledger.limits import ALERT_RULE_DELAY_MS, SECOND_MS
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 COUNTER: Final = "likes:1"
 RULE: Final = Rule(

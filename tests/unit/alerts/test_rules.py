@@ -1,10 +1,8 @@
 """Rules as they are stored: each change takes effect later, and keeps what it follows."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -27,10 +25,6 @@ from countledger.ledger.limits import (
 )
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient, meanwhile
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 TABLE = "counters"
 REGION = "eu-central-1"

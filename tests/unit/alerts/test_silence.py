@@ -1,17 +1,13 @@
 """A counter that had crossed before its rule is found, and no other."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from countledger import Rule
 from countledger.consumers.alerts.initial_scan import silence_of
 from countledger.infra.status.silence import silent_facts
 from countledger.testing import MemoryStack
-
-if TYPE_CHECKING:
-    from countledger import Rule
 
 
 def _stack(**values: int) -> MemoryStack:

@@ -4,18 +4,17 @@ Small worlds suffice: totals from 0 to 3, three versions, the times of a total a
 recreated one, two revisions of a rule, and rules of every kind.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from countledger.consumers.alerts.alert import Alert
 from countledger.consumers.alerts.crossing import TotalChange, crossings, is_back, last_passed
-from countledger.consumers.alerts.rule import Direction
+from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.state import (
     ACTIONS,
     AlertAction,
@@ -40,15 +39,10 @@ from countledger.consumers.alerts.state_item import (
     write_of,
 )
 from countledger.infra.memory.items import holds
+from countledger.ledger.attributes import Item
 from countledger.ledger.limits import ALERT_MADE_ANEW_MS
+from countledger.ledger.operations import Put
 from tests.unit.alerts.evaluating import COUNTER, START_MS, TABLE, rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from countledger.consumers.alerts.rule import Rule
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Put
 
 KINDS: dict[str, dict[str, Any]] = {
     "rising": {"threshold": 2, "direction": "rising"},

@@ -1,7 +1,5 @@
 """What a record of the stream of `counters` says of a total, and what can be evaluated of it."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

@@ -1,10 +1,9 @@
 """Rules with a window: each window alerts once, by the sum that one setting counted in it."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ from countledger.consumers.alerts.rule_items import decode_rule, encode_rule
 from countledger.consumers.alerts.rule_spec import check_watched, refuse_now, rule_of
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
-from countledger.ledger.amount import to_text
+from countledger.ledger.amount import Amount, to_text
 from countledger.ledger.calendar import Per
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadRule, BadSetting, NoWindows, Throttled, WrongKind
@@ -27,14 +26,9 @@ from countledger.ledger.limits import ALERT_STATE_LIFE_MS, DAY_MS, HOUR_MS, SECO
 from countledger.ledger.operations import Put
 from countledger.ledger.total import new_windows_id
 from countledger.ledger.window_items import encode_settings
+from countledger.ledger.windows import WindowSetting
 from tests.unit.alerts.evaluating import COUNTER, REGION, START_MS, TABLE, World, rule
 from tests.unit.ledger.window_settings import window_setting
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from countledger.ledger.amount import Amount
-    from countledger.ledger.windows import WindowSetting
 
 ZONE = "Asia/Kolkata"
 WINDOWS = new_windows_id("set", "shard", 1)

@@ -4,19 +4,13 @@ It knows nothing of states, conditions and deliveries: a total, the next total, 
 is armed.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from countledger.consumers.alerts.alert import Alert
-from countledger.consumers.alerts.rule import Direction
+from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.ledger.limits import SECOND_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from countledger.consumers.alerts.rule import Rule
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """What can be claimed, and that no two values share a key."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

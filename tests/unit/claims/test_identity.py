@@ -1,7 +1,5 @@
 """A claim is released, or changed, by its own id: never a newer claim of the same owner."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An app's own items: what can be written, and when it counts as done."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

@@ -1,17 +1,11 @@
 """Why rules with windows have not alerted, as the command line explains it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
+from countledger import Rule
 from countledger.infra.cli import alert_silence
 from countledger.infra.cli.alert_silence import explain_silence
 from countledger.testing import MemoryStack
-
-if TYPE_CHECKING:
-    from countledger import Rule
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """What `countledger delete` tells of a call that could not go on."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,9 +9,6 @@ from countledger.compaction.deletion import Deletion, DeletionStage
 from countledger.infra.cli.deletions import _show
 from countledger.infra.cli.options import Options
 from countledger.ledger.errors import NoSuchCounter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 GONE = Deletion("likes:a", DeletionStage.DELETED, None, "")
 

@@ -1,7 +1,5 @@
 """What `countledger up` prints for a shell."""
 
-from __future__ import annotations
-
 from countledger.infra.cli.engine import export_lines
 from countledger.ledger.settings import OUTPUTS, PREFIX
 

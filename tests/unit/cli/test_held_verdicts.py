@@ -1,7 +1,5 @@
 """What `verify` says of what a strict counter holds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Options as people type them: negative numbers, durations, amounts, bounds, changes."""
 
-from __future__ import annotations
-
 import pytest
 
 from countledger.infra.cli.arguments import negative_last, parse_duration_ms

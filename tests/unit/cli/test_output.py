@@ -1,18 +1,13 @@
 """Results are exact, and plain where nobody watches."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import pytest
 
 from countledger.infra.cli.output import show_json, show_json_array, show_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,8 @@
 """The command line's promises that need no AWS: one line, an exit code, nothing else."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +11,6 @@ from countledger.infra.cli.app import run
 from countledger.infra.cli.commands import COMMANDS
 from countledger.ledger.errors import Unreachable
 from tests.unit.demo.repositories import Repository
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Commands whose help has no example: there is nothing to get wrong.
 _PLAIN = {"down", "list", "show", "delete", "unrank"}

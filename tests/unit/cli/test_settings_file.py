@@ -1,9 +1,9 @@
 """Rules and schedules as people write them, in options and files."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,10 +17,6 @@ from countledger.infra.cli.settings_file import (
 from countledger.infra.cli.spec_text import RuleText, ScheduleText
 from countledger.ledger.errors import BadRule, BadSetting
 from countledger.ledger.limits import DAY_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 ARN = "arn:aws:sns:eu-central-1:111122223333:alarms"
 RULES = f"""

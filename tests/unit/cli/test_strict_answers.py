@@ -1,16 +1,15 @@
 """Every outcome has a status, an exit code and one line."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import pytest
 
 from countledger.infra.cli.options import Options
 from countledger.infra.cli.strict_answers import answer_to_change, answer_to_withdrawal
 from countledger.infra.cli.strict_change import answer
+from countledger.ledger.amount import Amount
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
@@ -21,9 +20,6 @@ from countledger.producers.strict.outcome import (
     Unknown,
     Withdrawn,
 )
-
-if TYPE_CHECKING:
-    from countledger.ledger.amount import Amount
 
 HALL = "tickets:hall"
 

@@ -1,7 +1,5 @@
 """How strict counters are shown, and what a person is told of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from countledger import Total
+from countledger import Amount, Total
 from countledger.consumers.alerts.alert import Alert
 from countledger.consumers.alerts.alert_log import LoggedAlert
 from countledger.consumers.alerts.rule import Direction
 from countledger.infra.cli.watch import alert_line, follow, signed, table_of
-from countledger.infra.cli.watching import WatchState
+from countledger.infra.cli.watching import WatchedCounter, WatchState
 from countledger.ledger.errors import Throttled
 from tests.unit.ledger.clocks import ManualClock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger import Amount
-    from countledger.infra.cli.watching import WatchedCounter
 
 
 def _total(value: Amount, counter: str = "a:1") -> dict[str, Total]:

@@ -1,14 +1,18 @@
 """What the operations of compaction are tested with: tables in memory, and lists for services."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from countledger.compaction.dispatcher import WorkQueue
+from mypy_boto3_scheduler import EventBridgeSchedulerClient
+from mypy_boto3_sqs import SQSClient
+
+from countledger.compaction.compactor import Compactor
+from countledger.compaction.dispatcher import Work, WorkQueue
 from countledger.compaction.due import DueIndex
 from countledger.compaction.plan import AgeLimit
-from countledger.compaction.report import CompactionReport, RunOutcome
+from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome
+from countledger.compaction.schedule import Schedule
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import Triggers
 from countledger.compaction.worker import Worker
@@ -18,17 +22,6 @@ from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from mypy_boto3_scheduler import EventBridgeSchedulerClient
-    from mypy_boto3_sqs import SQSClient
-
-    from countledger.compaction.compactor import Compactor
-    from countledger.compaction.dispatcher import Work
-    from countledger.compaction.report import CompactionStep
-    from countledger.compaction.schedule import Schedule
 
 LEDGER = "ledger"
 COUNTERS = "counters"

@@ -1,10 +1,9 @@
 """Entries are deleted only once their archive is recorded as stored; absence proves nothing."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import checksum, items_in, lines_of
 from countledger.infra.memory.items import holds
 from countledger.ledger import keys
+from countledger.ledger.attributes import Item
 from countledger.ledger.errors import CorruptArchive
 from countledger.ledger.head import Head
 from countledger.ledger.limits import DAY_MS, HOUR_MS
@@ -22,11 +22,6 @@ from countledger.ledger.operations import Put
 from tests.unit.compaction import world as worlds
 from tests.unit.compaction.parts import LEDGER
 from tests.unit.compaction.world import COUNTER, DELTAS, Stopped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from countledger.ledger.attributes import Item
 
 
 @dataclass

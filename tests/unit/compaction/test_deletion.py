@@ -1,10 +1,7 @@
 """What a deletion refuses, and what it leaves to a later call."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,12 +15,9 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.head import Head, encode_head
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Put, Write
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER
 from tests.unit.compaction.world import COUNTER, World
-
-if TYPE_CHECKING:
-    from countledger.ledger.operations import Write
 
 _MARKED_WAIT_MS = 30 * HOUR_MS + MINUTE_MS
 

@@ -1,12 +1,9 @@
 """A counter is deleted in all regions of its ledger, whichever of them does it and is lost."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
-from countledger.compaction.deletion import DeletionStage, empty_head
+from countledger.compaction.deletion import Deletion, DeletionStage, empty_head
+from countledger.compaction.deletion_marks import DeletionMark
 from countledger.compaction.lease import Epoch, epoch_of
 from countledger.compaction.salvage import SalvageReport
 from countledger.compaction.salvager import LedgerCopy, Salvage
@@ -18,10 +15,6 @@ from countledger.ledger.operations import Delete, Put
 from tests.unit.compaction.parts import HOME, LEDGER, Stack, limit_of
 from tests.unit.compaction.world import COUNTER, World
 from tests.unit.ledger.memory import MemoryClient
-
-if TYPE_CHECKING:
-    from countledger.compaction.deletion import Deletion
-    from countledger.compaction.deletion_marks import DeletionMark
 
 _OTHER = "b"
 

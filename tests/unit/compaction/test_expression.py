@@ -1,7 +1,5 @@
 """Schedule expressions: what EventBridge Scheduler documents, and nothing else."""
 
-from __future__ import annotations
-
 import pytest
 
 from countledger.compaction.trigger import check_expression, cron, rate

@@ -1,7 +1,5 @@
 """Which region merges, decided over what each region shows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

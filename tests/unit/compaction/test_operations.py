@@ -1,10 +1,9 @@
 """From a tick to work, from work to rescheduled counters, through failures of any part."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aws_lambda_powertools import Logger
@@ -31,10 +30,6 @@ from countledger.ledger.limits import HOUR_MS
 from tests.unit.compaction.parts import COUNTERS, HOME, Stack, scheduled
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _LATER_MS = NOW_MS + HOUR_MS
 

@@ -1,12 +1,11 @@
 """Deleting merged entries: what is tried again, what stops, and for how long."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from random import Random
 from threading import Barrier
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -23,9 +22,6 @@ from countledger.ledger.errors import (
 from countledger.ledger.head import Covered, Head
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TIMED, BARE = "e#0", "e#k"
 HEAD = Head(generation=3, run="r", covers={TIMED: Covered(5), BARE: Covered(6, at_ms=100)})

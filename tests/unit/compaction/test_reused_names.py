@@ -1,7 +1,5 @@
 """A name that is used again while its deletion goes on: nothing is lost, doubled or taken along."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest

@@ -1,18 +1,13 @@
 """What becomes of each entry of a lost region's copy."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from countledger.compaction.salvage import SalvageEvidence, SalvageFate, fate_of
+from countledger.ledger.attributes import Item
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.head import NO_HEAD, Covered, Head
-
-if TYPE_CHECKING:
-    from countledger.ledger.attributes import Item
 
 AT = 1_800_000_000_000
 ITEM: Item = {

@@ -1,7 +1,5 @@
 """How far a salvage has come: stored after each page, by the id of the write before."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from itertools import count

@@ -1,9 +1,10 @@
 """A ledger counter that is compacted, deleted and used again: its tables and archive in memory."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.counter_regions import RegionalTotals
@@ -12,29 +13,23 @@ from countledger.compaction.deletions import Deletions
 from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.regions import Regions
+from countledger.compaction.report import CompactionReport
 from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 from countledger.consumers.groups import Groups
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
+from countledger.ledger.attributes import Item
+from countledger.ledger.clock import Clock
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.head import Head, decode_head
 from countledger.ledger.limits import DAY_MS
+from countledger.ledger.operations import Delete
 from countledger.producers.event import Event
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.simulation.objects import Bucket, ObjectsClient
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack, limit_of
 from tests.unit.ledger.memory import MemoryClient, meanwhile
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
-
-    from countledger.compaction.report import CompactionReport
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.clock import Clock
-    from countledger.ledger.operations import Delete
 
 COUNTER = "likes:post"
 DELTAS = (1, 4, 16)

@@ -1,7 +1,5 @@
 """What the tests of consumers begin with."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.unit.consumers.world import World

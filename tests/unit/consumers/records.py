@@ -1,7 +1,5 @@
 """Stream records as Lambda delivers them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from countledger.ledger.ids import id_of_key

@@ -1,10 +1,10 @@
 """Audits: every counter there is, once, also after an interruption."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,15 +21,9 @@ from countledger.consumers.walk import WalkedTable, Walker, WalkSegment, start
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.expressions import Assign
-from countledger.ledger.operations import Put, Update
+from countledger.ledger.operations import Put, Scan, Update
 from tests.unit.consumers.world import COUNTERS, LEDGER, World
 from tests.unit.ledger.memory import at
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from countledger.ledger.operations import Scan
 
 PURPOSE = "verify of ledger and counters in here"
 _TOTAL = (Assign("total", 3), Assign("events", 1), Assign("entries", 1), Assign("version", 1))

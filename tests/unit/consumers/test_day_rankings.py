@@ -1,32 +1,28 @@
 """Rankings of days: which board a day has, and how its items are kept."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from threading import Barrier
+from typing import Any
 
 import pytest
 
-from countledger.consumers.boards import board_of_day
+from countledger.consumers.boards import board_of_day, top_of
 from countledger.consumers.window_chain import broken_links
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per, window_of
 from countledger.ledger.errors import BadSetting, BadTime, NotRanked, NoWindows
 from countledger.ledger.expressions import Add
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
-from countledger.ledger.ranking import day_board, day_clauses
+from countledger.ledger.ranking import day_board, day_clauses, namespace_board
 from countledger.ledger.total import windows_id_of
 from countledger.ledger.window_items import decode_settings, encode_settings
+from countledger.ledger.windows import WindowSetting
 from tests.unit.consumers.records import COUNTER
 from tests.unit.consumers.test_window_writing import TABLE, apply, late_mix, setting, timed, total
 from tests.unit.ledger.clocks import NOW_MS
-from tests.unit.ledger.memory import MemoryClient
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from countledger.ledger.windows import WindowSetting
+from tests.unit.ledger.memory import MemoryClient, meanwhile
 
 ZONE = "Asia/Kolkata"
 NAMESPACE = keys.namespace_of(COUNTER)
@@ -176,3 +172,12 @@ def test_the_setting_is_stored_and_read() -> None:
     settings = (setting(Per.HOUR), ranked(from_ms=NOW_MS + HOUR_MS))
 
     assert decode_settings(encode_settings(NAMESPACE, settings)) == settings
+
+
+def test_the_partitions_of_a_board_are_read_at_the_same_time() -> None:
+    """Each request leaves only once all are on their way."""
+    dynamo, together = MemoryClient(), Barrier(4, timeout=20)
+    dynamo.plans.append(meanwhile(together.wait, "query", times=4))
+
+    assert top_of(dynamo, TABLE, namespace_board(NAMESPACE, 4), 10) == []
+    assert dynamo.calls == ["query"] * 4

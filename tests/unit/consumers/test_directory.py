@@ -1,9 +1,9 @@
 """Shards are known before their first batch, and lost progress is never taken for none."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -28,10 +28,6 @@ from tests.unit.consumers.records import record, with_stream
 from tests.unit.consumers.world import COUNTERS, Kept, World, opened
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, at, meanwhile
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 SHARD = ShardName("label", "s")
 
@@ -160,6 +156,19 @@ def test_a_recovery_knows_its_own_lost_answer() -> None:
 
     world.dynamo.plans.append(at(twice))
     assert _recovered(world) == ["label/s"]
+
+
+@pytest.mark.parametrize("name", ["position", "handled_at"])
+def test_what_another_process_has_recovered_meanwhile_is_not_written_over(name: str) -> None:
+    world, _ = _lost()
+    item = world.dynamo.tables[COUNTERS].setdefault(
+        ("stream#label/s", "progress"),
+        {**keys.progress_key("label/s"), "position": "x", "handled_at": 1},
+    )
+    world.dynamo.plans.append(meanwhile(partial(item.update, {name: "another"})))
+
+    assert _recovered(world) == []
+    assert world.dynamo.tables[COUNTERS]["stream#label/s", "progress"] == item
 
 
 def test_progress_that_cannot_be_read_stops_a_proof_and_says_how_to_recover_it() -> None:

@@ -1,7 +1,5 @@
 """The materializer's side of the due index."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,21 +1,15 @@
 """What a region says and does about a total whose ledger a deletion has emptied."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from countledger.consumers.repair import clear_total
 from countledger.consumers.verify import Judgement
 from countledger.ledger import keys
+from countledger.ledger.attributes import Item
 from countledger.ledger.head import Head, encode_head
 from countledger.ledger.operations import Delete, Put
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.memory import meanwhile
-
-if TYPE_CHECKING:
-    from countledger.ledger.attributes import Item
 
 
 def _emptied(world: World, mark_id: str = "mark") -> None:

@@ -1,9 +1,7 @@
 """Up to which moment totals are complete: that of the slowest open shard."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +11,6 @@ from countledger.consumers.stream import ShardName, StreamShard
 from countledger.consumers.totals import Freshness, TotalsReader, freshness_of
 from countledger.infra.cli.totals import freshness_text
 from tests.unit.consumers.world import COUNTERS, World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _shard(name: str, parent: str | None = None, *, closed: bool = False) -> StreamShard:

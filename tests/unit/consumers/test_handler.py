@@ -1,9 +1,8 @@
 """The materializer's function: what it answers to its mapping, and how it is wired."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aws_lambda_powertools import Logger, Metrics
@@ -20,10 +19,6 @@ from tests.unit.consumers.records import record
 from tests.unit.consumers.world import COUNTERS, Kept, opened
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient, at
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 
 SHARD = ShardName("label", "shardId-1")
 ARN = "arn:aws:dynamodb:r:1:table/t/stream/label"

@@ -1,9 +1,7 @@
 """What is deleted beside a counter is what it left, and never what belongs to the next one."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +17,6 @@ from tests.unit.compaction import world as worlds
 from tests.unit.compaction.parts import COUNTERS
 from tests.unit.compaction.world import COUNTER, Stopped
 from tests.unit.ledger.clocks import ManualClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GROUP = "posts"
 

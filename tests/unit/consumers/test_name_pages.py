@@ -1,10 +1,8 @@
 """A part of the names ends soon, however large and however slow the table is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,10 +10,8 @@ from countledger.consumers.name_pages import names_page
 from countledger.infra.memory.dynamo import MemoryDynamo
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
+from countledger.ledger.operations import Page, Query, Scan
 from countledger.testing import MemoryStack
-
-if TYPE_CHECKING:
-    from countledger.ledger.operations import Page, Query, Scan
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _COUNT = 25_000

@@ -1,21 +1,21 @@
 """Quarantined stream records: their message, their copy, and what can be done about them."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from countledger.consumers.auditor import Auditor, RepairCounter, review_alert_log
 from countledger.consumers.quarantine import body, quarantined_of
-from countledger.consumers.repair import Repairer
+from countledger.consumers.repair import Repair, Repairer
 from countledger.consumers.window_rebuild import WindowRebuilder
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger.operations import Put
 from countledger.ledger.quarantine_record import (
     CONTENT_MAX_BYTES,
+    QuarantinedRecord,
     QuarantineSource,
     decode_quarantined,
     encode_quarantined,
@@ -23,12 +23,6 @@ from countledger.ledger.quarantine_record import (
 from tests.unit.consumers.records import record, with_stream
 from tests.unit.consumers.world import COUNTER, LEDGER, World
 from tests.unit.ledger.clocks import NOW_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from countledger.consumers.repair import Repair
-    from countledger.ledger.quarantine_record import QuarantinedRecord
 
 # The limit of SQS for one message, most of its life.
 _SQS_MAX_BYTES = 262_144

@@ -1,7 +1,5 @@
 """What one stream record does to a total."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

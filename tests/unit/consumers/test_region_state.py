@@ -1,7 +1,5 @@
 """A region whose totals are being made is not read, and alerts of nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A batch read at a sweep gives what it gives record by record, or is left to that."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

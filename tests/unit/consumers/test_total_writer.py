@@ -1,13 +1,10 @@
 """Writing one counter's changes: effect and watermark in one write."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from countledger.consumers import watermark
-from countledger.consumers.fold import fold, folded_change
+from countledger.consumers.fold import CounterChanges, fold, folded_change
+from countledger.consumers.record import EntryChange
 from countledger.consumers.total_writer import TotalWriter, update_of
 from countledger.ledger.errors import (
     NewerFormat,
@@ -20,10 +17,6 @@ from countledger.ledger.total import decode_total
 from tests.unit.consumers.records import COUNTER, record
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault, MemoryClient
-
-if TYPE_CHECKING:
-    from countledger.consumers.fold import CounterChanges
-    from countledger.consumers.record import EntryChange
 
 TABLE = "counters"
 SHARD = "label/s"

@@ -1,10 +1,9 @@
 """Verdicts: only behind a proof, and never a false drift."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -21,9 +20,6 @@ from countledger.ledger.namespace import Namespaces
 from countledger.ledger.operations import Put, Update
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.clocks import NOW_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _TOTAL = (COUNTER, keys.TOTAL)
 _SKEW_MS = CLOCK_SKEW_DEFAULT_MS

@@ -1,7 +1,5 @@
 """Watermarks: bytes that compare like the numbers they hold."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,10 +1,9 @@
 """Windows of many counters are verified and rebuilt, with a position that survives."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +15,7 @@ from countledger.consumers.stream import ShardName
 from countledger.consumers.verify import Judgement
 from countledger.consumers.window_auditor import WindowAuditor
 from countledger.ledger import keys
+from countledger.ledger.entry import Entry
 from countledger.ledger.errors import BadSetting, NoWindows, WrongKind
 from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import FORMAT
@@ -26,12 +26,6 @@ from countledger.ledger.window_items import encode_settings
 from tests.unit.consumers.test_window_rebuild import ONE, Windows
 from tests.unit.consumers.world import COUNTERS, LEDGER, events_of
 from tests.unit.ledger.clocks import NOW_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from countledger.ledger.entry import Entry
 
 NAMES = [f"a:{n}" for n in range(12)]
 PLACE = "s3://bucket/archive"

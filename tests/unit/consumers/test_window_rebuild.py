@@ -1,19 +1,18 @@
 """Windows are verified link by link, and rebuilt from entries."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.repair import Remedy
+from countledger.consumers.repair import Remedy, Repair
 from countledger.consumers.stream import ShardName
-from countledger.consumers.verify import Judgement
+from countledger.consumers.verify import Judgement, Verdict
 from countledger.consumers.window_rebuild import WindowRebuilder
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import keys
+from countledger.ledger.attributes import Item
 from countledger.ledger.calendar import Per
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.head import Head, encode_head
@@ -22,15 +21,10 @@ from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Delete, Put
 from countledger.ledger.total import windows_names
 from countledger.ledger.window_items import encode_settings
+from countledger.ledger.windows import WindowSetting
 from tests.unit.consumers.test_window_writing import setting, stored
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World, events_of
 from tests.unit.ledger.clocks import NOW_MS
-
-if TYPE_CHECKING:
-    from countledger.consumers.repair import Repair
-    from countledger.consumers.verify import Verdict
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.windows import WindowSetting
 
 ONE = setting(Per.MINUTE)
 

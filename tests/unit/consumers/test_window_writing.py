@@ -1,14 +1,14 @@
 """Windows as the materializer writes them: exact under whatever comes again or breaks off."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from countledger.consumers.batch import BatchOutcome
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import WindowRules
@@ -26,11 +26,6 @@ from tests.unit.consumers.world import Kept
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient, at
 from tests.unit.ledger.window_settings import window_setting
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from countledger.consumers.batch import BatchOutcome
 
 TABLE = "counters"
 SHARD = ShardName("label", "shardId-1")

@@ -1,9 +1,7 @@
 """Windows are switched on ahead, and read with what is known of each."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,6 +10,7 @@ from countledger.consumers.namespace_rules import WindowRules
 from countledger.consumers.stream import ShardName
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.window_settings import WindowSettings
+from countledger.consumers.window_sums import WindowSum
 from countledger.consumers.windows import WindowsReader
 from countledger.ledger.calendar import rules_of
 from countledger.ledger.clock import to_datetime
@@ -32,9 +31,6 @@ from countledger.ledger.operations import Put
 from countledger.ledger.window_items import encode_settings
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World, events_of
 from tests.unit.ledger.memory import LOST, Fault, afterwards, meanwhile
-
-if TYPE_CHECKING:
-    from countledger.consumers.window_sums import WindowSum
 
 START = datetime(2030, 3, 17, 12, tzinfo=UTC)
 

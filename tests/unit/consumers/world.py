@@ -1,19 +1,22 @@
 """A ledger, its stream and its totals in memory, for verdicts and repairs."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
+
+from countledger.consumers.batch import BatchOutcome
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import ShardProgress, advance_of, history_after
 from countledger.consumers.repair import Repair, Repairer
 from countledger.consumers.stream import LedgerStream, ShardName, StreamShard
 from countledger.consumers.totals import TotalsReader
-from countledger.consumers.verify import Verifier
+from countledger.consumers.verify import Verdict, Verifier
 from countledger.ledger import keys
+from countledger.ledger.amount import Amount
 from countledger.ledger.attributes import Item, encode
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.exact import ExactReader
@@ -23,15 +26,6 @@ from countledger.ledger.limits import LATE_WRITE_MS
 from countledger.ledger.operations import Put, Update
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
-
-    from countledger.consumers.batch import BatchOutcome
-    from countledger.consumers.verify import Verdict
-    from countledger.ledger.amount import Amount
 
 LEDGER = "ledger"
 COUNTERS = "counters"

@@ -8,15 +8,11 @@ Not modelled: how late data arrives, and the longer range of data that CloudWatc
 data is missing. FILL leaves nothing missing, so our expressions do not meet that.
 """
 
-from __future__ import annotations
-
 import ast
 import operator
 import re
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 Series: TypeAlias = "list[float | None]"
 Value: TypeAlias = "float | Series | list[Series]"

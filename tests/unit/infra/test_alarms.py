@@ -169,6 +169,12 @@ def test_an_invocation_that_is_given_up_alarms_and_one_failed_attempt_does_not(g
     assert of_sums("ScheduleAlarm", {}) == "OK"
 
 
+@pytest.mark.parametrize("job", ["failed", "aborted", "expired", "not_copied"])
+def test_one_backup_or_copy_that_fails_alarms(job: str) -> None:
+    assert of_sums("BackupAlarm", {job: [1]}) == "ALARM"
+    assert of_sums("BackupAlarm", {job: [0]}) == of_sums("BackupAlarm", {}) == "OK"
+
+
 def test_the_probe_alarms_when_it_measures_nothing() -> None:
     """The objective that users rely on: silence is no sign of health."""
     five: list[Series] = [

@@ -33,9 +33,16 @@ TABLE = {
     "ReplicationLatency",
     "WriteThrottleEvents",
 }
+BACKUPS = {
+    "NumberOfBackupJobsAborted",
+    "NumberOfBackupJobsExpired",
+    "NumberOfBackupJobsFailed",
+    "NumberOfCopyJobsFailed",
+}
 GATEWAY = {"4xx", "5xx", "Count", "Latency"}
 SERVICES = {
     ("AWS/ApiGateway", "ApiId"): (GATEWAY, "AWS::ApiGatewayV2::Api"),
+    ("AWS/Backup", "BackupVaultName"): (BACKUPS, "AWS::Backup::BackupVault"),
     ("AWS/Lambda", "FunctionName"): (LAMBDA, "AWS::Lambda::Function"),
     ("AWS/Lambda", "EventSourceMappingUUID"): (POLLING, "AWS::Lambda::EventSourceMapping"),
     ("AWS/SQS", "QueueName"): (

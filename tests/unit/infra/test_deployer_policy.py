@@ -1,7 +1,5 @@
 """The deployer's policy has what CloudFormation's own schemas say that each resource needs."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fnmatch import fnmatchcase

@@ -1,14 +1,13 @@
 """An emit of a file that is killed anywhere continues, and no line counts twice or is lost."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from io import BytesIO
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,8 +18,8 @@ from countledger.infra.portability.emitting import (
     parse_header,
 )
 from countledger.infra.portability.file_lines import FileLines
-from countledger.infra.portability.place_file import NoPlace, open_place
-from countledger.infra.portability.sending import CHUNK_LINES, FileSender
+from countledger.infra.portability.place_file import NoPlace, PlaceFile, open_place
+from countledger.infra.portability.sending import CHUNK_LINES, FileSender, SentChunk
 from countledger.ledger.amount import total_of
 from countledger.ledger.errors import BadInput, BadPayload, BadSetting, RequestRejected, Throttled
 from countledger.producers.event import Event
@@ -28,13 +27,6 @@ from countledger.producers.payload import parse_event_line
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, Plan, at
 from tests.unit.producers.senders import TABLE, entries_in, recorder_on
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from countledger.infra.portability.place_file import PlaceFile
-    from countledger.infra.portability.sending import SentChunk
 
 LINES = 40
 _CLOCK = ManualClock()

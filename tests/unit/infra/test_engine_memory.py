@@ -3,18 +3,14 @@
 Importing the engine reads the environment, so the tests run in a process of their own.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 _PROCESS = """
 import collections, decimal, json, pickle, sys, time, traceback

@@ -1,12 +1,11 @@
 """Lines of a pipe are sent as they arrive, and lines of a file a chunk at a time."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from threading import Timer
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import pytest
 
@@ -18,9 +17,6 @@ from countledger.producers.payload import parse_event_line
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.senders import entries_in, recorder_on
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LINE: Final = b'{"counter": "a", "delta": 1}\n'
 _PAUSE_S: Final = 0.01

@@ -1,19 +1,14 @@
 """A command finds the local stack by itself, and never where its environment says otherwise."""
 
-from __future__ import annotations
-
 import json
 import socket
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from countledger.infra.local.following import STATE_FILE, directory_of, followed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NAME = "stack-of-a-test"
 KEYS = {"AWS_ACCESS_KEY_ID": "000000000000", "AWS_SECRET_ACCESS_KEY": "local"}

@@ -1,18 +1,14 @@
 """The template as the stack of each kind of region: what it has, and that nothing is missing."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import pytest
 
 from countledger.infra.deploy.template_limits import Surroundings, _Values
 from countledger.infra.template import load_template
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TEMPLATE: Final = load_template()
 REGION: Final = "eu-west-1"

@@ -1,7 +1,5 @@
 """Which step of a promotion follows who is home, from what is observed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

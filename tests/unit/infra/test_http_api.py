@@ -1,11 +1,9 @@
 """The HTTP API in the template: closed unless it is switched on, and then to those who may call."""
 
-from __future__ import annotations
-
 import json
 import re
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -16,11 +14,8 @@ from countledger.infra.http.calls import READ_UNITS, WRITE_UNITS
 from countledger.infra.template import load_template, resource
 from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import SECOND_MS
-from tests.http.samples import OPEN, SAMPLES
+from tests.http.samples import OPEN, SAMPLES, Sample
 from tests.unit.infra.test_template import LEDGER, STRICT, listed, statements
-
-if TYPE_CHECKING:
-    from tests.http.samples import Sample
 
 TEMPLATE: Final = load_template()
 RESOURCES: Final[dict[str, Any]] = TEMPLATE["Resources"]

@@ -1,10 +1,8 @@
 """An import that is stopped anywhere continues, and repeats no line that was done."""
 
-from __future__ import annotations
-
 import json
 from io import BytesIO
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,13 +10,8 @@ from countledger import errors
 from countledger.infra.portability.file_lines import FileLines
 from countledger.infra.portability.importing import ChunkImporter, Importer
 from countledger.infra.portability.place_file import open_place
-from countledger.infra.portability.sending import FileSender
+from countledger.infra.portability.sending import FileSender, SentChunk
 from countledger.testing import MemoryStack
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from countledger.infra.portability.sending import SentChunk
 
 _LINES = 10
 

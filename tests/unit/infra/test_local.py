@@ -1,7 +1,5 @@
 """What the local pump reads next and how often; and a template that knows where its code is."""
 
-from __future__ import annotations
-
 from itertools import accumulate, repeat
 
 import pytest

@@ -1,18 +1,13 @@
 """Reading a shard ahead: nothing is skipped or read twice, and `nothing` is never an old answer."""
 
-from __future__ import annotations
-
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, cast
 
 import pytest
 
 from countledger.infra.local.delivery import StreamRecord
 from countledger.infra.local.shard_delivery import ReadAhead
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from concurrent.futures import Executor
 
 PAGE = 3
 

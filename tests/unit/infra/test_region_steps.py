@@ -1,7 +1,5 @@
 """Which step of adding or removing a region comes next, from what is observed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Which items of a restored table `counters` become items of the new one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,13 +1,13 @@
 """The directory of `up --persist`: it has a whole file of one stack, or it is refused."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -21,10 +21,6 @@ from countledger.infra.local.saved_stack import (
     read_header,
     write,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 SAVED: Final = SavedStack(
     stack_name="shop",

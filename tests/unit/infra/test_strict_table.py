@@ -1,7 +1,5 @@
 """The table of strict counters over regions in the template, and the rules of parameters."""
 
-from __future__ import annotations
-
 import json
 import re
 

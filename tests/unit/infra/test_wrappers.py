@@ -4,16 +4,15 @@ Python parses both. Terraform's own checks run where `terraform` is installed (w
 the folder COUNTLEDGER_TERRAFORM_PLUGINS), the CDK's where `make test-cdk` has installed it.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import hcl2
 import pytest
@@ -23,9 +22,6 @@ from countledger.infra.deploy.code_bucket import packaged
 from countledger.infra.deploy.terraform_module import terraform_files
 from countledger.infra.deploy.wrappers import snake
 from countledger.infra.template import load_template, parse_template, template_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[3]
 TEXT = packaged(template_text(), "my-bucket", "code.zip", "x86_64")

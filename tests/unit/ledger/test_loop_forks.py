@@ -1,7 +1,5 @@
 """A call of an event loop, in a child that goes on with the loop of its parent."""
 
-from __future__ import annotations
-
 from tests.unit.ledger.processes import FORKS, printed
 
 FORKING = """
@@ -38,7 +36,7 @@ async def main():
             await asyncio.sleep(0.01)
         await asyncio.sleep(0)
         threads = next(iter(ledger._opened.get()._services.values())).threads
-        while not threads._idle:
+        while not threads._started or threads._unfinished:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
         child = fork()

@@ -1,15 +1,14 @@
 """Threads that run functions for the suspended calls of an event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
 import threading
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from functools import partial
 from threading import Event, current_thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 import pytest
@@ -22,9 +21,6 @@ from countledger.ledger.asynchronous.threads import RequestThreads
 from countledger.ledger.before_send import leave
 from countledger.ledger.service_errors import translated
 from countledger.ledger.suspension import CallNotes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 ME: ContextVar[str] = ContextVar("me", default="nobody")
@@ -221,7 +217,7 @@ def test_a_loop_may_end_before_its_threads_do(capfd: pytest.CaptureFixture[str])
 
 
 def test_without_threads_of_the_system_the_call_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one thread, more calls wait for it."""
+    """With one thread, more calls wait for it, as long as the system gives no other."""
 
     def refuse(_: object) -> None:
         raise RuntimeError("can't start new thread")
@@ -232,11 +228,15 @@ def test_without_threads_of_the_system_the_call_says_so(monkeypatch: pytest.Monk
             none.setattr(threading.Thread, "start", refuse)
             with pytest.raises(RuntimeError, match="can't start"):
                 await call(threads, lambda: 7)
-        assert await call(threads, lambda: 7) == 7
+        assert [await call(threads, lambda: 7) for _ in range(3)] == [7, 7, 7]
+        assert len(of_requests()) == 1
         with monkeypatch.context() as none:
             none.setattr(threading.Thread, "start", refuse)
             calls = (call(threads, partial(Event().wait, 0.001)) for _ in range(20))
             assert await asyncio.gather(*calls) == [False] * 20
+        together = threading.Barrier(8, timeout=20)
+        await asyncio.gather(*(call(threads, together.wait) for _ in range(8)))
+        assert len(of_requests()) == 8
         threads.close()
 
     asyncio.run(main())

@@ -1,23 +1,19 @@
 """A local server in a thread, with a small API behind the gate that says what it was given."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket
 import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from countledger.infra.http.access_rules import AccessRules
 from countledger.infra.http.cors import NamedOrigins
 from countledger.infra.http.gate import Gate, page_files
 from countledger.infra.http.listening import Listener, listen, serve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 TOKEN = "t" * 43
 

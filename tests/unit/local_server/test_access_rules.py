@@ -1,8 +1,6 @@
 """Who may use the local server."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import pytest
 
@@ -14,9 +12,6 @@ from countledger.infra.http.access_rules import (
     SignIn,
 )
 from countledger.infra.local.front import new_token
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TOKEN = new_token()
 RULES = AccessRules(8123, TOKEN)

@@ -1,13 +1,11 @@
 """The local server on loopback: its bounds, its headers, and clients that are slow or hostile."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +14,6 @@ from countledger.infra.http.gate import SECURITY_HEADERS
 from countledger.infra.http.listening import HEADERS_MAX_BYTES, listen
 from countledger.ledger.errors import BadSetting
 from tests.unit.local_server.server import TOKEN, Server, running
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SHORT_S = 0.4
 _HEAD = f"Host: 127.0.0.1:PORT\r\nAuthorization: Bearer {TOKEN}\r\n"

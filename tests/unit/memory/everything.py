@@ -1,17 +1,11 @@
 """One use of each capability of a client, on a stack in memory."""
 
-from __future__ import annotations
-
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
-from countledger import Claim, Collection, Event, Kind
+from countledger import Claim, Collection, CountLedger, Event, Kind
 from countledger.consumers.verify import Judgement
 from countledger.ledger.limits import HOUR_MS
-
-if TYPE_CHECKING:
-    from countledger import CountLedger
-    from countledger.testing import MemoryStack
+from countledger.testing import MemoryStack
 
 
 def use_everything(stack: MemoryStack) -> None:

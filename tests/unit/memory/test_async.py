@@ -1,7 +1,5 @@
 """The client for event loops, over a stack in memory."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

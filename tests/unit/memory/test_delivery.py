@@ -1,21 +1,16 @@
 """Delivery and expiry of a stack in memory, part by part."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from countledger.consumers.stream import ShardName
 from countledger.infra.memory.functions import DeliveryFailed, StreamDelivery, passes_ledger
 from countledger.infra.memory.tables import COUNTERS, LEDGER, MemoryTables
 from countledger.ledger.operations import Put
 from countledger.testing import MemoryStack
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from countledger.consumers.stream import ShardName
 
 
 def test_a_batch_is_delivered_again_from_the_record_that_failed() -> None:

@@ -1,12 +1,10 @@
 """Where a stack in memory differs from AWS: each difference has a name in the guide, and a test."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import current_thread
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +14,6 @@ from countledger.ledger.expressions import Compare
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Query, Scan
 from countledger.testing import MemoryStack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _TEXT = (Path(__file__).resolve().parents[3] / GUIDE).read_text()
 _COUNTER = "likes:post-1"

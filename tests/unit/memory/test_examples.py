@@ -1,7 +1,5 @@
 """The examples of the guides run on a stack in memory, as they are."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,11 +1,10 @@
 """What tables in memory take from the template, and the sizes that DynamoDB's guide gives."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,18 +19,13 @@ from countledger.infra.memory.items import (
     read_units,
     write_units,
 )
-from countledger.infra.memory.stream import StreamsClient
+from countledger.infra.memory.stream import Record, StreamsClient
 from countledger.infra.memory.tables import COUNTERS, LEDGER, MemoryTables
 from countledger.infra.template import mapping_settings, table_schemas
 from countledger.ledger import keys
 from countledger.ledger.errors import RequestRejected
 from countledger.ledger.operations import Put
 from countledger.testing import MemoryStack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from countledger.infra.memory.stream import Record
 
 _SORTS = {
     LEDGER: ("e#1", "h", "ns", "x"),

@@ -1,21 +1,15 @@
 """The fixtures of the plugin; neither they nor `countledger` load what they do not need."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import countledger
 from countledger.ledger.replacement import replacement
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from countledger.testing import MemoryStack
+from countledger.testing import MemoryStack
 
 # What only extras need, and no app that tests its own code may have.
 _EXTRAS = (

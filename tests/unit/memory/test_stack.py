@@ -1,12 +1,11 @@
 """A stack in memory does what a stack does: totals, retries, deliveries, time, alerts."""
 
-from __future__ import annotations
-
 import socket
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,9 +16,6 @@ from countledger.infra.memory.connection import MemoryConnection
 from countledger.ledger.clock import SystemClock
 from countledger.testing import MemoryStack
 from tests.unit.memory.everything import use_everything
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _COUNTER = "likes:post-1"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from countledger.ledger.entry import decode_entry, encode_entry
 from countledger.ledger.errors import (
     BadCounterName,
     BadDelta,
@@ -18,8 +21,12 @@ from countledger.ledger.errors import (
     IdempotencyKeyReused,
 )
 from countledger.ledger.ids import IdempotencyKey, new_id
+from countledger.producers.buffer.spool_rows import decode_row, encode_row
 from countledger.producers.event import Event, judge_existing, make_entry
 from tests.unit.ledger.clocks import NOW_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _AT = datetime(2030, 1, 31, 12, tzinfo=UTC)
 _NAIVE = datetime(2030, 1, 31)  # noqa: DTZ001 - that is the point
@@ -93,6 +100,35 @@ def test_occurred_at_and_note_are_no_part_of_the_identity() -> None:
         plain = Event("a", 1, key)
         told = Event("a", 1, key, occurred_at=_AT - timedelta(days=400), note={"by": "me"})
         assert _id_of(plain) == _id_of(told)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda note: note.update(by="you"),
+        lambda note: note.__setitem__("by", "x" * 2_000),
+        lambda note: note.__delitem__("by"),
+        lambda note: note.__ior__({"to": "you"}),
+        lambda note: note.setdefault("to", "you"),
+        lambda note: note.pop("by"),
+        lambda note: note.popitem(),
+        lambda note: note.clear(),
+    ],
+)
+def test_what_was_checked_is_what_is_sent(change: Callable[[Any], object]) -> None:
+    """Nobody changes a note in place: of the event, of its entry, or of one that was read."""
+    given = {"by": "me"}
+    event = Event("a", 1, note=given)
+    given["by"] = "you"
+    entry = make_entry(event, now_ms=NOW_MS, origin="r", new_id=new_id)
+    spooled = decode_row(1, encode_row("a", 1, entry)).entry
+    assert spooled
+
+    for one in (event, entry, spooled, decode_entry(encode_entry(entry, 1))):
+        for same in (one, copy.deepcopy(one), pickle.loads(pickle.dumps(one))):  # noqa: S301
+            with pytest.raises(TypeError, match="cannot be changed"):
+                change(same.note)
+            assert same.note == {"by": "me"}
 
 
 def test_an_event_without_key_is_a_new_change_every_time() -> None:

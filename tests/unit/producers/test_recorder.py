@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -120,10 +120,10 @@ def test_a_namespace_that_cannot_be_read_hides_no_receipt() -> None:
     """The second group of events meets it; the first one is written by then."""
 
     class Shut(Namespaces):
-        def for_use(self, counter: str, kind: Kind) -> Namespace:
+        def for_use(self, counter: str, kind: Kind, *more: Any) -> Namespace:  # noqa: ANN401
             if counter.startswith("shut:"):
                 raise AccessDenied("not allowed")
-            return super().for_use(counter, kind)
+            return super().for_use(counter, kind, *more)
 
     dynamo = MemoryClient()
     sender = sender_on(dynamo, ManualClock())

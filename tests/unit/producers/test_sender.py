@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from asyncio import CancelledError
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from countledger.ledger.asynchronous.greenlets import suspended
 from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
     AccessDenied,
+    ClockSkew,
     CountledgerError,
+    KeyExpired,
     NoCredentials,
     RequestRejected,
     ServiceFailed,
@@ -20,7 +26,9 @@ from countledger.ledger.errors import (
     Unreachable,
 )
 from countledger.ledger.ids import IdempotencyKey, new_id
+from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Put
+from countledger.ledger.suspension import CallNotes, Interrupted
 from countledger.producers.event import Event, Receipt, Status, make_entry
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, at
@@ -139,3 +147,36 @@ def test_what_a_batch_has_written_is_recorded_whatever_becomes_of_the_rest() -> 
 
     assert [type(outcome) for outcome in outcomes] == [Receipt, Receipt, Unacknowledged]
     assert set(entries_in(dynamo)) == {1, 2}
+
+
+@pytest.mark.parametrize(("fault", "maybe_applied"), [(_SLOW, False), (_LOST, True)])
+def test_a_call_that_is_cancelled_between_attempts_names_only_what_may_be_in(
+    fault: Fault, *, maybe_applied: bool
+) -> None:
+    def cancel(_now_ms: int) -> None:
+        raise Interrupted(CancelledError())
+
+    sender, notes = (
+        sender_on(MemoryClient(faults=[fault]), ManualClock(on_sleep=cancel)),
+        CallNotes(),
+    )
+    entry = _entry()
+
+    with pytest.raises(CancelledError):
+        asyncio.run(suspended(partial(sender.send, entry), notes))
+
+    assert notes.entries == [entry] * maybe_applied
+
+
+@pytest.mark.parametrize(("ago_ms", "error"), [(DAY_MS + 1, KeyExpired), (-HOUR_MS, ClockSkew)])
+def test_an_entry_that_may_not_be_written_makes_no_namespace(
+    ago_ms: int, error: type[CountledgerError]
+) -> None:
+    """Its kind could never be changed again."""
+    dynamo = MemoryClient()
+    entry = replace(_entry(key="k"), at_ms=NOW_MS - ago_ms)
+
+    with pytest.raises(error):
+        sender_on(dynamo, ManualClock()).send(entry)
+
+    assert dynamo.items(TABLE) == []

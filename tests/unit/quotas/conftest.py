@@ -1,18 +1,12 @@
 """A quota of ten a day, at noon."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from countledger.ledger.limits import HOUR_MS
+from countledger.producers.quotas.quotas import Quotas
 from tests.unit.ledger.clocks import ManualClock
+from tests.unit.ledger.memory import MemoryClient
 from tests.unit.quotas.processes import MIDNIGHT_MS, process
-
-if TYPE_CHECKING:
-    from countledger.producers.quotas.quotas import Quotas
-    from tests.unit.ledger.memory import MemoryClient
 
 
 @pytest.fixture

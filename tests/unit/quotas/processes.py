@@ -1,18 +1,14 @@
 """Processes with quotas, over tables in memory."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.quotas.outcome import Admitted, Denied, Ticket
 from countledger.producers.quotas.quotas import Quotas
+from tests.unit.ledger.clocks import ManualClock
+from tests.unit.ledger.memory import MemoryClient
 from tests.unit.strict.contexts import context_on
-
-if TYPE_CHECKING:
-    from tests.unit.ledger.clocks import ManualClock
-    from tests.unit.ledger.memory import MemoryClient
 
 TEAM = "llm:team-1"
 MIDNIGHT_MS = int(datetime(2026, 11, 23, tzinfo=UTC).timestamp()) * SECOND_MS

@@ -1,11 +1,10 @@
 """Quotas over tables in memory: windows, keys, tickets, limits that change, lost answers."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,6 +20,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.producers.quotas.quotas import Quotas
+from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient, applied_then_lost, meanwhile, refuses
 from tests.unit.quotas.processes import (
     MIDNIGHT_MS,
@@ -33,11 +33,6 @@ from tests.unit.quotas.processes import (
     ticket_of,
     used,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.unit.ledger.clocks import ManualClock
 
 
 def test_the_last_unit_is_admitted_and_no_more(quotas: Quotas) -> None:

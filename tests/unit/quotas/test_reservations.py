@@ -1,12 +1,9 @@
 """Reservations, limits that change, quotas that are made again, and the forms of a call."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,6 +18,8 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import DAY_MS, HOUR_MS, SECOND_MS, SIGNED_REQUEST_LIFE_MS
 from countledger.producers.quotas.outcome import Admitted
+from countledger.producers.quotas.quotas import Quotas
+from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient, applied_then_lost, meanwhile
 from tests.unit.quotas.processes import (
     MIDNIGHT_MS,
@@ -33,10 +32,6 @@ from tests.unit.quotas.processes import (
     ticket_of,
     used,
 )
-
-if TYPE_CHECKING:
-    from countledger.producers.quotas.quotas import Quotas
-    from tests.unit.ledger.clocks import ManualClock
 
 
 def test_a_retried_reserve_counts_once(

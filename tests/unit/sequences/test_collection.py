@@ -1,7 +1,5 @@
 """How numbers are written as keys, and what cannot be a collection."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,7 @@
 """A sequence that was deleted and drawn from again is another one."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,9 +10,6 @@ from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.sequences.sequences import Sequences
 from tests.unit.ledger.memory import LOST, MemoryClient, at
 from tests.unit.strict.contexts import context_on
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NAME = "q:orders"
 

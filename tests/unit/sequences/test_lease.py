@@ -1,7 +1,5 @@
 """A lease gives each number of its blocks once."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

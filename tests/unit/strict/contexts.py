@@ -1,16 +1,11 @@
 """What strict counters, claims and sequences work with, over tables in memory."""
 
-from __future__ import annotations
-
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING
 
 from countledger.producers.strict.context import MethodContext
 from tests.unit.ledger.clocks import ManualClock
-
-if TYPE_CHECKING:
-    from tests.unit.ledger.memory import MemoryClient
+from tests.unit.ledger.memory import MemoryClient
 
 _PROCESSES = count()
 

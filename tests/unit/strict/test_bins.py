@@ -1,7 +1,5 @@
 """Dealing out and splitting: the shares add up, and no bin gives more than it has."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pytest

@@ -1,7 +1,5 @@
 """What became of a write without an answer: the table of `occ` and `history`, cell by cell."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

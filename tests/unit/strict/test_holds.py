@@ -1,11 +1,10 @@
 """Holds over tables in memory: what each call stores, answers, and gives back."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -43,9 +42,6 @@ from countledger.producers.strict.outcome import (
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, at, meanwhile, refuses
 from tests.unit.strict.contexts import context_on
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HALL = "tickets:hall"
 TEN = timedelta(minutes=10)

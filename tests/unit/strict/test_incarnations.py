@@ -1,9 +1,8 @@
 """A name that is used again is another counter: no call and no clean-up confuses the two."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,9 +18,6 @@ from countledger.producers.strict.outcome import Applied, Duplicate
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import LOST, Fault, MemoryClient, meanwhile
 from tests.unit.strict.contexts import context_on
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 COUNTER = "s:hall"
 

@@ -1,7 +1,5 @@
 """What a counter holds, compared with its open holds: what is found, and what only seems wrong."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

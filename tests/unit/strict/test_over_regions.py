@@ -4,11 +4,10 @@ No local engine has such a table. The in-memory dynamo stands for it: its client
 as all regions show the latest version, and the table is never asked for a transaction.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
@@ -34,9 +33,6 @@ from countledger.producers.strict.definition import Method
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Withdrawn
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, afterwards, at
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HOME, AWAY, FAR = "us-east-1", "us-east-2", "us-west-2"
 TABLE, COUNTER = "strict", "n:c"

@@ -1,11 +1,10 @@
 """The run that releases every expired hold: what it releases, what it leaves, where it goes on."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from countledger.ledger.attributes import Item
 from countledger.ledger.errors import CorruptItem, Throttled
 from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
@@ -16,9 +15,6 @@ from countledger.producers.strict.outcome import Held, HoldExpired
 from tests.unit.ledger.memory import refuses
 from tests.unit.strict.contexts import context_on
 from tests.unit.strict.test_holds import HALL, Shop
-
-if TYPE_CHECKING:
-    from countledger.ledger.attributes import Item
 
 LATE_MS = 11 * MINUTE_MS + 1
 

@@ -1,8 +1,6 @@
 """Changes of counters with bins: what they answer, and how many transactions they send."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -10,13 +8,9 @@ from countledger.ledger.namespace import Kind
 from countledger.producers.strict.outcome import Applied, BoundReached, Unknown
 from tests.simulation.calm import calm_world
 from tests.simulation.product import Product
+from tests.simulation.world import World
 from tests.unit.ledger.memory import LOST, Fault, meanwhile
 from tests.unit.strict.test_incarnations import Process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.simulation.world import World
 
 COUNTER = "s:hall"
 

@@ -1,7 +1,5 @@
 """The headroom: the condition for the service and the verdict here never contradict."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 from hypothesis import given

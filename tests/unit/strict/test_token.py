@@ -1,13 +1,11 @@
 """Method `request_token`: what a token that is already taken says of a refused change."""
 
-from __future__ import annotations
-
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.ledger.attempts import Send, run
+from countledger.ledger.attempts import Send, Step, run
+from countledger.ledger.attributes import Item
 from countledger.ledger.errors import TokenMismatch
 from countledger.ledger.ids import new_id
 from countledger.ledger.operations import Transact
@@ -18,10 +16,6 @@ from countledger.producers.strict.outcome import Applied, BoundReached, Unknown
 from countledger.producers.strict.token import RequestTokenChange
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
-
-if TYPE_CHECKING:
-    from countledger.ledger.attempts import Step
-    from countledger.ledger.attributes import Item
 
 COUNTER = "n:c"
 

@@ -1,8 +1,7 @@
 """What comes through the stream is in the ledger once, or in the quarantine with the reason."""
 
-from __future__ import annotations
-
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,17 +18,17 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import IdempotencyKey, new_id
 from countledger.ledger.limits import HORIZON_DEFAULT_MS
 from countledger.ledger.namespace import Kind as NamespaceKind
-from countledger.ledger.namespace import Namespaces
-from countledger.producers.event import Event, make_entry
-from countledger.producers.ingest.entries import RejectionKind
+from countledger.ledger.namespace import Namespace, Namespaces
+from countledger.producers.event import Event, Status, make_entry
+from countledger.producers.ingest.entries import EntryWriter, RejectionKind
 from countledger.producers.kinesis.aggregate import encode, pack, unpack
 from countledger.producers.payload import parse_time
-from tests.unit.ledger.clocks import NOW_MS
-from tests.unit.ledger.memory import Fault
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
+from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.ingest.world import World, law_holds
 from tests.unit.producers.kinesis.entries import ORIGIN, entry
 from tests.unit.producers.kinesis.streams import delivered
-from tests.unit.producers.senders import REGION, TABLE
+from tests.unit.producers.senders import REGION, TABLE, sender_on
 
 
 def packed(*deltas: int, at_ms: int = NOW_MS) -> bytes:
@@ -112,6 +111,24 @@ def test_a_counter_of_another_kind_is_refused() -> None:
 
     assert world.deltas() == [9]
     assert outcome.quarantined == {RejectionKind.REFUSED: 3}
+
+
+def test_a_namespace_that_cannot_be_read_stops_its_own_entries_only() -> None:
+    class Shut(Namespaces):
+        def for_use(self, counter: str, kind: NamespaceKind, *more: Any) -> Namespace:  # noqa: ANN401
+            if counter.startswith("shut:"):
+                raise Throttled("slow")
+            return super().for_use(counter, kind, *more)
+
+    dynamo = MemoryClient()
+    namespaces = Shut(dynamo, TABLE, REGION, REGION)
+    writer = EntryWriter(replace(sender_on(dynamo, ManualClock()), namespaces=namespaces))
+
+    first, second, third = writer.write([entry(1, "shut:x"), entry(2), entry(3, "shut:y")])
+
+    assert second is Status.RECORDED
+    assert isinstance(first, Throttled)
+    assert isinstance(third, Throttled)
 
 
 @pytest.mark.parametrize("error", [Throttled("slow"), Unclear("lost"), AccessDenied("no")])

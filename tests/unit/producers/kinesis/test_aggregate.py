@@ -1,17 +1,17 @@
 """Packing and unpacking, against the format's own definition and the library's reader."""
 
-from __future__ import annotations
-
 import base64
+import subprocess
+import sys
 from hashlib import md5
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 from aws_kinesis_agg import deaggregator
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countledger.ledger.entry import Entry
 from countledger.producers.kinesis.aggregate import (
     TARGET_BYTES,
     Aggregate,
@@ -24,10 +24,11 @@ from countledger.producers.kinesis.library import MAGIC, new_aggregate
 from countledger.producers.kinesis.sender import CALL_BYTES, CALL_RECORDS, calls
 from tests.unit.producers.kinesis.entries import entries, entry
 from tests.unit.producers.kinesis.streams import delivered
-from tests.unit.producers.kinesis.test_library import sealed
 
-if TYPE_CHECKING:
-    from countledger.ledger.entry import Entry
+
+def sealed(message: bytes) -> bytes:
+    """A record around a protobuf message."""
+    return MAGIC + message + md5(message, usedforsecurity=False).digest()
 
 
 @given(st.lists(entries(), max_size=40), st.integers(20_000, 60_000))
@@ -140,6 +141,28 @@ def test_a_call_is_never_larger_than_the_service_takes(size: int, fit: int) -> N
     assert [one for call in made for one in call] == records
     assert [len(call) for call in made] == [fit, 1]
     assert fit <= CALL_RECORDS
+
+
+def test_a_record_with_a_bad_index_is_read_whole() -> None:
+    """The index leads to a key, which nothing here needs."""
+    aggregate = new_aggregate()
+    aggregate.partition_key_table.append("p")
+    for index, payload in enumerate((b"a", b"b", b"c", b"d")):
+        aggregate.records.add(partition_key_index=9 if index == 2 else 0, data=payload)
+
+    assert unpack(sealed(aggregate.SerializeToString())) == [b"a", b"b", b"c", b"d"]
+
+
+def test_the_librarys_import_leaves_the_path_and_an_apps_module_as_they_were() -> None:
+    """It puts its folders first, where its modules would shadow an app's `config_pb2`."""
+    code = """
+import sys, types
+before, own = list(sys.path), types.ModuleType("config_pb2")
+sys.modules["config_pb2"] = own
+import countledger.producers.kinesis.library
+assert sys.path == before and sys.modules["config_pb2"] is own
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_one_partition_key_serves_a_record() -> None:
