@@ -1,8 +1,9 @@
 """Creates the entries of a batch, keeps them in the spool, and sends them.
 
-Until its first send, events of its counter may join a pending entry. Then its entry is created and
-never changes: each further attempt sends the same entry. A batch is sent until each entry is
-acknowledged, refused, or out of attempts; then the spool is updated.
+Until its first send, a pending entry may be only a counter, a sum and a time, and coalesced events
+may join it. Then its entry is created and never changes: each further attempt sends the same entry.
+A batch is sent until each entry is acknowledged, refused, or out of attempts; then the spool is
+updated.
 """
 
 from __future__ import annotations

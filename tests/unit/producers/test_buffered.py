@@ -173,6 +173,22 @@ def test_what_coalesced_and_was_not_sent_comes_back_as_an_entry(gated: GatedClie
     assert (entry.delta, entry.events) == (3, 3)
 
 
+def test_a_close_ends_the_flush_of_another_thread(gated: GatedClient) -> None:
+    """It has taken from the queue what the flush waits for."""
+    producer = producer_on(gated)
+    producer._here().queue.limit = 0
+    producer.add("a:b", 1)
+    flushing = threading.Thread(target=producer.flush, daemon=True)
+    flushing.start()
+    while not producer._here()._marks:
+        threading.Event().wait(0.001)
+
+    with pytest.raises(NotRecorded):
+        producer.close(0)
+    flushing.join(10)
+    assert not flushing.is_alive()
+
+
 @pytest.mark.parametrize("coalesce", [False, True])
 def test_every_event_of_eight_threads_counts_once(*, coalesce: bool) -> None:
     dynamo = MemoryClient()
