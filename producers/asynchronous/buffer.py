@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.asynchronous.greenlets import suspended
 from countledger.ledger.forks import this_process
@@ -22,8 +23,6 @@ from countledger.producers.buffer.state import BufferState, not_sent, ticks_ms
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
-    from countledger.ledger.amount import Amount
-    from countledger.ledger.entry import Entry
     from countledger.producers.batch import Outcome
     from countledger.producers.buffer.buffering import Buffering, Failure, Wait
     from countledger.producers.buffer.delivery import BatchDelivery, Delivered, EntryMaker
@@ -201,7 +200,10 @@ class AsyncBuffer:
         return (*failures, *outcomes.report(lost))
 
     async def _until(self, holds: Callable[[], bool], wait: Wait) -> bool:
-        return await self._changes.until(holds, lambda: self.state.outcomes.left_s(wait))
+        outcomes = self.state.outcomes
+        return await self._changes.until(
+            holds, lambda: wait.left_s(monotonic(), outcomes.progress_s)
+        )
 
 
 class AsyncPendingEntry(PendingEntry):
@@ -209,15 +211,8 @@ class AsyncPendingEntry(PendingEntry):
 
     __slots__ = ("_awaiting", "_future")
 
-    def __init__(
-        self,
-        outcomes: Outcomes,
-        counter: str,
-        delta: Amount,
-        entry: Entry | None = None,
-        at_ms: int | None = None,
-    ) -> None:
-        super().__init__(outcomes, counter, delta, entry, at_ms)
+    def __init__(self, *given: Any) -> None:  # noqa: ANN401 - as a pending entry
+        super().__init__(*given)
         self._future: asyncio.Future[None] | None = None
         self._awaiting = 0  # the number of tasks
 

@@ -32,6 +32,18 @@ _ENTRIES_MAX: Final = 1_000_000
 _SENDERS_MAX: Final = 64
 _ATTEMPTS_MAX: Final = 100
 _MB: Final = 1_048_576
+# The estimated size of an entry without its texts.
+ENTRY_BYTES: Final = 400
+
+
+def size_of(entry: Entry) -> int:
+    """The estimated size of an entry in bytes."""
+    size = ENTRY_BYTES + len(entry.counter)
+    if entry.key is not None:
+        size += len(entry.key)
+    if entry.note is not None:
+        size += sum(len(name) + len(text) for name, text in entry.note.items())
+    return size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from countledger.ledger.amount import Amount, add, may_be_added
 from countledger.ledger.forks import this_process
-from countledger.producers.buffer.buffering import BufferTally, Failure, ProducerClosed, Wait
-from countledger.producers.buffer.queue import ENTRY_BYTES, size_of
+from countledger.producers.buffer.buffering import (
+    ENTRY_BYTES,
+    BufferTally,
+    Failure,
+    ProducerClosed,
+    size_of,
+)
 from countledger.producers.event import Receipt
 
 if TYPE_CHECKING:
@@ -31,8 +36,7 @@ class PendingEntry:
         counter: the counter's name.
         delta: the sum so far, which the entry adds.
         events: the number of events so far.
-        entry: the entry. Without a key, a note or a time of its own, an event has None until just
-            before the first send.
+        entry: the entry; None until it is created, at the latest just before its first send.
         outcome: the receipt or the error; None until it is known.
     """
 
@@ -122,6 +126,7 @@ class Outcomes:
 
     Attributes:
         kind: what its pending entries are.
+        progress_s: when the last outcome was stored.
         failed: the failures that nobody has taken; some of them a caller may have got since.
 
     Args:
@@ -134,7 +139,7 @@ class Outcomes:
     def __init__(self, lock: Lock, on_failure: Callable[[Failure], object] | None) -> None:
         self.changed = Condition(lock)
         self.tally = BufferTally()
-        self._progress_s = 0.0  # when the last outcome was stored
+        self.progress_s = 0.0
         self._process = this_process()
         self._abandoned = False
         self._on_failure = on_failure
@@ -161,7 +166,7 @@ class Outcomes:
         """
         to_notify: list[PendingEntry] = []
         self.tally.count(outcomes)
-        self._progress_s = monotonic()
+        self.progress_s = monotonic()
         for pending, outcome in zip(pendings, outcomes, strict=True):
             pending.outcome = outcome
             recorded = type(outcome) is Receipt
@@ -234,10 +239,6 @@ class Outcomes:
             if left_s is not None and left_s <= 0:
                 return
             self.changed.wait(left_s)
-
-    def left_s(self, wait: Wait) -> float:
-        """The seconds that are left of a wait; 0 or less if it is over."""
-        return wait.left_s(monotonic(), self._progress_s)
 
     def call_when_done(
         self, pending: PendingEntry, callback: Callable[[PendingEntry], object]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 
@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.producers.buffer.buffering import Buffering
     from countledger.producers.buffer.outcomes import PendingEntry
-
-
-# The estimated size of an entry without its texts.
-ENTRY_BYTES: Final = 400
-
-
-def size_of(entry: Entry) -> int:
-    """The estimated size of an entry in bytes."""
-    size = ENTRY_BYTES + len(entry.counter)
-    if entry.key is not None:
-        size += len(entry.key)
-    if entry.note is not None:
-        size += sum(len(name) + len(text) for name, text in entry.note.items())
-    return size
 
 
 @dataclass(eq=False, slots=True)

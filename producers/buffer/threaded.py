@@ -1,13 +1,13 @@
 """The buffer of one process, under one lock: callers add events, and threads send batches.
 
-`queue` decides what is sent when. This module adds the lock, the threads that wait until a batch
-is due, and the callers that wait for headroom or for outcomes.
+`queue` decides what is sent when. Here are the lock, threads and callers that wait.
 """
 
 from __future__ import annotations
 
 from math import inf
 from threading import Condition, Lock, Thread, get_ident
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from countledger.ledger.errors import CountledgerError
@@ -288,7 +288,7 @@ class ThreadedBuffer:
         self._marks.append(mark)
         try:
             yield
-            while (left_s := self.outcomes.left_s(wait)) > 0:
+            while (left_s := wait.left_s(monotonic(), self.outcomes.progress_s)) > 0:
                 self._drained.wait(left_s)
                 yield
         finally:
