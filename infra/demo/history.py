@@ -1,8 +1,8 @@
 """A git repository as a stream of counter events, and what git itself says that they add up to.
 
 docs/demo.md says what is counted. The events come from the changes that `git log` lists, and
-`git grep` counts the lines of both sides of a change. The truth comes from elsewhere: of the last
-tree `git diff-tree` counts the lines, and `git log` names the authors.
+`git grep` counts their lines. The truth comes from elsewhere: `git diff-tree` counts the lines of
+the last tree, and `git log` names all authors.
 
 What git prints depends on more than the history: on configuration, attributes, mail maps,
 replacement refs and the environment. A count must not. So the history is read through a *view*: an
@@ -79,10 +79,7 @@ class View:
         return output.removesuffix(end).split(end) if output else []
 
     def lines(self, objects: Iterable[str]) -> dict[str, int]:
-        """The lines of objects as git counts them, by object; 0 for a binary one.
-
-        A last line without a newline is a line.
-        """
+        """The lines of objects by object, also a last one without a newline; 0 if it is binary."""
         counts = dict.fromkeys(objects, 0)
         names = list(counts)
         count = ("grep", "-I", "--count", "--null", "--no-color", "-e", "")
