@@ -30,7 +30,7 @@ _LONG_MODULES = {
 }
 _FUNCTION_MAX_LINES = 70
 # The demo shows the product; it must not become one.
-_DEMO_MAX_LINES = 700
+_DEMO_MAX_LINES = 820
 _LEVELS_MAX = 7
 # The modules of the project that the public client may know, also at first use or for types.
 _CLIENT_MODULES = 15
@@ -206,7 +206,8 @@ def test_a_module_fits_a_sitting() -> None:
 
 
 def test_the_demo_stays_small() -> None:
-    lines = [path.read_text().count("\n") for path in (_ROOT / "infra/demo").glob("*.py")]
+    places = ("infra/demo/*.py", "infra/cli/demo*.py")
+    lines = [path.read_text().count("\n") for place in places for path in _ROOT.glob(place)]
 
     assert sum(lines) <= _DEMO_MAX_LINES
 

@@ -47,7 +47,6 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     "portions: each request is about other things": {
         "consumers/alerts/initial_scan.py": "_totals",
         "consumers/window_verify.py": "compare",
-        "infra/demo/run.py": "_coalesced",
     },
     "polling: waits until another process has come so far": {
         "infra/cli/watch.py": "follow",
