@@ -46,7 +46,7 @@ class Event:
         key: what makes a retry recognisable: a bare text, a text with the time it was made, or a
             range of another system's records.
         occurred_at: the event's own business time, aware, any time; no part of the identity.
-        note: own short texts, at most 1,024 bytes in all.
+        note: own short texts, at most 1,024 bytes in all; copied, and read-only then.
         events: how many of the app's own events the delta sums, 1 to 1,000,000,000; the total
             counts them. No part of the identity.
 

@@ -147,6 +147,7 @@ def _show(report: Report, found: list[str]) -> None:
 def lines_of(report: Report) -> dict[str, str]:
     """The lines of the summary, by label."""
     known = {name: value for name, value in report.items() if value is not None}
+    known["regions"] = ", ".join(report["regions"])
     lines: dict[str, str] = {}
     for label, text in _LINES:
         with suppress(KeyError):  # it is of a fact that this run has not

@@ -59,12 +59,9 @@ def problems(report: Report) -> list[str]:
 
 
 def new_rule(client: CountLedger, clock: Clock, *, fresh: bool) -> Rule:
-    """Make the rule, unless it exists, and wait until it is effective.
-
-    It is at once on a fresh stack, where no evaluator can know older rules.
-    """
+    """Make the rule, unless it exists, and wait until it is effective."""
     alerts = client.alerts
-    if fresh:
+    if fresh:  # no evaluator can know older rules
         alerts = replace(alerts, rules=replace(alerts.rules, delay_ms=0))
     spec: RuleSpec = {"prefix": _PREFIX, "threshold": THRESHOLD, "direction": "rising"}
     ((rule, _),) = alerts.apply({_RULE: spec})
@@ -106,11 +103,7 @@ def check_alerts(client: CountLedger, rule: Rule, totals: Iterable[Total]) -> Re
 def compare(
     alerts: Iterable[TotalUpdate], updates: Iterable[TotalUpdate], totals: Iterable[Total]
 ) -> Report:
-    """What is wrong with alerts.
-
-    Missing are updates that passed the threshold without an alert, unexpected all other alerts,
-    silent those of the totals that are above it and never alerted.
-    """
+    """What is wrong with alerts; silent are those of the totals that are long and never alerted."""
     due, alerted = {one for one in updates if one.old < THRESHOLD <= one.new}, {*alerts}
     long = {one.counter for one in totals if one.value >= THRESHOLD}
     silent = {name for name in long if name.startswith(_PREFIX)} - {one.counter for one in alerted}

@@ -1,8 +1,8 @@
 """A git repository as a stream of counter events, and what git itself says that they add up to.
 
 docs/demo.md says what is counted. The events come from the changes that `git log` lists, and
-`git grep` counts the lines of both sides of a change. The truth comes from elsewhere: of the last
-tree `git diff-tree` counts the lines, and `git log` names the authors.
+`git grep` counts their lines. The truth comes from elsewhere: `git diff-tree` counts the lines of
+the last tree, and `git log` names all authors.
 
 What git prints depends on more than the history: on configuration, attributes, mail maps,
 replacement refs and the environment. A count must not. So the history is read through a *view*: an
@@ -30,7 +30,7 @@ from countledger.ledger.keys import has_control_characters
 from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 LINES: Final = "lines"
 COMMITS: Final = "commits"
@@ -44,7 +44,8 @@ _OPTIONS: Final = (
     *("-c", "core.bigFileThreshold=1024g"),  # a big text file is a text file
 )
 _PARTIAL: Final = "in a partial clone, `git fetch --refetch --no-filter` brings the missing objects"
-_SUBMODULE: Final = "160000"
+# The modes of a submodule, and of nothing.
+_WITHOUT_CONTENT: Final = ("160000", "000000")
 _LOG: Final = (
     *("log", "--no-walk=unsorted", "--first-parent", "-m", "-z", "--raw", "--no-abbrev"),
     *("--no-renames", "--encoding=UTF-8", "--format=tformat:>%H%x00%an%x00%at"),
@@ -77,16 +78,13 @@ class View:
         output = _output((*_OPTIONS, *arguments), directory, self.environment, problem)
         return output.removesuffix(end).split(end) if output else []
 
-    def lines(self, objects: Sequence[str]) -> dict[str, int]:
-        """The lines of objects as git counts them, by object; 0 for a binary one.
-
-        A last line without a newline is a line.
-        """
+    def lines(self, objects: Iterable[str]) -> dict[str, int]:
+        """The lines of objects by object, also a last one without a newline; 0 if it is binary."""
         counts = dict.fromkeys(objects, 0)
+        names = list(counts)
         count = ("grep", "-I", "--count", "--null", "--no-color", "-e", "")
-        for n in range(0, len(objects), _OBJECTS_AT_ONCE):
-            chosen = objects[n : n + _OBJECTS_AT_ONCE]
-            for token in self.tokens(*count, *chosen, end=b"\n"):
+        for n in range(0, len(names), _OBJECTS_AT_ONCE):
+            for token in self.tokens(*count, *names[n : n + _OBJECTS_AT_ONCE], end=b"\n"):
                 oid, _, lines = token.partition(b"\0")
                 counts[oid.decode()] = int(lines)
         return counts
@@ -161,28 +159,27 @@ def _environment(*keep: str) -> dict[str, str]:
 
 def read_events(view: View) -> Iterator[list[Event]]:
     """The events of the history, oldest first, a commit at a time."""
-    lines = {"": 0}
+    size: Counter[bytes] = Counter()
     for n in range(0, len(view.commits), _COMMITS_AT_ONCE):
         log = view.tokens(*_LOG, *view.commits[n : n + _COMMITS_AT_ONCE])
         chunk = list(_commits(iter(log)))
-        objects = dict.fromkeys(o for *_, paths in chunk for both in paths.values() for o in both)
-        lines |= view.lines([oid for oid in objects if oid not in lines])
-        for commit, author, written, paths in chunk:
+        lines = view.lines({oid for *_, changed in chunk for oid in changed.values() if oid})
+        for commit, author, written, changed in chunk:
             events = [Event(counter_name(COMMITS, author), 1, commit, written)]
-            for path, (old, new) in paths.items():
-                if lines[new] == lines[old]:
-                    continue
-                # The counter's spelling of the path: valid in a key, and never too long.
-                counter = counter_name(LINES, path)
-                key = f"{commit}:{counter[len(LINES) + 1 :]}"
-                events.append(Event(counter, lines[new] - lines[old], key, written))
+            for path, oid in changed.items():
+                before, size[path] = size[path], lines[oid] if oid else 0
+                if size[path] != before:
+                    # The counter's spelling of the path: valid in a key, and never too long.
+                    counter = counter_name(LINES, path)
+                    key = f"{commit}:{counter[len(LINES) + 1 :]}"
+                    events.append(Event(counter, size[path] - before, key, written))
             yield events
 
 
 def _commits(
     tokens: Iterator[bytes],
-) -> Iterator[tuple[str, bytes, datetime | None, dict[bytes, tuple[str, str]]]]:
-    """Commits (name, author, its date; of each path both objects) from what `git log` prints.
+) -> Iterator[tuple[str, bytes, datetime | None, dict[bytes, str]]]:
+    """Commits (name, author, its date; the object of each changed path) as `git log` prints them.
 
     The pieces between NULs, in order: `>commit`, author, its date; then for each path
     `:mode mode oid oid letter` (the first of a commit after a newline) and the path itself.
@@ -194,16 +191,11 @@ def _commits(
             written = datetime.fromtimestamp(int(seconds), UTC)
         except (ValueError, OverflowError, OSError):
             written = None  # git cannot read it, or nobody can
-        paths: dict[bytes, tuple[str, str]] = {}
+        changed: dict[bytes, str] = {}
         while (token := next(tokens, b"")) and not token.startswith(b">"):
-            modes_oids = token.lstrip(b"\n:").decode().split(" ")
-            # Neither nothing nor a submodule has content here.
-            old, new = (
-                "" if mode == _SUBMODULE else oid.strip("0") and oid
-                for mode, oid in zip(modes_oids[:2], modes_oids[2:], strict=False)
-            )
-            paths[next(tokens)] = old, new
-        yield commit, author, written, paths
+            _, mode, _, oid, _ = token.decode().split(" ")
+            changed[next(tokens)] = "" if mode in _WITHOUT_CONTENT else oid
+        yield commit, author, written, changed
 
 
 def read_truth(view: View) -> Counter[str]:
@@ -219,7 +211,7 @@ def read_truth(view: View) -> Counter[str]:
 
 
 def counter_name(namespace: str, name: bytes) -> str:
-    """The counter of a git name (a path, an author) in a namespace; see the module's docstring."""
+    """The counter of a git name (a path, an author) in a namespace; see docs/names.md."""
     rest = "".join(map(_spelled, name.decode("utf-8", "surrogateescape"))) or "%"
     limit = COUNTER_NAME_MAX_BYTES - len(f"{namespace}:".encode())
     if len(rest.encode()) > limit:

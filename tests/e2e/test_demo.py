@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from contextlib import chdir
 from typing import TYPE_CHECKING
 
 import pytest
@@ -176,8 +177,11 @@ def test_what_cannot_be_counted_is_refused_before_an_engine_is_started(tmp_path:
     empty = Repository(tmp_path / "empty")
     repository = Repository(tmp_path / "repository")
     repository.commit()
+    with chdir(tmp_path):
+        here = NO_AWS("demo")
     refused = {
         "not a git repository": NO_AWS("demo", "--repo", str(tmp_path), "--json"),
+        "not a git repository (": here,
         "no commit at HEAD": NO_AWS("demo", "--repo", str(empty.path)),
         "install git": NO_AWS("demo", "--repo", str(repository.path), env={"PATH": str(tmp_path)}),
     }

@@ -277,6 +277,20 @@ def test_more_partitions_lose_no_total(store: Store, namespace: str) -> None:
     assert rule["partitions"] == 32
 
 
+def test_more_partitions_leave_a_ledgers_totals_to_their_next_update(
+    store: Store, namespace: str
+) -> None:
+    """Each update writes the place: the call writes none that has one."""
+    _ledger(store, namespace, **{f"n{number}": number + 1 for number in range(8)})
+    rankings = _rankings(store)
+    rankings.switch_on(namespace, partitions=1)
+
+    assert rankings.switch_on(namespace, partitions=32) == 0
+
+    items = [store.item(store.counters, keys.total_key(f"{namespace}:n{n}")) for n in range(8)]
+    assert len({(item or {})["ranked"] for item in items}) == 1
+
+
 def test_more_partitions_move_strict_counters(store: Store, namespace: str) -> None:
     """No change of a strict counter writes its position, so the call that adds partitions does."""
     seller, rankings = seller_of(store), _rankings(store)

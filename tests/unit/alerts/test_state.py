@@ -32,7 +32,9 @@ from countledger.consumers.alerts.state import (
 from countledger.consumers.alerts.state_item import (
     AlertState,
     PublishFiring,
+    ScanAlert,
     WriteState,
+    decode_state,
     encode_state,
     published_write_of,
     scan_write_of,
@@ -329,3 +331,20 @@ def test_a_recreated_total_alerts_as_one_that_is_new(kind: str) -> None:
         for change in old if late else ():
             played.meet(change)
         assert played.ids == _walk(old, one, None) | _walk(new, one, None), (first, second)
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("scan", [False, True])
+def test_a_state_is_read_as_it_was_stored(*, before: bool, scan: bool) -> None:
+    state = AlertState(
+        COUNTER,
+        "r",
+        "2",
+        3,
+        START_MS,
+        armed=False,
+        before_scan=AlertState(COUNTER, "r", "1", 1, START_MS, armed=True) if before else None,
+        scan_alert=ScanAlert("1", 2, 5) if scan else None,
+    )
+
+    assert decode_state(encode_state(state)) == state

@@ -107,6 +107,14 @@ def test_a_window_alerts_when_its_sum_crosses_the_threshold() -> None:
     assert (alert.old, alert.new, alert.version, alert.threshold) == (9, 12, 2, 10)
 
 
+def test_what_is_no_cell_of_an_item_of_windows_alerts_for_none() -> None:
+    here = world(windowed())
+
+    outcome = here.deliver([record(2, {"22": 1, "5": 1}, {"22": 1, "5": 99})])
+
+    assert (raised(here), outcome.quarantined) == ([], 0)
+
+
 def test_a_window_alerts_once_whatever_its_sum_does_afterwards() -> None:
     here = world(windowed())
 

@@ -12,6 +12,7 @@ from countledger.consumers.quarantine import body, quarantined_of
 from countledger.consumers.repair import Repair, Repairer
 from countledger.consumers.window_rebuild import WindowRebuilder
 from countledger.consumers.window_verify import WindowVerifier
+from countledger.ledger.limits import MESSAGE_MAX_BYTES
 from countledger.ledger.operations import Put
 from countledger.ledger.quarantine_record import (
     CONTENT_MAX_BYTES,
@@ -71,6 +72,15 @@ def test_a_record_is_kept_whole_with_its_reason() -> None:
     assert (json.loads(copy.content), copy.reason) == (malformed, "no delta")
     assert (copy.counter, copy.sequence, copy.where) == (COUNTER, "111", "label/s")
     assert (copy.at_ms, copy.cut_from_bytes) == (NOW_MS, None)
+
+
+def test_a_record_that_just_fits_is_kept_whole() -> None:
+    empty = len(body({"x": ""}, "r", "s"))
+    fits, too_long = ({"x": "y" * (MESSAGE_MAX_BYTES - empty + more)} for more in (0, 1))
+
+    assert json.loads(body(fits, "r", "s"))["record"] == fits
+    assert len(body(fits, "r", "s")) == MESSAGE_MAX_BYTES
+    assert json.loads(body(too_long, "r", "s"))["record"] != too_long
 
 
 def test_of_a_huge_record_the_keys_are_kept() -> None:

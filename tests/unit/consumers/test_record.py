@@ -139,6 +139,13 @@ def test_a_record_without_sequence_number_is_malformed(unnumbered: Any) -> None:
     assert folded.last_sequence == "112"
 
 
+@pytest.mark.parametrize("events", [0, 10**18])
+def test_a_number_of_events_at_its_bounds_counts(events: int) -> None:
+    at_bound = with_stream(_GOOD, NewImage=image(5, events))
+
+    assert _change_of(at_bound) == EntryChange(111, COUNTER, 5, events, 1)
+
+
 def test_the_format_that_this_release_writes_may_be_spelled_out() -> None:
     spelled = with_stream(_GOOD, NewImage={**image(5), "v": {"N": "1"}})
 

@@ -9,6 +9,7 @@ from countledger.consumers.materializer import Materializer
 from countledger.consumers.repair import Remedy, Repair
 from countledger.consumers.stream import ShardName
 from countledger.consumers.verify import Judgement, Verdict
+from countledger.consumers.window_chain import cells_in
 from countledger.consumers.window_rebuild import WindowRebuilder
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import keys
@@ -196,6 +197,27 @@ def test_merged_entries_are_counted_from_the_archive_or_not_at_all(world: Window
     whole = replace(world.windows(), archived=lambda _counter, _incarnation: archived)
     assert next(WindowRebuilder(whole).rebuild([COUNTER])).remedy is Remedy.REPAIRED
     assert stored(world.dynamo, ONE) == before
+
+
+def test_cells_that_are_wrong_with_a_right_sum_are_mended(world: Windows) -> None:
+    before = stored(world.dynamo, ONE)
+    found = [one for one in world.dynamo.items(COUNTERS) if "#month#" in one["part"]]
+    item = next(one for one in found if len(cells_in(one)) > 1)
+    one, other, *_ = cells_in(item)
+    swapped = {f"s{one}": item[f"s{other}"], f"s{other}": item[f"s{one}"]}
+    world.dynamo.put(Put(COUNTERS, {**item, **swapped}))
+
+    assert world.rebuild().remedy is Remedy.REPAIRED
+    assert stored(world.dynamo, ONE) == before
+
+
+def test_a_difference_that_is_gone_after_a_pause_is_none(world: Windows) -> None:
+    """The record of an entry may show a moment after the entry."""
+    right = [one for one in world.dynamo.items(COUNTERS) if "#month#" in one["part"]][-1]
+    world.edit("month", sum=99)
+    world.clock.on_sleep = lambda _now_ms: world.dynamo.put(Put(COUNTERS, right))
+
+    assert world.verdict_on_windows().verdict is Judgement.EXACT
 
 
 def test_an_item_that_changes_before_the_write_is_left_as_it_is(world: Windows) -> None:

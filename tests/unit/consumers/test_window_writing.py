@@ -237,6 +237,24 @@ def test_entries_of_one_minute_are_read_at_once_or_one_by_one_to_the_same_end(
     assert stored(dynamo, one) == expected(records, one)
 
 
+def test_an_item_has_a_time_to_live_where_its_windows_are_not_kept_for_ever() -> None:
+    dynamo, writes = MemoryClient(), list[Any]()
+
+    def note(_kind: str, write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        writes.append(write)
+        return request()
+
+    dynamo.plans.append(at(note, "update"))
+    apply(dynamo, mixed(20))
+
+    kinds = {
+        write.key["part"].split("#")[2]: any(one.name == "expires_at" for one in write.clauses)
+        for write in writes
+        if write.key["part"].startswith(keys.WINDOW_PREFIX)
+    }
+    assert kinds == {"hour": True, "day": True, "month": False}
+
+
 def test_a_late_event_counts_in_day_and_month_once_its_hours_are_not_kept() -> None:
     dynamo, one = MemoryClient(), setting()
     old_ms = NOW_MS // DAY_MS * DAY_MS - 8 * DAY_MS

@@ -53,6 +53,15 @@ def test_facts_that_only_some_runs_have_are_shown_if_they_are_there() -> None:
     assert "duplicates" not in lines
 
 
+def test_the_regions_of_a_run_are_named() -> None:
+    seen = {"regions": ["us-east-1", "eu-west-1"], "cut_off": "eu-west-1", "apart": 7}
+
+    lines = lines_of(GOOD | seen)
+
+    assert lines["regions"] == "us-east-1, eu-west-1; eu-west-1 was cut off midway"
+    assert lines["partition"] == "7 counters had different totals in the regions"
+
+
 def test_the_summary_shows_each_list_and_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     _show(GOOD, [])
 

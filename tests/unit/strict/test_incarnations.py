@@ -10,7 +10,7 @@ from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
-from countledger.ledger.errors import IdempotencyKeyReused, NoSuchCounter, Unclear
+from countledger.ledger.errors import CounterExists, IdempotencyKeyReused, NoSuchCounter, Unclear
 from countledger.ledger.limits import MINUTE_MS, TOKEN_LIFE_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.strict.counters import StrictCounters
@@ -153,6 +153,13 @@ def test_a_creation_that_was_suspended_makes_no_second_counter_of_the_same_id(
 
     with pytest.raises(NoSuchCounter):
         other.strict.show(COUNTER)
+
+
+def test_a_name_that_is_taken_is_refused_with_the_method_that_it_has(deleter: Process) -> None:
+    deleter.make()
+
+    with pytest.raises(CounterExists, match=r"exists, of method (?!None)"):
+        _other(deleter).make()
 
 
 def test_bounds_of_a_suspended_process_are_not_moved_a_second_time(deleter: Process) -> None:
