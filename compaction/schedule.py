@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Any, TypedDict
 
 from countledger.compaction import trigger
@@ -14,14 +13,6 @@ from countledger.ledger.attributes import Item, check_format, optional, require
 from countledger.ledger.clock import show_duration
 from countledger.ledger.errors import BadSetting, CorruptItem, shown
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT, MIN_ENTRIES_MAX, MIN_ENTRIES_MIN
-
-
-class ScheduleChange(StrEnum):
-    """What `Schedules.apply` did to a schedule."""
-
-    CREATED = "created"
-    CHANGED = "changed"
-    UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 from countledger.compaction.schedule import (
     Schedule,
-    ScheduleChange,
     ScheduleSpec,
     changed_schedule,
     decode_schedule,
@@ -35,6 +34,7 @@ from countledger.ledger.expressions import Absent, Compare
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete, Put, Query
 from countledger.ledger.performer import wrote
+from countledger.ledger.settings import SettingChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -112,7 +112,7 @@ class Schedules:
         self._write(wanted, found)
         return wanted
 
-    def apply(self, specs: Mapping[str, ScheduleSpec]) -> Iterator[tuple[Schedule, ScheduleChange]]:
+    def apply(self, specs: Mapping[str, ScheduleSpec]) -> Iterator[tuple[Schedule, SettingChange]]:
         """Make these schedules equal to the given ones; all other schedules stay.
 
         All are checked before the first is written, those that are stored as well. Applying the
@@ -131,10 +131,10 @@ class Schedules:
         for schedule, found, there in zip(wanted, stored, before, strict=True):
             if there == schedule:
                 self._trigger(schedule)
-                yield schedule, ScheduleChange.UNCHANGED
+                yield schedule, SettingChange.UNCHANGED
                 continue
             self._write(schedule, found)
-            yield schedule, ScheduleChange.CREATED if found is None else ScheduleChange.CHANGED
+            yield schedule, SettingChange.CREATED if found is None else SettingChange.CHANGED
 
     def take_over(self, item: Item, epoch: str) -> Schedule:
         """Make a schedule of the home before one of this home, and sweep its counters.

@@ -390,6 +390,9 @@ def _next_step(steps: Steps[_T], answer: Answer) -> Step:
 
 
 def _with_deadline(send: Send, attempts: Attempts) -> Send:
+    if attempts.until_ms is None:
+        return send
+
     def check() -> None:
         attempts.check()
         send.before_send()

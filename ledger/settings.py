@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -104,6 +105,14 @@ def _variable(name: str, default: str | int | None = None) -> Any:  # noqa: ANN4
         default_factory=lambda: os.environ.get(PREFIX + name.upper(), default),
         metadata={"default": default},
     )
+
+
+class SettingChange(StrEnum):
+    """What applying a settings file did to one of the rules or schedules in it."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

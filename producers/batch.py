@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from countledger.ledger.errors import BadInput, CountledgerError
 from countledger.ledger.keys import namespace_of
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = Receipt | CountledgerError
 
 
-@dataclass(frozen=True, slots=True)
-class BatchProgress:
+class BatchProgress(NamedTuple):
     """The state of a batch: the entries to be sent, and the outcomes of the others.
 
     Attributes:

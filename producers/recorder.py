@@ -22,11 +22,11 @@ from countledger.ledger.errors import (
     SetupError,
     Unacknowledged,
 )
-from countledger.ledger.ids import seed_here, seeded_id
+from countledger.ledger.ids import new_ids
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.ledger.suspension import note_entries, workers
 from countledger.producers.batch import ledgers_of
-from countledger.producers.event import Event, Receipt, complete, gathered, make_entry
+from countledger.producers.event import Event, Receipt, complete, gathered, make_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,13 +60,13 @@ class Recorder:
         sender: brings entries to the ledger.
         region: where this process works; every entry says so.
         clock: gives the time at which an entry is made.
-        new_id: makes an id for a millisecond, in a process that has called `seed_here`.
+        new_ids: makes so many ids for a millisecond.
     """
 
     sender: Sender
     region: str
     clock: Clock = field(default_factory=SystemClock)
-    new_id: Callable[[int], str] = seeded_id
+    new_ids: Callable[[int, int], list[str]] = new_ids
 
     def record(self, event: Event) -> Receipt:
         """Record one event: one write unit for each KB, one round trip.
@@ -77,7 +77,8 @@ class Recorder:
             NamespaceUnknown, WrongKind: its counter cannot be used like this.
             Unacknowledged: no attempt was answered clearly; `resend` the entry that it carries.
         """
-        return self.sender.send(self._entry_of(event))
+        (entry,) = self._maker()([event])
+        return self.sender.send(entry)
 
     def resend(self, entry: Entry) -> Receipt:
         """Send an entry again as it is: it counts once, however often it is sent.
@@ -102,7 +103,7 @@ class Recorder:
             SetupError: no table, no permission, nothing reachable; no entry was recorded.
         """
         with workers(_SENDERS, "countledger-recorder") as pool:
-            outcomes, fatal = self._send_chunk(entries, lambda entry: entry, pool)
+            outcomes, fatal = self._send_chunk(entries, list, pool)
         if fatal is not None and not _any_may_be_in(outcomes):
             raise fatal
         return outcomes
@@ -153,61 +154,44 @@ class Recorder:
         feed = iter(events)
         with workers(_SENDERS, "countledger-recorder") as pool:
             while chunk := gathered(islice(feed, size)):
-                outcomes, fatal = self._record_chunk(chunk, pool)
+                outcomes, fatal = self._send_chunk(chunk, self._maker(), pool)
                 # Without its outcome, an event without key could never be sent again safely.
                 if fatal is None or _any_may_be_in(outcomes):
                     yield outcomes
                 if fatal is not None:
                     raise fatal
 
-    def _record_chunk(self, events: Sequence[Event], pool: Workers) -> Settled:
-        now_ms = self.clock.now_ms()
-        seed_here()
-        origin, new_id = self.region, self.new_id
-
-        def entry_of(event: Event) -> Entry:
-            return make_entry(event, now_ms=now_ms, origin=origin, new_id=new_id)
-
-        return self._send_chunk(events, entry_of, pool)
-
     def _send_chunk(
-        self, things: Sequence[_T], entry_of: Callable[[_T], Entry], pool: Workers
+        self,
+        things: Sequence[_T],
+        entries_of: Callable[[Sequence[_T]], Sequence[Entry]],
+        pool: Workers,
     ) -> Settled:
-        """Send what there is an entry for; an entry is created once its namespace is known."""
-        counters = [thing.counter for thing in things]
+        """Send the entries of things; entries are created once their namespaces are known."""
+        counters = [one.counter for one in things]
         _, outcomes = ledgers_of(counters, self.sender.namespaces, _OF_ONE_EVENT)
-        keyed: dict[int, Entry] = {}
-        numbers: list[int] = []
-        plain: list[Entry] = []
-        for number, thing in enumerate(things):
-            if number in outcomes:
-                continue
-            entry = entry_of(thing)
-            if entry.key is None:
-                numbers.append(number)
-                plain.append(entry)
-            else:
-                keyed[number] = entry
-        note_entries(chain(plain, keyed.values()))
+        plain = [n for n, one in enumerate(things) if one.key is None and n not in outcomes]
+        keyed = [n for n, one in enumerate(things) if one.key is not None and n not in outcomes]
+        made = entries_of([things[n] for n in chain(plain, keyed)])
+        note_entries(made)
         jobs = [
-            Job(numbers[one], partial(self.sender.send_batch, plain[one]))
-            for one in (
-                slice(at, at + BATCH_WRITE_ITEMS) for at in range(0, len(plain), BATCH_WRITE_ITEMS)
-            )
+            Job(plain[at:end], partial(self.sender.send_batch, made[at:end]))
+            for at, end in _parts(len(plain), BATCH_WRITE_ITEMS)
         ]
         jobs += [
             Job([*group], partial(self._send_in_turn, group.values()))
-            for group in _by_identity(keyed)
+            for group in _by_identity(dict(zip(keyed, made[len(plain) :], strict=True)))
         ]
         fatal = _carry_out(jobs, pool, outcomes)
-        return [outcomes[n] for n in range(len(things))], fatal
+        return [*map(outcomes.__getitem__, range(len(things)))], fatal
 
     def _send_in_turn(self, entries: Iterable[Entry]) -> list[Outcome]:
         return [self.sender.outcome_of(entry) for entry in entries]
 
-    def _entry_of(self, event: Event) -> Entry:
-        seed_here()
-        return make_entry(event, now_ms=self.clock.now_ms(), origin=self.region, new_id=self.new_id)
+    def _maker(self) -> Callable[[Sequence[Event]], list[Entry]]:
+        """Makes the entries of events of this moment."""
+        now_ms = self.clock.now_ms()
+        return partial(make_entries, now_ms=now_ms, origin=self.region, new_ids=self.new_ids)
 
 
 class Job(NamedTuple):
@@ -267,6 +251,11 @@ def _carry_out(
 
 def _any_may_be_in(outcomes: Iterable[Outcome]) -> bool:
     return any(isinstance(one, _MAY_BE_IN) for one in outcomes)
+
+
+def _parts(count: int, size: int) -> Iterator[tuple[int, int]]:
+    """Where each part of so many things begins and ends, if none is larger than a size."""
+    return ((at, min(at + size, count)) for at in range(0, count, size))
 
 
 def _by_identity(entries: dict[int, Entry]) -> list[dict[int, Entry]]:

@@ -43,7 +43,7 @@ from countledger.ledger.operations import Put, PutBatch
 from countledger.ledger.performer import DynamoPerformer
 from countledger.ledger.suspension import Interrupted, note_entries
 from countledger.producers.batch import BatchProgress, Outcome, admitted
-from countledger.producers.event import Receipt, judge_existing, recorded, unacknowledged
+from countledger.producers.event import Receipt, judge_existing, receipts_of, unacknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,6 +67,7 @@ class Sender:
         random: what the jitter is drawn from.
         backoff: how often an entry is sent, and how long between.
         clock_skew_ms: how far ahead of this clock an entry may be dated.
+        perform: carries out the steps in a thread.
     """
 
     dynamo: DynamoClient
@@ -76,6 +77,12 @@ class Sender:
     random: Random = field(default_factory=Random)
     backoff: Backoff = field(default_factory=Backoff)
     clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+    perform: DynamoPerformer = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make the performer once."""
+        perform = DynamoPerformer(self.dynamo, self.dynamo, self.clock)
+        object.__setattr__(self, "perform", perform)
 
     def send(self, entry: Entry) -> Receipt:
         """Send one entry by conditional put: one write unit for each KB, one round trip.
@@ -85,15 +92,15 @@ class Sender:
             KeyExpired, ClockSkew: it was made too long ago, or is dated ahead.
             Unacknowledged: no attempt was answered clearly, or one was not and a later one failed.
         """
-        return run(self.sending(entry), self._perform)
+        return run(self.sending(entry), self.perform)
 
     def send_batch(self, entries: Sequence[Entry]) -> list[Outcome]:
         """Send up to 25 entries whose ids were made here, without condition: an outcome of each."""
-        return run(self.sending_batch(entries), self._perform)
+        return run(self.sending_batch(entries), self.perform)
 
     def outcome_of(self, entry: Entry) -> Outcome:
         """`send`, with an error as a value."""
-        return run(self.sending_alone(entry), self._perform)
+        return run(self.sending_alone(entry), self.perform)
 
     # ---- the protocols, for a thread or an event loop ----
 
@@ -118,16 +125,19 @@ class Sender:
         namespace = self.namespaces.for_use(entry.counter, Kind.LEDGER, check)
         write = Put(self.table, encode_entry(entry, namespace.spread), Absent("entry"))
 
+        def recorded() -> Receipt:
+            return receipts_of([entry])[0]
+
         def interpret(reply: Reply[None]) -> Verdict[None, Receipt]:
             match reply.answer:
                 case ConditionFailed(item=found) if found is not None:
                     mine = reply.maybe_applied and found == write.item
-                    return Done(recorded(entry) if mine else judge_existing(entry, found))
+                    return Done(recorded() if mine else judge_existing(entry, found))
                 case KeyExpired() | ClockSkew():
                     raise reply.answer
                 case CountledgerError():
                     return otherwise(reply)
-            return Done(recorded(entry))
+            return Done(recorded())
 
         def give_up(exhausted: Exhausted[None]) -> Receipt:
             raise _not_recorded(entry, exhausted) from exhausted.error
@@ -165,7 +175,7 @@ class Sender:
             outcomes[number] = yield from self.sending_alone(
                 entry, maybe_applied=attempts.maybe_applied
             )
-        return [*map(outcomes.__getitem__, range(len(outcomes)))]
+        return [*map(outcomes.__getitem__, range(len(entries)))]
 
     def sending_alone(self, entry: Entry, *, maybe_applied: bool = False) -> Steps[Outcome]:
         """`sending`, with an error as a value."""
@@ -177,7 +187,7 @@ class Sender:
     def _batch_request(self, progress: BatchProgress) -> Send:
         entries, namespaces = [*progress.pending.values()], progress.namespaces
         # All of them may leave within one period: when they leave, one comparison.
-        times_ms = [entry.at_ms for entry in entries]
+        times_ms = {entry.at_ms for entry in entries}
         from_ms = max(times_ms) - self.clock_skew_ms
         to_ms = min(times_ms) + min(one.horizon_ms for one in namespaces.values())
 
@@ -201,17 +211,18 @@ class Sender:
             case CountledgerError():
                 again = isinstance(reply.answer, PASSING)
                 return Again(reply.state) if again else GiveUp(reply.answer)
-        pending, namespaces = reply.state.pending, reply.state.namespaces
-        left = {(item["counter"], item["entry"]) for item in reply.answer}
-        taken: dict[int, Outcome] = {
-            n: recorded(entry)
-            for n, entry in pending.items()
-            if not left
-            or (entry.counter, entry_key(entry.id, namespaces[entry.counter].spread)) not in left
-        }
-        progress = reply.state.with_outcomes(taken)
-        unprocessed = Throttled(f"BatchWriteItem on {self.table}: left unprocessed")
-        return Again(progress, unprocessed) if progress.pending else Done(progress)
+        taken, namespaces = reply.state.pending, reply.state.namespaces
+        if left := {(item["counter"], item["entry"]) for item in reply.answer}:
+            taken = {
+                n: one
+                for n, one in taken.items()
+                if (one.counter, entry_key(one.id, namespaces[one.counter].spread)) not in left
+            }
+        receipts = zip(taken, receipts_of(taken.values()), strict=True)
+        progress = reply.state.with_outcomes(dict(receipts))
+        if not progress.pending:
+            return Done(progress)
+        return Again(progress, Throttled(f"BatchWriteItem on {self.table}: left unprocessed"))
 
     # ---- what may be sent ----
 
@@ -232,10 +243,6 @@ class Sender:
             horizon_ms=namespace.horizon_ms,
             clock_skew_ms=self.clock_skew_ms,
         )
-
-    @property
-    def _perform(self) -> DynamoPerformer:
-        return DynamoPerformer(self.dynamo, self.dynamo, self.clock)
 
 
 def sender_of(connection: Connection, namespaces: Namespaces) -> Sender:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Unpack
 
 from countledger.consumers.alerts.alert import trial_alert
@@ -18,6 +17,7 @@ from countledger.ledger import keys
 from countledger.ledger.assembly import strict_regions_of
 from countledger.ledger.errors import BadRule, TargetRefused, WrongRegion
 from countledger.ledger.forks import made_once
+from countledger.ledger.settings import SettingChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -82,14 +82,6 @@ def alerts_of(connection: Connection) -> Alerts:
         AlertLog(dynamo, table),
         connection.setting("home_region"),
     )
-
-
-class RuleChange(StrEnum):
-    """What `apply` did to a rule."""
-
-    CREATED = "created"
-    CHANGED = "changed"
-    UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +164,7 @@ class Alerts:
         changed = self.rules.set(name, lambda rule: changed_rule(rule, spec))
         return self._written(changed, wait=wait, now=now)
 
-    def apply(self, specs: Mapping[str, RuleSpec]) -> Iterator[tuple[Rule, RuleChange]]:
+    def apply(self, specs: Mapping[str, RuleSpec]) -> Iterator[tuple[Rule, SettingChange]]:
         """Create or change rules to match their specs; other rules stay as they are.
 
         All specs are checked before the first rule is written. A second call changes nothing.
@@ -192,11 +184,11 @@ class Alerts:
         for rule in wanted:
             before = there.current.get(rule.name)
             if before is None:
-                yield self.rules.create(rule), RuleChange.CREATED
+                yield self.rules.create(rule), SettingChange.CREATED
             elif before.means_the_same_as(rule):
-                yield before, RuleChange.UNCHANGED
+                yield before, SettingChange.UNCHANGED
             else:
-                yield self.rules.set(rule.name, rule), RuleChange.CHANGED
+                yield self.rules.set(rule.name, rule), SettingChange.CHANGED
 
     def get(self, name: str) -> Rule:
         """The newest revision of a rule. One read unit, and one for each 4 KB of rules.

@@ -193,7 +193,7 @@ def _cell(value: object) -> str:
     if isinstance(value, int | Decimal):
         return to_text(value)
     if isinstance(value, datetime):
-        return _moment(value)
+        return shown_time(value)
     if isinstance(value, Mapping):
         return " ".join(f"{name}={_cell(part)}" for name, part in value.items()) or _EMPTY_CELL
     return " ".join(str(value).split("\t")).replace("\n", " ")
@@ -209,10 +209,11 @@ def _plain(value: object) -> object:
         return to_text(value)
     if isinstance(value, int) and abs(value) > _EXACT_IN_JSON:
         return str(value)
-    return _moment(value) if isinstance(value, datetime) else value
+    return shown_time(value) if isinstance(value, datetime) else value
 
 
-def _moment(value: datetime) -> str:
+def shown_time(value: datetime) -> str:
+    """A time: ISO 8601 in UTC, in milliseconds."""
     text = value.astimezone(UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from countledger.infra.cli.output import FINDINGS, facts, notice, show_json, show_rows
+from countledger.infra.cli.output import FINDINGS, facts, notice, show_json, show_rows, shown_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,8 +53,8 @@ def _answer_text(answer: RegionAnswer) -> str:
     handled = answer.freshness.handled_through
     if handled is None:
         return f"{answer.region}: no stream record was handled yet"
-    moment = handled.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return f"{answer.region}: entries that its stream showed up to {moment} are in its totals"
+    until = shown_time(handled)
+    return f"{answer.region}: entries that its stream showed up to {until} are in its totals"
 
 
 def _document(found: TotalOverRegions) -> Row:

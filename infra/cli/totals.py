@@ -16,6 +16,7 @@ from countledger.infra.cli.output import (
     show_json,
     show_json_array,
     show_rows,
+    shown_time,
 )
 from countledger.infra.cli.region_totals import show_over_regions
 from countledger.ledger.amount import add, to_text
@@ -228,8 +229,7 @@ def freshness_text(freshness: Freshness, now_ms: int) -> str:
         return f"{show_duration(behind_ms)} behind: later entries are not in the totals yet"
     if freshness.handled_through is None:
         return "no stream record was handled yet: every total is 0"
-    moment = freshness.handled_through.isoformat(timespec="milliseconds")
-    return f"entries up to {moment.replace('+00:00', 'Z')} are in the totals"
+    return f"entries up to {shown_time(freshness.handled_through)} are in the totals"
 
 
 def _freshness(client: CountLedger) -> Freshness | None:

@@ -1,187 +1,162 @@
-"""What makes a run of the demo good, besides its totals: its alerts, and its windows.
+"""What makes a run of the demo good, besides its totals: its alerts, and its days (docs/demo.md).
 
-A rule alerts for files that pass 1,000 lines. The alerts are compared with a second reading of the
-stream of `counters` since the rule is effective: each update from below the threshold to it or
-above must have alerted, nothing else may have, and every file that ends above the threshold must.
-
-Every day of the largest counters is compared with the dates of git's log. A commit happened at its
-author's date, long before it is counted. What is dated ahead counts when it is recorded, so all
-days from that of the run on are compared as one.
+The alerts are compared with a second reading of the stream of `counters`, and the days of counters
+with the dates of git's log. What is dated ahead counts when it is recorded, so all days from that
+of the run on are compared as one.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from itertools import chain, pairwise, takewhile
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from countledger.consumers.alerts.initial_scan import wait_until_effective
 from countledger.consumers.stream import LedgerStream, made_at_ms
 from countledger.infra.demo.history import COMMITS, LINES
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.limits import SECOND_MS, WINDOWS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from countledger import CountLedger, Event, Total
-    from countledger.consumers.alerts.alert import Alert
+    from countledger import Amount, CountLedger, Event, Total
+    from countledger.consumers.alerts.rule import Rule
+    from countledger.consumers.alerts.rule_spec import RuleSpec
     from countledger.ledger.clock import Clock
 
-# What `countledger demo --json` prints: one flat object.
+# Facts of a run by name, as `countledger demo --json` prints them; a list has a row for each thing.
 Report: TypeAlias = dict[str, Any]
 
-RULE: Final = "demo-long-files"
 THRESHOLD: Final = 1_000
+_RULE: Final = "demo-long-files"
 _PREFIX: Final = f"{LINES}:"
-# One update of a total, as the stream shows it: the counter, its version, the old and new value.
-TotalUpdate: TypeAlias = tuple[str, int, int, int]
 _FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# The facts that must be 0 or empty, and what is wrong if one is not.
+_PROBLEMS: Final = {
+    "wrong": "{:,} numbers are not what git says",
+    "wrong_days": "{:,} days are not what git's log says",
+    "missing": "{:,} events did not reach their totals",
+    "unrecognised": "{:,} retries were not recognised",
+    "alerts_missing": "{:,} alerts are missing",
+    "alerts_unexpected": "{:,} alerts were not due",
+    "alerts_silent": "{:,} long files never alerted",
+    "untried": "{:,} effects of the partition were not seen: the repository may be too small",
+}
 
 
-class LongFiles:
-    """The rule of one run, its alerts (oldest first), and what is wrong with them.
-
-    `latencies_s` reach from the acknowledged event that passed the threshold to the alert. On a
-    `fresh` stack, where nothing was ever counted, the rule may be effective at once, since no
-    evaluator knows older rules; and every long file must alert.
-    """
-
-    alerts: Sequence[Alert]
-    wrong: dict[str, Sequence[object]]
-    latencies_s: list[float]
-
-    def __init__(self, client: CountLedger, clock: Clock, *, fresh: bool) -> None:
-        """Make the rule, unless it exists, and wait until it is effective."""
-        self.client, self.fresh = client, fresh
-        self._passed_s: dict[str, list[float]] = defaultdict(list)
-        self._updates: list[TotalUpdate] = []
-        self._read_to: dict[str, str] = {}
-        alerts = client.alerts
-        if fresh:
-            alerts = replace(alerts, rules=replace(alerts.rules, delay_ms=0))
-        ((self._rule, _),) = alerts.apply(
-            {RULE: {"prefix": _PREFIX, "threshold": THRESHOLD, "direction": "rising"}}
-        )
-        # The stream's clock may be another one; on this machine it is ours.
-        margin_ms = 0 if fresh else SECOND_MS
-        clock.sleep_ms(max(self._rule.effective_from_ms + margin_ms - clock.now_ms(), 0))
-
-    def acknowledged(self, counter: str, old: int, new: int, at_s: float) -> None:
-        """An event was acknowledged that takes a counter from the old to the new value."""
-        if counter.startswith(_PREFIX) and old < THRESHOLD <= new:
-            self._passed_s[counter].append(at_s)
-
-    def check(self, totals: Mapping[str, Total]) -> int | None:
-        """Compare the alerts with the stream of totals; their number, or None if all is right."""
-        begun_ms, log = self._rule.effective_from_ms, self.client.alerts.log()
-        since = takewhile(lambda one: one.alert.at_ms >= begun_ms, log)
-        logged = [one for one in since if one.alert.revision == self._rule.revision][::-1]
-        self.latencies_s = []
-        for one in logged:
-            at_s, passed_s = one.published_at_ms / SECOND_MS, self._passed_s[one.alert.counter]
-            self.latencies_s += [at_s - s for s in passed_s if s < at_s][-1:]
-        # The stream is read on: every update of a file's total since the rule is effective.
-        connection = self.client.connection
-        stream = LedgerStream(connection.streams(), connection.setting("counters_stream_arn"))
-        for shard in (one.shard for one in stream.shards()):
-            for record in stream.after(shard, self._read_to.get(shard.id)):
-                self._read_to[shard.id] = record["dynamodb"]["SequenceNumber"]
-                update = update_in(record["dynamodb"])
-                if update is not None and made_at_ms(record) >= begun_ms:
-                    self._updates.append(update)
-        long = [n for n, t in totals.items() if n.startswith(_PREFIX) and t.value >= THRESHOLD]
-        self.alerts = [one.alert for one in logged]
-        self.wrong = compare(self.alerts, self._updates, long, fresh=self.fresh)
-        return len(self.alerts) if any(self.wrong.values()) else None
+def problems(report: Report) -> list[str]:
+    """What is wrong, a clause each; nothing for a good run."""
+    found = {clause: report.get(fact) for fact, clause in _PROBLEMS.items()}
+    return [
+        clause.format(len(fact) if isinstance(fact, list) else fact)
+        for clause, fact in found.items()
+        if fact
+    ]
 
 
-def compare(
-    alerts: Sequence[Alert], updates: Sequence[TotalUpdate], long: Sequence[str], *, fresh: bool
-) -> dict[str, Sequence[object]]:
-    """Compare alerts with all updates of files' totals, and with the files that end long.
+def new_rule(client: CountLedger, clock: Clock, *, fresh: bool) -> Rule:
+    """Make the rule, unless it exists, and wait until it is effective."""
+    alerts = client.alerts
+    if fresh:  # no evaluator can know older rules
+        alerts = replace(alerts, rules=replace(alerts.rules, delay_ms=0))
+    spec: RuleSpec = {"prefix": _PREFIX, "threshold": THRESHOLD, "direction": "rising"}
+    ((rule, _),) = alerts.apply({_RULE: spec})
+    wait_until_effective(rule, clock)
+    return rule
 
-    `missing` are updates that passed the threshold without an alert, `unexpected` alerts of others,
-    `silent` files that end above it and never alerted.
-    """
-    alerted = {(alert.counter, alert.version) for alert in alerts}
-    due = {one[:2]: one for one in updates if one[2] < THRESHOLD <= one[3]}
-    below = {counter for counter, _, old, _ in updates if old < THRESHOLD}
-    # A file that was never seen below the threshold may have passed it before the rule.
-    must = set(long) if fresh else below.intersection(long)
+
+class TotalUpdate(NamedTuple):
+    """An update of a file's total: the counter, the version after it, the old and new value."""
+
+    counter: str
+    version: int
+    old: Amount
+    new: Amount
+
+
+def check_alerts(client: CountLedger, rule: Rule, totals: Iterable[Total]) -> Report:
+    """Compare the rule's alerts with the stream, and with totals that must have alerted if long."""
+    begun_ms, log = rule.effective_from_ms, client.alerts.log()
+    since = takewhile(lambda one: one.alert.at_ms >= begun_ms, log)
+    logged = [one for one in since if one.alert.revision == rule.revision]
+    # The stream stamps its records with whole seconds.
+    latencies_s = [(one.published_at_ms - one.alert.at_ms) / SECOND_MS for one in logged]
+    found = [one.alert for one in reversed(logged)]
+    alerts = [TotalUpdate(one.counter, one.version, one.old, one.new) for one in found]
+    to = client.connection
+    stream = LedgerStream(to.streams(), to.setting("counters_stream_arn"))
+    records = chain.from_iterable(stream.after(one.shard, None) for one in stream.shards())
+    recent = (one for one in records if made_at_ms(one) >= begun_ms)
     return {
-        "missing": [due[place] for place in sorted(due.keys() - alerted)],
-        "unexpected": [one for one in alerts if (one.counter, one.version) not in due],
-        "silent": sorted(must - {counter for counter, _ in alerted}),
+        "alerts": len(alerts),
+        "alert_p50_seconds": median(latencies_s) if alerts else None,
+        "alert_max_seconds": max(latencies_s, default=None),
+        "published_alerts": [one._asdict() for one in alerts],
+        **compare(alerts, updates_in(recent), totals),
     }
 
 
-def update_in(change: Mapping[str, Any]) -> TotalUpdate | None:
-    """The update in a stream record, or None if it is not one of a file's total."""
-    key, new, old = change["Keys"], change.get("NewImage"), change.get("OldImage", {})
-    counter = key["counter"]["S"]
-    if key["part"]["S"] != "total" or new is None or not counter.startswith(_PREFIX):
-        return None
-    before = int(old["total"]["N"]) if "total" in old else 0
-    return counter, int(new["version"]["N"]), before, int(new["total"]["N"])
+def compare(
+    alerts: Iterable[TotalUpdate], updates: Iterable[TotalUpdate], totals: Iterable[Total]
+) -> Report:
+    """What is wrong with alerts; silent are those of the totals that are long and never alerted."""
+    due, alerted = {one for one in updates if one.old < THRESHOLD <= one.new}, {*alerts}
+    long = {one.counter for one in totals if one.value >= THRESHOLD}
+    silent = {name for name in long if name.startswith(_PREFIX)} - {one.counter for one in alerted}
+    return {
+        "alerts_missing": [one._asdict() for one in sorted(due - alerted)],
+        "alerts_unexpected": [one._asdict() for one in sorted(alerted - due)],
+        "alerts_silent": [{"counter": counter} for counter in sorted(silent)],
+    }
+
+
+def updates_in(records: Iterable[Mapping[str, Any]]) -> Iterator[TotalUpdate]:
+    """The updates of files' totals in stream records, read without the evaluator."""
+    for change in (one["dynamodb"] for one in records):
+        counter, part = (change["Keys"][name]["S"] for name in ("counter", "part"))
+        if part == "total" and "NewImage" in change and counter.startswith(_PREFIX):
+            old, new = change.get("OldImage", {}), change["NewImage"]
+            before, after = (int(one.get("total", {"N": "0"})["N"]) for one in (old, new))
+            yield TotalUpdate(counter, int(new["version"]["N"]), before, after)
 
 
 class Days:
     """The windows of a run on a stack where nothing was ever counted, and what they must show."""
 
     def __init__(self, client: CountLedger, clock: Clock) -> None:
-        """Switch windows on, at once: no materializer can know an older setting."""
-        self.client = client
-        self._end = to_datetime(clock.now_ms()) + timedelta(days=1)
-        self._today = to_datetime(clock.now_ms()).date()
-        self._logged: dict[str, Counter[date]] = defaultdict(Counter)
+        """Switch windows on for entries of that clock, at once: no other setting can be known."""
+        self.client, now = client, to_datetime(clock.now_ms())
+        self._today, self._end = now.date(), now + timedelta(days=1)
+        self._logged: Counter[tuple[str, date]] = Counter()
+        settings = replace(client.window_settings, delay_ms=0, clock=clock)
         for namespace in (COMMITS, LINES):
             client.namespaces.create(namespace)
-            replace(client.window_settings, delay_ms=0).enable(namespace, by="day")
+            settings.enable(namespace, by="day")
 
     def add(self, event: Event) -> None:
         """An event of git's log."""
         at = event.occurred_at
         day = self._today if at is None else min(at.date(), self._today)
-        self._logged[event.counter][day] += int(event.delta)
+        self._logged[event.counter, day] += int(event.delta)
 
-    def check(self, counters: Iterable[str]) -> tuple[int, list[str]]:
-        """How many days were compared, and what of them is wrong: a query for each 27 years."""
-        checked, wrong = 0, []
+    def check(self, counters: Iterable[str]) -> Report:
+        """Compare the days of some counters: for each a query for each 27 years."""
+        logged, counted = Counter[tuple[str, date]](), Counter[tuple[str, date]]()
+        starts = range(0, (self._end - _FIRST).days, WINDOWS_MAX)
+        bounds = [*(_FIRST + timedelta(days=n) for n in starts), self._end]
         for counter in counters:
-            logged, counted = self._logged[counter], self._counted(counter)
-            checked += len(logged)
-            wrong += [
-                f"{counter} on {day}: {counted[day]}, git says {logged[day]}"
-                for day in sorted(logged.keys() | counted.keys())
-                if counted[day] != logged[day]
-            ]
-        return checked, wrong
-
-    def _counted(self, counter: str) -> Counter[date]:
-        found: Counter[date] = Counter()
-        step = WINDOWS_MAX - 1
-        for first in range(0, (self._end - _FIRST).days + 1, step):
-            since = _FIRST + timedelta(days=first)
-            until = since + timedelta(days=step)
-            for window in self.client.windows(counter, "day", since=since, until=until):
-                if window.events:
-                    found[min(window.start.date(), self._today)] += int(window.value)
-        return found
-
-
-def problems(report: Report) -> list[str]:
-    """What is wrong, a clause each; nothing for a good run."""
-    resent, known = report["resent"], report["duplicates"]
-    found = {
-        f"{report['wrong']:,} totals are not what git says": report["wrong"],
-        f"{len(report['wrong_days']):,} days are not what git's log says": report["wrong_days"],
-        f"{report['missing']:,} events did not reach their totals": report["missing"],
-        f"{report['alerts_missing']:,} alerts are missing": report["alerts_missing"],
-        f"{report['alerts_unexpected']:,} alerts were not due": report["alerts_unexpected"],
-        f"{len(report['alerts_silent']):,} long files never alerted": report["alerts_silent"],
-        # Kinesis does not say which sendings the ledger knew.
-        f"only {known} of {resent:,} retries were recognised": known is not None and known < resent,
-    }
-    return [clause for clause, holds in found.items() if holds]
+            logged.update({one: n for one, n in self._logged.items() if one[0] == counter})
+            for since, until in pairwise(bounds):
+                for one in self.client.windows(counter, "day", since=since, until=until):
+                    if one.events:
+                        counted[counter, min(one.start.date(), self._today)] += int(one.value)
+        rows = [
+            {"counter": one[0], "day": str(one[1]), "value": counted[one], "truth": logged[one]}
+            for one in sorted(logged.keys() | counted.keys())
+            if counted[one] != logged[one]
+        ]
+        return {"days": len(logged), "wrong_days": rows}

@@ -1,22 +1,8 @@
-r"""A git repository as a stream of counter events, and what git itself says that they add up to.
+"""A git repository as a stream of counter events, and what git itself says that they add up to.
 
-For every commit along the first parent of HEAD, oldest first: `commits:<author>` +1 under the key
-`<commit>`, and for every text file that it touched `lines:<path>` by the lines added minus the
-lines removed, under the key `<commit>:<path>`; both at the author's date. A merge counts against
-its first parent, so the deltas of a path add up to the lines that it has in the tree of HEAD:
-
-- A **text file** has no NUL in its first 8,000 bytes; attributes and configuration have no say. A
-  binary file has 0 lines.
-- A **symbolic link** has the lines of its target's text; a **submodule** has 0 lines.
-- Nothing is a rename, and a step of 0 is no event. A mail map is not applied to authors.
-- In a **shallow clone** the commit at the boundary counts as the first one, with all its files.
-
-The events come from the changes that `git log` lists, the truth from the last tree: `git ls-tree`
-names its files, `git shortlog` counts the commits of authors. `git grep` counts the lines of both.
-
-A counter is named after the bytes that git has. Those that a counter name may not hold are written
-as `%XX` and `%` as `%25`; nothing is `%`; a name of more than 512 bytes is cut and ends in `%~` and
-its SHA-256. So different names give different counters.
+docs/demo.md says what is counted. The events come from the changes that `git log` lists, and
+`git grep` counts their lines. The truth comes from elsewhere: `git diff-tree` counts the lines of
+the last tree, and `git log` names all authors.
 
 What git prints depends on more than the history: on configuration, attributes, mail maps,
 replacement refs and the environment. A count must not. So the history is read through a *view*: an
@@ -30,6 +16,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -43,31 +30,28 @@ from countledger.ledger.keys import has_control_characters
 from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 LINES: Final = "lines"
 COMMITS: Final = "commits"
-# One command line has space for so many.
+# One command line has space for so many objects; a history may be larger than memory.
 _OBJECTS_AT_ONCE: Final = 500
-_PLAIN: Final = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "LC_ALL": "C",
-}
-# Since 2.43 a bare repository may take its attributes from a tree, and always its mail map.
-_OPTIONS: Final = ("-c", "attr.tree=none-of-them", "-c", "mailmap.blob=none-of-them")
-_PARTIAL: Final = "in a partial clone, `git fetch --refetch --no-filter` brings the missing objects"
-_SUBMODULE: Final = "160000"
-# What shortlog prints for a commit whose author line cannot be read; for log it has no author.
-_UNREADABLE_AUTHOR: Final = b"%aN"
-_LOG: Final = (
-    *("log", "--no-walk=unsorted", "--first-parent", "-m", "--no-show-signature"),
-    *("--encoding=UTF-8", "--format=tformat:>%H%x00%an%x00%at", "-z", "--raw", "--no-abbrev"),
-    *("--no-renames", "--no-ext-diff", "--no-color", "--ignore-submodules=none"),
-)
-# So many are read together: a history may be larger than memory.
 _COMMITS_AT_ONCE: Final = 100
+_SWITCHED_ON: Final = ("GIT_CONFIG_NOSYSTEM", "GIT_ATTR_NOSYSTEM", "GIT_NO_REPLACE_OBJECTS")
+# Since 2.43 a bare repository may take its attributes from a tree, and always its mail map.
+_OPTIONS: Final = (
+    *("-c", "attr.tree=none-of-them", "-c", "mailmap.blob=none-of-them"),
+    *("-c", "core.bigFileThreshold=1024g"),  # a big text file is a text file
+)
+_PARTIAL: Final = "in a partial clone, `git fetch --refetch --no-filter` brings the missing objects"
+# The modes of a submodule, and of nothing.
+_WITHOUT_CONTENT: Final = ("160000", "000000")
+_LOG: Final = (
+    *("log", "--no-walk=unsorted", "--first-parent", "-m", "-z", "--raw", "--no-abbrev"),
+    *("--no-renames", "--encoding=UTF-8", "--format=tformat:>%H%x00%an%x00%at"),
+)
+_AUTHORS: Final = ("log", "--first-parent", "-z", "--encoding=UTF-8", "--format=tformat:%an")
+_TREE: Final = ("diff-tree", "-r", "-z", "--numstat", "--no-renames", "--ignore-submodules=all")
 
 
 class GitUnusable(SetupError):
@@ -83,11 +67,6 @@ class View:
     shallow: bool
     environment: dict[str, str]
 
-    @property
-    def head(self) -> str:
-        """The last commit."""
-        return self.commits[-1]
-
     def tokens(self, *arguments: str, end: bytes = b"\0") -> list[bytes]:
         """The output of a git command, cut at each end mark.
 
@@ -99,16 +78,13 @@ class View:
         output = _output((*_OPTIONS, *arguments), directory, self.environment, problem)
         return output.removesuffix(end).split(end) if output else []
 
-    def lines(self, objects: Sequence[str]) -> dict[str, int]:
-        """The lines of objects as git counts them, by object; 0 for a binary one.
-
-        A last line without a newline is a line.
-        """
+    def lines(self, objects: Iterable[str]) -> dict[str, int]:
+        """The lines of objects by object, also a last one without a newline; 0 if it is binary."""
         counts = dict.fromkeys(objects, 0)
+        names = list(counts)
         count = ("grep", "-I", "--count", "--null", "--no-color", "-e", "")
-        for n in range(0, len(objects), _OBJECTS_AT_ONCE):
-            chosen = objects[n : n + _OBJECTS_AT_ONCE]
-            for token in self.tokens(*count, *chosen, end=b"\n"):
+        for n in range(0, len(names), _OBJECTS_AT_ONCE):
+            for token in self.tokens(*count, *names[n : n + _OBJECTS_AT_ONCE], end=b"\n"):
                 oid, _, lines = token.partition(b"\0")
                 counts[oid.decode()] = int(lines)
         return counts
@@ -132,7 +108,7 @@ def open_repository(path: Path) -> Iterator[View]:
     with tempfile.TemporaryDirectory(prefix="countledger-git-") as name:
         # Another home hides the user's own configuration and attributes.
         places = {"GIT_DIR": name, "HOME": name, "XDG_CONFIG_HOME": name}
-        environment = _environment() | _PLAIN | places
+        environment = _environment() | dict.fromkeys(_SWITCHED_ON, "1") | places
         form = "--object-format=" + _ask(path, "--show-object-format")
         init = ("init", "--quiet", "--bare", "--template=", form)
         _output(init, Path(name), environment, "git cannot make a view")
@@ -146,7 +122,7 @@ def open_repository(path: Path) -> Iterator[View]:
 
 def _ask(path: Path, *arguments: str) -> str:
     """One fact of the real repository, found from this path whatever the environment says."""
-    environment = _environment("GIT_CONFIG", "GIT_CEILING", "GIT_DISCOVERY") | {"LC_ALL": "C"}
+    environment = _environment("GIT_CONFIG", "GIT_CEILING", "GIT_DISCOVERY")
     answer = _output(("rev-parse", *arguments), path, environment, f"{path} cannot be opened")
     return os.fsdecode(answer.removesuffix(b"\n"))
 
@@ -164,96 +140,78 @@ def _output(
             env=environment,
             check=False,
         )
-    except FileNotFoundError:
-        raise GitUnusable("git was not found: install git, the demo needs it") from None
     except OSError as error:
-        raise GitUnusable(f"{problem}: {error.strerror}") from error
+        raise GitUnusable(f"{problem}: {error.strerror} (install git if it is missing)") from error
     # Grep ends with 1 where no file has a line.
     if done.returncode and not (done.returncode == 1 and "grep" in arguments):
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        reason = lines[0].removeprefix("fatal: ") if lines else "git gave no reason"
-        raise GitUnusable(f"{problem}: {reason}")
+        said = done.stderr.decode(errors="replace").strip() or "git gave no reason"
+        raise GitUnusable(f"{problem}: {said.splitlines()[0].removeprefix('fatal: ')}")
     return done.stdout
 
 
 def _environment(*keep: str) -> dict[str, str]:
     """The environment without what would point git elsewhere or change what it prints."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("GIT_") or name.startswith(keep or ("GIT_EXEC_PATH",))
-    }
+    keep = ("GIT_EXEC_PATH", *keep)
+    found = os.environ.items()
+    plain = {name: one for name, one in found if name[:4] != "GIT_" or name.startswith(keep)}
+    return plain | {"LC_ALL": "C"}
 
 
 def read_events(view: View) -> Iterator[list[Event]]:
     """The events of the history, oldest first, a commit at a time."""
-    lines = {"": 0}
+    size: Counter[bytes] = Counter()
     for n in range(0, len(view.commits), _COMMITS_AT_ONCE):
         log = view.tokens(*_LOG, *view.commits[n : n + _COMMITS_AT_ONCE])
         chunk = list(_commits(iter(log)))
-        objects = dict.fromkeys(o for *_, paths in chunk for both in paths.values() for o in both)
-        lines |= view.lines([oid for oid in objects if oid not in lines])
-        for commit, author, written, paths in chunk:
+        lines = view.lines({oid for *_, changed in chunk for oid in changed.values() if oid})
+        for commit, author, written, changed in chunk:
             events = [Event(counter_name(COMMITS, author), 1, commit, written)]
-            for path, (old, new) in paths.items():
-                if lines[new] == lines[old]:
-                    continue
-                # The counter's spelling of the path: valid in a key, and never too long.
-                counter = counter_name(LINES, path)
-                key = f"{commit}:{counter[len(LINES) + 1 :]}"
-                events.append(Event(counter, lines[new] - lines[old], key, written))
+            for path, oid in changed.items():
+                before, size[path] = size[path], lines[oid] if oid else 0
+                if size[path] != before:
+                    # The counter's spelling of the path: valid in a key, and never too long.
+                    counter = counter_name(LINES, path)
+                    key = f"{commit}:{counter[len(LINES) + 1 :]}"
+                    events.append(Event(counter, size[path] - before, key, written))
             yield events
 
 
 def _commits(
     tokens: Iterator[bytes],
-) -> Iterator[tuple[str, bytes, datetime | None, dict[bytes, tuple[str, str]]]]:
-    """Commits (name, author, its date; of each path both objects) from what `git log` prints.
+) -> Iterator[tuple[str, bytes, datetime | None, dict[bytes, str]]]:
+    """Commits (name, author, its date; the object of each changed path) as `git log` prints them.
 
     The pieces between NULs, in order: `>commit`, author, its date; then for each path
     `:mode mode oid oid letter` (the first of a commit after a newline) and the path itself.
     """
     token = next(tokens, b"")
     while token:
-        if not token.startswith(b">"):
-            raise AssertionError(f"git log printed {token!r} for a commit")
         commit, author, seconds = token[1:].decode(), next(tokens), next(tokens)
         try:
             written = datetime.fromtimestamp(int(seconds), UTC)
         except (ValueError, OverflowError, OSError):
             written = None  # git cannot read it, or nobody can
-        paths: dict[bytes, tuple[str, str]] = {}
+        changed: dict[bytes, str] = {}
         while (token := next(tokens, b"")) and not token.startswith(b">"):
-            modes_oids = token.lstrip(b"\n:").decode().split(" ")
-            # Neither nothing nor a submodule has content here.
-            old, new = (
-                "" if mode == _SUBMODULE else oid.strip("0") and oid
-                for mode, oid in zip(modes_oids[:2], modes_oids[2:], strict=False)
-            )
-            paths[next(tokens)] = old, new
-        yield commit, author, written, paths
+            _, mode, _, oid, _ = token.decode().split(" ")
+            changed[next(tokens)] = "" if mode in _WITHOUT_CONTENT else oid
+        yield commit, author, written, changed
 
 
-def read_truth(view: View) -> dict[str, int]:
+def read_truth(view: View) -> Counter[str]:
     """Every counter that is not zero at HEAD, and its value, as git itself says."""
-    files: dict[bytes, str] = {}
-    for token in view.tokens("ls-tree", "-r", "-z", "--full-tree", view.head):
-        facts, _, path = token.partition(b"\t")
-        _, kind, oid = facts.decode().split(" ")
-        if kind == "blob":
-            files[path] = oid
-    lines_of = view.lines(sorted(set(files.values())))
-    truth = {counter_name(LINES, path): lines_of[oid] for path, oid in files.items()}
-    summary = ("shortlog", "--summary", "--first-parent", "--encoding=UTF-8", view.head)
-    for line in view.tokens(*summary, end=b"\n"):
-        commits, _, author = line.partition(b"\t")
-        counter = counter_name(COMMITS, b"" if author == _UNREADABLE_AUTHOR else author)
-        truth[counter] = truth.get(counter, 0) + int(commits)
-    return {counter: value for counter, value in truth.items() if value}
+    authors = view.tokens(*_AUTHORS, view.commits[-1])
+    truth = Counter(counter_name(COMMITS, author) for author in authors)
+    (empty,) = view.tokens("hash-object", "-t", "tree", "--stdin", end=b"\n")
+    for token in view.tokens(*_TREE, empty.decode(), view.commits[-1]):
+        added, _, path = token.split(b"\t", 2)
+        if added.strip(b"-0"):  # a binary file has no number
+            truth[counter_name(LINES, path)] = int(added)
+    return truth
 
 
 def counter_name(namespace: str, name: bytes) -> str:
-    """The counter of a git name (a path, an author) in a namespace; see the module's docstring."""
+    """The counter of a git name (a path, an author) in a namespace; see docs/names.md."""
     rest = "".join(map(_spelled, name.decode("utf-8", "surrogateescape"))) or "%"
     limit = COUNTER_NAME_MAX_BYTES - len(f"{namespace}:".encode())
     if len(rest.encode()) > limit:

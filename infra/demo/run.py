@@ -1,242 +1,273 @@
-"""The demo's run: a repository's history goes in, and every total is checked against git.
+"""The demo's run: a repository's history goes in, and every number is checked against git.
 
-Each event is sent, every tenth a second time, later. When the totals have all of them, or nothing
-moves any more, every counter of the history and of git's truth is checked, and every alert.
+One region is the case without a partition. Of several the last one is cut off midway; there entries
+are recorded by a clock that is two days late, because younger entries are never merged.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
-from itertools import chain, islice, tee
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice, repeat
 from statistics import median
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger import Buffering, CountledgerError, Receipt
-from countledger.infra.demo.checks import Days, LongFiles, Report, problems
-from countledger.infra.demo.history import COMMITS, LINES, read_events, read_truth
-from countledger.ledger.limits import SECOND_MS
+from countledger.compaction.report import RunOutcome
+from countledger.infra.demo.checks import Days, Report, check_alerts, new_rule, problems
+from countledger.infra.demo.history import COMMITS, read_events, read_truth
+from countledger.ledger.clock import SystemClock
+from countledger.ledger.limits import DAY_MS, SECOND_MS
+from countledger.producers.assembly import recorder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from countledger import CountLedger, Event, PendingEntry, Total
+    from countledger import CountLedger, Event, ExactSum, Total
+    from countledger.compaction.report import CompactionReport
     from countledger.infra.demo.history import View
+    from countledger.infra.local.stack import LocalStack
     from countledger.ledger.clock import Clock
     from countledger.producers.kinesis.sender import Sent
 
-    Sending: TypeAlias = tuple[Event, bool]
     Outcome: TypeAlias = Receipt | Sent | CountledgerError
 
-# A look at the materializer's progress costs a few reads.
-_LOOK_EVERY_S: Final = 0.5
+# How many events are sent before the materializer's progress is read, which costs a few reads.
+_AT_ONCE: Final = 500
+_COALESCED_AT_ONCE: Final = 20_000
+_RESENT: Final = slice(9, None, 10)
 _WAIT_MS: Final = 100
 # After so long without any movement the materializer has stopped, and waiting does not help.
 _STALLED_S: Final = 60.0
-_LARGEST: Final = 8
-# How many coalesced events are sent before they are waited for.
-_AT_ONCE: Final = 20_000
+_BUSIEST: Final = 12
+_COMPACTED: Final = 5
+_READERS: Final = 4
 
 
-@dataclass
-class Lag:
-    """Samples of the age of the oldest acknowledged event that is not in its total yet, or 0."""
+class _LateClock(SystemClock):
+    """The machine's clock, two days late."""
 
-    samples_s: list[float] = field(default_factory=list)
-    _missing: deque[tuple[int, float]] = field(default_factory=deque)
-
-    def sample(self, acknowledged: int, materialized: int, at_s: float) -> None:
-        """By now so many events were acknowledged, and so many are in their totals."""
-        self._missing.append((acknowledged, at_s))
-        while self._missing and self._missing[0][0] <= materialized:
-            self._missing.popleft()
-        self.samples_s.append(at_s - self._missing[0][1] if self._missing else 0.0)
+    def now_ms(self) -> int:
+        return super().now_ms() - 2 * DAY_MS
 
 
 @dataclass
 class DemoRun:
-    """One run over one repository; `fresh` if nothing was ever counted on the stack.
+    """One run over one repository.
 
-    Events go into DynamoDB, or with `kinesis` into the stream of the stack. `on_progress` is called
-    with the commits sent, the events recorded and those materialized. `drain` returns once nothing
-    is on its way any more, where that can be known.
+    Attributes:
+        clients: of the stack, one in each region, the home region's first.
+        view: the repository.
+        clock: the time, and the waits.
+        stack: the stack, if it is the run's own and nothing was ever counted there.
+        kinesis: whether events go through the stream of the stack.
+        coalesce: whether events of one counter share an entry.
+        on_progress: called with the commits sent, the events recorded and those materialized.
     """
 
-    client: CountLedger
+    clients: Sequence[CountLedger]
     view: View
     clock: Clock
-    on_progress: Callable[[int, int, int], None] = lambda *_: None
+    stack: LocalStack | None = None
     kinesis: bool = False
     coalesce: bool = False
-    drain: Callable[[], None] = lambda: None
-    fresh: bool = False
+    on_progress: Callable[[int, int, int], None] = lambda *_: None
     _facts: Counter[str] = field(default_factory=Counter)
     _events_of: Counter[str] = field(default_factory=Counter)
     _sum_of: Counter[str] = field(default_factory=Counter)
-    _lag: Lag = field(default_factory=Lag)
-    _looked_s: float = 0.0
+    _waiting: deque[tuple[int, float]] = field(default_factory=deque)
+    _lags_s: list[float] = field(default_factory=list)
+    _sending_s: float = 0.0
 
-    def report(self, started_s: float) -> Report:
-        """Make the rule, emit, wait, check; the user has waited since then, by the run's clock.
+    def __post_init__(self) -> None:
+        """Prepare the stack: windows where they can be switched on at once, and the rule."""
+        home, fresh = self.clients[0], self.stack is not None
+        clock = _LateClock() if len(self.clients) > 1 else SystemClock()
+        # An entry of coalesced events has no time of theirs.
+        self._days = Days(home, clock) if fresh and not self.coalesce else None
+        self._drain = self.stack.drain if self.stack else lambda: None
+        self._drain()
+        self._recorders = [
+            recorder_of(replace(one.connection, clock=clock), one.namespaces)
+            for one in self.clients
+        ]
+        self._rule = new_rule(home, self.clock, fresh=fresh)
+        self._before = self._progress()
+
+    def report(self) -> Report:
+        """Count, wait, check.
 
         Raises:
-            CountledgerError: an event could not be recorded.
+            CountledgerError: an event could not be recorded, or a number not be read.
         """
-        self._before = self._handled()
-        self.long_files = LongFiles(self.client, self.clock, fresh=self.fresh)
-        # An entry of coalesced events has no time of theirs.
-        windowed = self.fresh and not self.coalesce
-        self._days = Days(self.client, self.clock) if windowed else None
-        units_before, begun_s = self.client.write_units, self._now_s()
-        self._emit()
-        emitted_s = self._now_s()
-        self._await(self._totals_arrived)
+        begun_s = self._now_s()
+        partition = self._count()
+        arrived = self._awaited(self._arrived)
         # An event counted twice may come after the last event that was missing.
-        self.drain()
-        totals = self.client.totals(self._events_of)
-        arrived_s = self._now_s()
+        self._drain()
+        seconds, events, after = self._now_s() - begun_s, self._facts["events"], self._progress()
+        producer, materializer = ((after[n] - self._before[n]) / events for n in (1, 2))
         truth = read_truth(self.view)
-        totals |= self.client.totals(sorted(truth.keys() - totals.keys()))
-        self._await(lambda: self.long_files.check(totals))
-        days, wrong_days = self._days.check(largest(totals)) if self._days else (0, [])
-        events = self._facts["events"]
-        wrong = [
-            {"counter": n, "total": one.value, "emitted": self._sum_of[n], "truth": truth.get(n, 0)}
-            for n, one in sorted(totals.items())
-            if one.value != truth.get(n, 0)
-        ]
-        producer = (self.client.write_units - units_before) / events
-        materializer = (self._handled()[1] - self._before[1]) / events
-        latencies_s, alerts = self.long_files.latencies_s, self.long_files.alerts
-        report: Report = {
-            "repo": str(self.view.root),
+        names = sorted(truth.keys() | self._sum_of.keys())
+        totals = [one.totals(names) for one in self.clients]
+        wrong = [*chain.from_iterable(map(self._wrong, self.clients, totals, repeat(truth)))]
+        busiest = [name for name, _ in self._events_of.most_common(_BUSIEST)]
+        # On another stack a file may have been long before the rule.
+        long = totals[0].values() if self.stack else ()
+        alerts = self._awaited(lambda: check_alerts(self.clients[0], self._rule, long))
+        facts: Report = {
+            "repo": str(self.view.root.absolute()),
+            "head": self.view.commits[-1],
+            "boundary": self.view.commits[0] if self.view.shallow else None,
             "via": "kinesis" if self.kinesis else "dynamodb",
-            "head": self.view.head,
-            "shallow": self.view.shallow,
-            **{name: self._facts[name] for name in ("commits", "events", "resent")},
+            "regions": [one.connection.region for one in self.clients],
             "entries": self._facts["recorded"] if self.coalesce else None,
+            **{name: self._facts[name] for name in ("commits", "events", "resent")},
+            # Kinesis does not say which sendings the ledger knew.
             "duplicates": None if self.kinesis else self._facts["duplicates"],
-            "counters": len(totals),
+            "unrecognised": None if self.kinesis else self._facts["unrecognised"],
+            "counters": len(names),
             "wrong": len(wrong),
             "wrong_totals": wrong,
-            "missing": self._missing(totals),
-            "emit_events_per_second": events / (emitted_s - begun_s),
-            "end_to_end_events_per_second": events / (arrived_s - begun_s),
-            "seconds": self._now_s() - started_s,
-            "lag_p50_seconds": median(self._lag.samples_s),
-            "lag_max_seconds": max(self._lag.samples_s),
-            "write_units_per_event": producer + materializer,
-            "producer_write_units_per_event": producer,
+            "emit_events_per_second": events / self._sending_s,
+            "end_to_end_events_per_second": events / seconds,
+            "lag_p50_seconds": median(self._lags_s) if self._lags_s else None,
+            "lag_max_seconds": max(self._lags_s, default=None),
+            "write_units_per_event": None if self.kinesis else producer + materializer,
+            "producer_write_units_per_event": None if self.kinesis else producer,
             "materializer_write_units_per_event": materializer,
-            "days": days,
-            "wrong_days": wrong_days,
-            "largest": largest(totals),
-            "alerts": len(alerts),
-            "alert_ids": [alert.id for alert in alerts],
-            "alerts_missing": len(self.long_files.wrong["missing"]),
-            "alerts_unexpected": len(self.long_files.wrong["unexpected"]),
-            "alerts_silent": self.long_files.wrong["silent"],
-            "alert_p50_seconds": median(latencies_s) if latencies_s else None,
-            "alert_max_seconds": max(latencies_s, default=None),
+            "busiest_counters": [{"counter": o, "total": totals[0][o].value} for o in busiest],
         }
-        report["good"] = not problems(report)
-        return {n: round(v, 3) if isinstance(v, float) else v for n, v in report.items()}
+        facts |= partition | arrived | alerts | (self._days.check(busiest) if self._days else {})
+        return {n: round(v, 3) if isinstance(v, float) else v for n, v in facts.items()}
 
-    def _emit(self) -> None:
-        sent, sending = tee(with_resends(chain.from_iterable(read_events(self.view))))
-        entries: set[str] = set()
-        # One outcome for each sent event, in their order.
-        for outcome, (event, again) in zip(self._outcomes(sending), sent, strict=False):
-            if isinstance(outcome, CountledgerError):
-                raise outcome
-            known = outcome.status == "duplicate" if isinstance(outcome, Receipt) else again
-            another = not known and outcome.id not in entries
-            self._facts.update(resent=again, duplicates=known, recorded=another, events=not again)
-            if self.coalesce:
-                entries.add(outcome.id)
-            if not again:
-                name, before = event.counter, self._sum_of[event.counter]
-                self._facts["commits"] += name.startswith(f"{COMMITS}:")
-                self._events_of[name] += 1
-                self._sum_of[name] += int(event.delta)
-                self.long_files.acknowledged(name, before, self._sum_of[name], self._now_s())
-                if self._days:
-                    self._days.add(event)
-            if self._now_s() - self._looked_s >= _LOOK_EVERY_S:
+    def _count(self) -> Report:
+        """Send all events; of several regions the last one is cut off midway: what was seen."""
+        commits = read_events(self.view)
+        if self.stack is None or len(self.clients) == 1:
+            self._emit(commits)
+            return {}
+        self._emit(islice(commits, len(self.view.commits) // 2))
+        self.stack.drain()
+        cut_off = self.clients[-1].connection.region
+        self.stack.replicator.cut_off(cut_off)
+        self._emit(commits)
+        self.stack.drain()
+        counters = [name for name, _ in self._events_of.most_common(_COMPACTED)]
+        waiting = [one.outcome is RunOutcome.WAITING for one in self._compacted(counters)]
+        self.stack.drain()
+        totals = [one.totals(self._sum_of) for one in self.clients]
+        apart = [name for name in self._sum_of if len({one[name].value for one in totals}) > 1]
+        self.stack.replicator.heal()
+        self.stack.drain()
+        merged = sum(one.merged for one in self._compacted(counters))
+        return {
+            "cut_off": cut_off,
+            "apart": len(apart),
+            "compacted": len(counters),
+            "waiting": sum(waiting),
+            "merged": merged,
+            "untried": (not apart) + (not all(waiting)) + (not merged),
+        }
+
+    def _compacted(self, counters: Sequence[str]) -> list[CompactionReport]:
+        """Compact counters; a run waits for other regions for as long as it is patient."""
+        with ThreadPoolExecutor(_COMPACTED) as pool:
+            return list(pool.map(lambda one: self.clients[0].compactor().compact(one), counters))
+
+    def _emit(self, commits: Iterable[list[Event]]) -> None:
+        """Send the events of commits; regions take turns."""
+        events, regions = chain.from_iterable(commits), range(len(self.clients))
+        at_once = _COALESCED_AT_ONCE if self.coalesce else _AT_ONCE
+        with ThreadPoolExecutor(len(regions)) as pool:
+            while chunk := list(islice(events, at_once)):
+                begun_s, entries = self._now_s(), set[str]()
+                parts = [chunk[n :: len(regions)] for n in regions]
+                for outcome, retry in chain.from_iterable(pool.map(self._sent, regions, parts)):
+                    if isinstance(outcome, CountledgerError):
+                        raise outcome
+                    known = isinstance(outcome, Receipt) and outcome.status == "duplicate"
+                    self._facts.update(resent=retry, duplicates=known)
+                    self._facts["unrecognised"] += retry and not known
+                    if not (known or retry):
+                        entries.add(outcome.id)
+                self._sending_s += self._now_s() - begun_s
+                self._facts.update(events=len(chunk), recorded=len(entries))
+                for event in chunk:
+                    self._facts["commits"] += event.counter.startswith(f"{COMMITS}:")
+                    self._events_of[event.counter] += 1
+                    self._sum_of[event.counter] += int(event.delta)
+                    if self._days:
+                        self._days.add(event)
+                self._waiting.append((self._facts["recorded"], self._now_s()))
                 self._look()
-        self._look()
 
-    def _outcomes(self, sending: Iterator[Sending]) -> Iterator[Outcome]:
+    def _sent(self, n: int, events: Sequence[Event]) -> list[tuple[Outcome, bool]]:
+        """Send events in a region, and every tenth again: the outcomes, and whether of a retry."""
+        client = self.clients[n]
         if self.coalesce:
-            return self._coalesced(sending)
-        send = self.client.kinesis.send_stream if self.kinesis else self.client.record_stream
-        return send(event for event, _ in sending)
+            # Without keys, which an entry of many events cannot have: that entry is sent again.
+            with client.buffered(Buffering(coalesce=True)) as producer:
+                pending = [producer.add(one.counter, one.delta) for one in events]
+            again = (client.resend(one.entry) for one in pending[_RESENT] if one.entry)
+            return [*((one.wait(), False) for one in pending), *((one, True) for one in again)]
+        send = client.kinesis.send_many if self.kinesis else self._recorders[n].record_many
+        parts = (events, False), (events[_RESENT], True)
+        return [(outcome, retry) for part, retry in parts for outcome in send(part)]
 
-    def _coalesced(self, sending: Iterator[Sending]) -> Iterator[Outcome]:
-        """Send events through a buffer, without their keys, which a coalesced entry cannot keep.
-
-        An event that comes a second time is a retry: the very entry that holds it is sent again.
-        """
-        first: dict[object, PendingEntry] = {}
-        with self.client.buffered(Buffering(coalesce=True)) as producer:
-            while chunk := list(islice(sending, _AT_ONCE)):
-                for event, again in chunk:
-                    if not again:
-                        first[event.key] = producer.add(event.counter, event.delta)
-                producer.flush()
-                for event, again in chunk:
-                    pending = first[event.key]
-                    outcome, entry = pending.wait(), pending.entry
-                    yield self.client.resend(entry) if again and entry is not None else outcome
-
-    def _await(self, arrived: Callable[[], int | None]) -> None:
-        """Return once all has arrived (None), or once the number that has stays the same."""
-        moved_s, last = self._now_s(), -1
-        while self._now_s() - moved_s < _STALLED_S and (count := arrived()) is not None:
-            if count != last:
-                moved_s, last = self._now_s(), count
+    def _awaited(self, read: Callable[[], Report]) -> Report:
+        """Read facts until they show no problem, or until the problems stay the same."""
+        moved_s, last = self._now_s(), [""]
+        while (found := problems(facts := read())) and self._now_s() - moved_s < _STALLED_S:
+            if found != last:
+                moved_s, last = self._now_s(), found
             self.clock.sleep_ms(_WAIT_MS)
+        return facts
 
-    def _totals_arrived(self) -> int | None:
-        arrived = self._look()
-        # What a stream took is not known to be new to the ledger.
-        if arrived < self._facts["recorded"] and not self.kinesis:
-            return arrived
-        missing = self._missing(self.client.totals(self._events_of))
-        return self._facts["events"] - missing if missing else None
-
-    def _missing(self, totals: dict[str, Total]) -> int:
+    def _arrived(self) -> Report:
         """How many of this run's events are not in their totals."""
-        return sum(max(n - totals[name].events, 0) for name, n in self._events_of.items())
+        missing = self._facts["recorded"] - self._look()
+        # What a stream took is not known to be new to the ledger.
+        if missing <= 0 or self.kinesis:
+            totals = self.clients[0].totals(self._events_of)
+            missing = sum(max(n - totals[one].events, 0) for one, n in self._events_of.items())
+        return {"missing": missing}
+
+    def _wrong(
+        self, client: CountLedger, totals: Mapping[str, Total], truth: Counter[str]
+    ) -> list[Report]:
+        """The numbers of a region that are not what git says; of several also the exact sums."""
+        numbers: list[tuple[str, Total | ExactSum]] = [("total", one) for one in totals.values()]
+        if len(self.clients) > 1:
+            with ThreadPoolExecutor(_READERS) as pool:
+                numbers += [("exact sum", one) for one in pool.map(client.exact, totals)]
+        return [
+            {
+                "counter": one.counter,
+                "number": f"{kind} in {client.connection.region}",
+                "value": one.value,
+                "emitted": self._sum_of[one.counter],
+                "truth": truth[one.counter],
+            }
+            for kind, one in numbers
+            if one.value != truth[one.counter]
+        ]
 
     def _look(self) -> int:
-        """See how far the materializer is, report it, and return it."""
-        materialized = self._handled()[0] - self._before[0]
-        self._looked_s = self._now_s()
-        self._lag.sample(self._facts["recorded"], materialized, self._looked_s)
-        self.on_progress(self._facts["commits"], self._facts["recorded"], materialized)
-        return materialized
+        """See how far the home region's materializer is, report it, and return it."""
+        handled, now_s = self._progress()[0] - self._before[0], self._now_s()
+        while self._waiting and self._waiting[0][0] <= handled:
+            self._lags_s.append(now_s - self._waiting.popleft()[1])
+        self.on_progress(self._facts["commits"], self._facts["recorded"], handled)
+        return handled
 
-    def _handled(self) -> tuple[int, float]:
-        """The records that the materializer has handled, and their write units."""
-        shards = self.client.freshness().shards
-        return sum(one.records for one in shards), sum(one.write_units for one in shards)
+    def _progress(self) -> tuple[int, float, float]:
+        """Records handled in the home region; write units of producers and materializers."""
+        shards = [one.freshness().shards for one in self.clients]
+        producers = sum(one.write_units for one in self.clients)
+        materializers = sum(one.write_units for one in chain.from_iterable(shards))
+        return sum(one.records for one in shards[0]), producers, materializers
 
     def _now_s(self) -> float:
         return self.clock.now_ms() / SECOND_MS
-
-
-def with_resends(events: Iterable[Event], every: int = 10, of: int = 250) -> Iterator[Sending]:
-    """All events in order; after so many, every so-many-th of them again, with true, as a retry."""
-    feed = iter(events)
-    while sent := list(islice(feed, of)):
-        yield from ((event, False) for event in sent)
-        yield from ((event, True) for event in sent[every - 1 :: every])
-
-
-def largest(totals: dict[str, Total]) -> dict[str, int]:
-    """The biggest totals: of files, then of authors."""
-    by_size = sorted(totals.values(), key=lambda total: (-total.value, total.counter))
-    files = [one for one in by_size if one.counter.startswith(f"{LINES}:")][:_LARGEST]
-    authors = [one for one in by_size if one.counter.startswith(f"{COMMITS}:")]
-    return {one.counter: int(one.value) for one in files + authors[: _LARGEST // 2]}

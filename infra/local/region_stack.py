@@ -15,6 +15,7 @@ import botocore.session
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from countledger import CountLedger, Settings
 from countledger.infra.deploy.deployment import Deployment, deploy
 from countledger.infra.deploy.stack_operation import StackReader
 from countledger.infra.local.engine import REGION, ROOT_KEY, ROOT_SECRET
@@ -99,6 +100,11 @@ class RegionStack:
         if credentials not in self._sessions:
             self._sessions[credentials] = session_of(credentials, self.region)
         return self._sessions[credentials]
+
+    def ledger(self) -> CountLedger:
+        """The counters of this stack, for the root user."""
+        settings = Settings.of_stack(self.name)
+        return CountLedger(settings, session=self.session(), endpoint_url=self.url)
 
     def client(
         self, service: str, credentials: Credentials = ROOT, *, config: Config | None = None

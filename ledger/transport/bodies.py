@@ -35,8 +35,8 @@ _SUCCESS = 200
 _FIRST_ERROR = 301
 
 
-def spelled(arguments: Mapping[str, Any]) -> bytes:
-    """The body of a request."""
+def spelled(arguments: object) -> bytes:
+    """The body of a request, or a part of it."""
     try:
         return orjson.dumps(arguments, default=_base64)
     except TypeError:
@@ -44,33 +44,37 @@ def spelled(arguments: Mapping[str, Any]) -> bytes:
         return json.dumps(arguments, default=_base64).encode()
 
 
-def puts_of_json(batch: PutBatch) -> list[orjson.Fragment]:
-    """The puts of a batch, each as JSON: in half the time of encoding item by item."""
+def puts_of_json(batch: PutBatch) -> orjson.Fragment:
+    """The puts of a batch as one JSON array: in a third of the time of encoding item by item."""
     spreads = batch.spreads
+    sort_keys = _texts([entry_key(one.id, spreads[one.counter]) for one in batch.entries])
     # Entries of one counter, made together, differ in their ids and deltas only.
     heads: dict[tuple[str, int, str], str] = {}
-    puts: list[orjson.Fragment] = []
-    for entry in batch.entries:
-        spread, entry_id = spreads[entry.counter], entry.id
+    puts: list[str] = []
+    for entry, sort_key in zip(batch.entries, sort_keys, strict=True):
         is_plain = (
             type(entry.delta) is int
             and entry.events == 1
             and entry.key is None
             and entry.note is None
             and entry.occurred_at_ms is None
-            and entry_id.isascii()
         )
         if not is_plain:
-            puts.append(orjson.Fragment(_put_of(encode(encode_entry(entry, spread)))))
+            puts.append(_put_of(encode(encode_entry(entry, spreads[entry.counter]))))
             continue
         shared = entry.counter, entry.at_ms, entry.origin
         head = heads.get(shared)
         if head is None:
             head = heads[shared] = _head_of(entry)
-        sort_key = orjson.dumps(entry_key(entry_id, spread)).decode()
-        put = f'{head}{sort_key}}},"delta":{{"N":"{entry.delta}"}}}}}}}}'
-        puts.append(orjson.Fragment(put))
-    return puts
+        puts.append(f'{head}{sort_key}}},"delta":{{"N":"{entry.delta}"}}}}}}}}')
+    return orjson.Fragment(f"[{','.join(puts)}]")
+
+
+def _texts(texts: list[str]) -> list[str]:
+    """The JSON of each of some texts."""
+    found = spelled(texts)[1:-1].decode().split(",")
+    # More parts than texts: a comma is part of one.
+    return found if len(found) == len(texts) else [spelled(one).decode() for one in texts]
 
 
 def _put_of(item: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.asynchronous.greenlets import suspended
 from countledger.ledger.forks import this_process
@@ -23,8 +23,6 @@ from countledger.producers.buffer.state import BufferState, not_sent, ticks_ms
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
-    from countledger.ledger.amount import Amount
-    from countledger.ledger.entry import Entry
     from countledger.producers.batch import Outcome
     from countledger.producers.buffer.buffering import Buffering, Failure, Wait
     from countledger.producers.buffer.delivery import BatchDelivery, Delivered, EntryMaker
@@ -110,7 +108,8 @@ class AsyncBuffer:
             state.queue.release(len(pendings), size)
             raise
         taken = [state.take(pending) for pending in pendings]
-        self.wake()
+        if state.queue.may_be_due:
+            self.wake()
         return [pending for pending in taken if isinstance(pending, AsyncPendingEntry)]
 
     # ---- sending ----
@@ -120,6 +119,7 @@ class AsyncBuffer:
         if self.belongs_to_parent:
             return
         buffer, now_ms = self.state.queue, ticks_ms()
+        buffer.may_be_due = False
         while (batch := self.state.next_batch(now_ms)) is not None:
             task = asyncio.create_task(self._deliver(batch))
             self._tasks.add(task)
@@ -200,8 +200,10 @@ class AsyncBuffer:
         return (*failures, *outcomes.report(lost))
 
     async def _until(self, holds: Callable[[], bool], wait: Wait) -> bool:
-        tally = self.state.outcomes.tally
-        return await self._changes.until(holds, lambda: wait.left_s(monotonic(), tally.ended))
+        outcomes = self.state.outcomes
+        return await self._changes.until(
+            holds, lambda: wait.left_s(monotonic(), outcomes.progress_s)
+        )
 
 
 class AsyncPendingEntry(PendingEntry):
@@ -209,10 +211,8 @@ class AsyncPendingEntry(PendingEntry):
 
     __slots__ = ("_awaiting", "_future")
 
-    def __init__(
-        self, outcomes: Outcomes, counter: str, delta: Amount, entry: Entry | None
-    ) -> None:
-        super().__init__(outcomes, counter, delta, entry)
+    def __init__(self, *given: Any) -> None:  # noqa: ANN401 - as a pending entry
+        super().__init__(*given)
         self._future: asyncio.Future[None] | None = None
         self._awaiting = 0  # the number of tasks
 

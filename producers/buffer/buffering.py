@@ -32,6 +32,18 @@ _ENTRIES_MAX: Final = 1_000_000
 _SENDERS_MAX: Final = 64
 _ATTEMPTS_MAX: Final = 100
 _MB: Final = 1_048_576
+# The estimated size of an entry without its texts.
+ENTRY_BYTES: Final = 400
+
+
+def size_of(entry: Entry) -> int:
+    """The estimated size of an entry in bytes."""
+    size = ENTRY_BYTES + len(entry.counter)
+    if entry.key is not None:
+        size += len(entry.key)
+    if entry.note is not None:
+        size += sum(len(name) + len(text) for name, text in entry.note.items())
+    return size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,13 +154,8 @@ class BufferTally:
         self.failed += (failed := states.count(None))
         self.duplicates += len(states) - recorded - failed
 
-    @property
-    def ended(self) -> int:
-        """The number of all outcomes: it grows as long as there is progress."""
-        return self.recorded + self.duplicates + self.failed
 
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Wait:
     """How long a caller waits until a buffer is empty.
 
@@ -158,27 +165,23 @@ class Wait:
     Attributes:
         timeout_s: the time-out in seconds, or None.
         patience_s: the patience in seconds.
-        since_s: the start of the wait; without a time-out, the time of the last progress.
-        ended: the number of outcomes at that time.
+        since_s: the start of the wait.
     """
 
     timeout_s: float | None
     patience_s: float
     since_s: float
-    ended: int
 
-    def left_s(self, now_s: float, ended: int) -> float:
+    def left_s(self, now_s: float, progress_s: float) -> float:
         """The seconds that are left; 0 or less if the wait is over.
 
         Args:
             now_s: the time, on the clock of `since_s`.
-            ended: the number of outcomes by now.
+            progress_s: the time of the last outcome, on the same clock.
         """
         if self.timeout_s is not None:
             return self.since_s + self.timeout_s - now_s
-        if ended != self.ended:
-            self.since_s, self.ended = now_s, ended
-        return self.since_s + self.patience_s - now_s
+        return max(self.since_s, progress_s) + self.patience_s - now_s
 
 
 class Failure(NamedTuple):

@@ -1,8 +1,9 @@
 """Creates the entries of a batch, keeps them in the spool, and sends them.
 
-Until its first send, events of its counter may join a pending entry. Then its entry is created and
-never changes: each further attempt sends the same entry. A batch is sent until each entry is
-acknowledged, refused, or out of attempts; then the spool is updated.
+Until its first send, a pending entry may be only a counter, a sum and a time, and coalesced events
+may join it. Then its entry is created and never changes: each further attempt sends the same entry.
+A batch is sent until each entry is acknowledged, refused, or out of attempts; then the spool is
+updated.
 """
 
 from __future__ import annotations
@@ -11,20 +12,18 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.ledger.attempts import Pause, Send, run
+from countledger.ledger.attempts import Pause, run
 from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.entry import new_entry
 from countledger.ledger.errors import CountledgerError, IdempotencyKeyReused, KeyExpired, WrongKind
 from countledger.ledger.ids import new_id
-from countledger.ledger.keys import namespace_of
-from countledger.ledger.namespace import Kind
 from countledger.ledger.performer import DynamoPerformer
+from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Receipt, make_entry, unacknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Answer, Step, Steps
     from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
@@ -66,26 +65,17 @@ class EntryMaker:
         """The entry of one event."""
         return make_entry(event, now_ms=self.clock.now_ms(), origin=self.region, new_id=self.new_id)
 
-    def of_delta(self, counter: str, delta: Amount) -> Entry:
-        """The entry of an event without key, note and time of its own; both are checked."""
-        at_ms = self.clock.now_ms()
-        return new_entry(counter, self.new_id(at_ms), delta, at_ms, self.region)
-
     def make(self, pendings: Iterable[PendingEntry]) -> None:
-        """Create the entries of coalesced events.
+        """Create the entries that are not created yet: of plain events and of sums.
 
         A sum may be 0: its entry is written too, because it has the number of events.
         """
-        at_ms = self.clock.now_ms()
+        now_ms, new_id, region = self.clock.now_ms(), self.new_id, self.region
         for draft in pendings:
             if draft.entry is None:
+                at_ms = now_ms if draft.at_ms is None else draft.at_ms
                 draft.entry = new_entry(
-                    draft.counter,
-                    self.new_id(at_ms),
-                    draft.delta,
-                    at_ms,
-                    self.region,
-                    draft.events,
+                    draft.counter, new_id(at_ms), draft.delta, at_ms, region, draft.events
                 )
                 draft.unfrozen = draft.rows is not None
 
@@ -126,13 +116,6 @@ class Delivered:
     waits: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadNamespace:
-    """An operation of the steps below: read the namespace of a counter, unless it is cached."""
-
-    counter: str
-
-
 @dataclass(slots=True)
 class PauseCounter:
     """Performs steps through another performer, and counts the pauses between attempts.
@@ -165,24 +148,24 @@ class BatchDelivery:
     sender: Sender
     attempts: int
 
+    def __post_init__(self) -> None:
+        """Give the sender this number of attempts."""
+        patient = replace(self.sender, backoff=Backoff(self.attempts))
+        object.__setattr__(self, "sender", patient)
+
     def deliver(self, batch: EntryBatch, spool: Spool | None) -> Delivered:
         """Send a batch. It raises nothing."""
-        perform = PauseCounter(self._perform)
+        sender = self.sender
+        perform = PauseCounter(DynamoPerformer(sender.dynamo, sender.dynamo, sender.clock))
         refused = kept(batch, spool)
         if refused is not None:
             return refused
         try:
-            outcomes = run(sending(batch, self.sender, self.attempts), perform)
+            outcomes = run(sending(batch, sender), perform)
         # Any error, also a bug here: the entries must return to their owner.
         except Exception as error:  # noqa: BLE001
             outcomes = unknown_outcomes(batch, error)
         return delivered(batch, spool, outcomes, perform.pauses)
-
-    def _perform(self, step: Step) -> Answer:
-        sender = self.sender
-        if isinstance(step, Send) and isinstance(step.operation, ReadNamespace):
-            return sender.namespaces.for_use(step.operation.counter, Kind.LEDGER)
-        return DynamoPerformer(sender.dynamo, sender.dynamo, sender.clock)(step)
 
 
 def kept(batch: EntryBatch, spool: Spool | None) -> Delivered | None:
@@ -194,38 +177,23 @@ def kept(batch: EntryBatch, spool: Spool | None) -> Delivered | None:
     return None
 
 
-def sending(batch: EntryBatch, sender: Sender, attempts: int) -> Steps[list[Outcome]]:
+def sending(batch: EntryBatch, sender: Sender) -> Steps[list[Outcome]]:
     """The steps that send the entries of a batch; an outcome for each.
 
     An entry whose namespace cannot be read is not sent; the others are.
     """
-    if sender.backoff.attempts != attempts:
-        sender = replace(sender, backoff=Backoff(attempts))
     entries = _entries(batch)
-    outcomes: dict[int, Outcome] = {}
-    usable: set[str] = set()
-    known: set[str] = set()
-    for number, entry in enumerate(entries):
-        if entry.counter in usable:
-            continue
-        namespace = namespace_of(entry.counter)
-        if namespace not in known:
-            try:
-                yield Send(ReadNamespace(entry.counter))
-            except CountledgerError as error:
-                outcomes[number] = error
-                continue
-            known.add(namespace)
-        usable.add(entry.counter)
-    if not outcomes and not batch.keyed:
-        return (yield from sender.sending_batch(entries))
-    readable = {number: one for number, one in enumerate(entries) if number not in outcomes}
     if batch.keyed:
-        for number, entry in readable.items():
-            outcomes[number] = yield from sender.sending_alone(entry)
-    elif readable:
-        sent = yield from sender.sending_batch(list(readable.values()))
-        outcomes |= dict(zip(readable, sent, strict=True))
+        return [(yield from sender.sending_alone(entries[0]))]
+    try:
+        return (yield from sender.sending_batch(entries))
+    except CountledgerError:
+        # The namespace of one of them could not be read; none was sent.
+        counters = [entry.counter for entry in entries]
+        _, outcomes = ledgers_of(counters, sender.namespaces, (CountledgerError,))
+    readable = {number: one for number, one in enumerate(entries) if number not in outcomes}
+    sent = yield from sender.sending_batch([*readable.values()])
+    outcomes |= dict(zip(readable, sent, strict=True))
     return [outcomes[number] for number in range(len(entries))]
 
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from countledger.ledger.amount import Amount, add, may_be_added
 from countledger.ledger.forks import this_process
-from countledger.producers.buffer.buffering import BufferTally, Failure, ProducerClosed, Wait
+from countledger.producers.buffer.buffering import (
+    ENTRY_BYTES,
+    BufferTally,
+    Failure,
+    ProducerClosed,
+    size_of,
+)
 from countledger.producers.event import Receipt
 
 if TYPE_CHECKING:
@@ -30,29 +36,33 @@ class PendingEntry:
         counter: the counter's name.
         delta: the sum so far, which the entry adds.
         events: the number of events so far.
-        entry: the entry. If events are coalesced it is None until just before the first send.
+        entry: the entry; None until it is created, at the latest just before its first send.
         outcome: the receipt or the error; None until it is known.
     """
 
     __slots__ = (
         "_outcomes",
+        "at_ms",
         "callbacks",
         "counter",
         "delta",
         "entry",
         "events",
         "handed_back",
-        "number",
         "outcome",
         "reported",
         "rows",
-        "since_ms",
         "size",
         "unfrozen",
     )
 
     def __init__(
-        self, outcomes: Outcomes, counter: str, delta: Amount, entry: Entry | None
+        self,
+        outcomes: Outcomes,
+        counter: str,
+        delta: Amount,
+        entry: Entry | None = None,
+        at_ms: int | None = None,
     ) -> None:
         self._outcomes = outcomes
         self.counter = counter
@@ -61,9 +71,8 @@ class PendingEntry:
         self.events = 1 if entry is None else entry.events
         self.outcome: Outcome | None = None
         # The attributes below are internal to the buffer.
-        self.number = 0  # its place in the queue
-        self.since_ms = 0.0
-        self.size = 0
+        self.at_ms = at_ms  # the time of the entry that is created later; None means that time
+        self.size = ENTRY_BYTES + len(counter) if entry is None else size_of(entry)
         self.rows: list[int] | None = None  # its row numbers in the spool
         self.unfrozen = False  # whether the spool has its events and not yet its entry
         self.reported = False  # whether a caller has the outcome, or waits for it
@@ -117,6 +126,8 @@ class Outcomes:
 
     Attributes:
         kind: what its pending entries are.
+        progress_s: when the last outcome was stored.
+        failed: the failures that nobody has taken; some of them a caller may have got since.
 
     Args:
         lock: the lock of the buffer; callers wait for outcomes under it.
@@ -128,10 +139,11 @@ class Outcomes:
     def __init__(self, lock: Lock, on_failure: Callable[[Failure], object] | None) -> None:
         self.changed = Condition(lock)
         self.tally = BufferTally()
+        self.progress_s = 0.0
         self._process = this_process()
         self._abandoned = False
         self._on_failure = on_failure
-        self._failed: deque[PendingEntry] = deque()
+        self.failed: deque[PendingEntry] = deque()
         # The spool rows of failed entries, in case they are added again.
         self._rows: dict[tuple[str, str], list[int]] = {}
 
@@ -154,6 +166,7 @@ class Outcomes:
         """
         to_notify: list[PendingEntry] = []
         self.tally.count(outcomes)
+        self.progress_s = monotonic()
         for pending, outcome in zip(pendings, outcomes, strict=True):
             pending.outcome = outcome
             recorded = type(outcome) is Receipt
@@ -162,7 +175,7 @@ class Outcomes:
             to_notify.append(pending)
             if not recorded and not pending.callbacks and not pending.handed_back:
                 if self._on_failure is None:
-                    self._failed.append(pending)
+                    self.failed.append(pending)
                 else:
                     pending.reported = True
             if pending.rows and pending.entry:
@@ -227,19 +240,6 @@ class Outcomes:
                 return
             self.changed.wait(left_s)
 
-    def wait(self, timeout_s: float | None, patience_s: float) -> Wait:
-        """A wait that begins now."""
-        return Wait(timeout_s, patience_s, monotonic(), self.tally.ended)
-
-    def waiting_on(self, wait: Wait) -> Iterator[None]:
-        """Yield now and after each change, until the wait is over; called under the lock."""
-        while True:
-            yield
-            left_s = wait.left_s(monotonic(), self.tally.ended)
-            if left_s <= 0:
-                return
-            self.changed.wait(left_s)
-
     def call_when_done(
         self, pending: PendingEntry, callback: Callable[[PendingEntry], object]
     ) -> None:
@@ -271,20 +271,20 @@ class Outcomes:
 
     def unreported(self) -> int:
         """The number of failures that no caller has got; called under the lock."""
-        while self._failed and self._failed[0].reported:
-            self._failed.popleft()
-        return len(self._failed)
+        while self.failed and self.failed[0].reported:
+            self.failed.popleft()
+        return len(self.failed)
 
     def take_failures(self) -> tuple[Failure, ...]:
         """The failures that no caller has got, each once; called under the lock."""
         failures = tuple(
             Failure(pending.entry, pending.outcome)
-            for pending in self._failed
+            for pending in self.failed
             if not pending.reported
             and pending.outcome is not None
             and not isinstance(pending.outcome, Receipt)
         )
-        self._failed.clear()
+        self.failed.clear()
         return failures
 
     def rows_of(self, counter: str, entry_id: str) -> list[int] | None:

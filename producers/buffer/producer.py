@@ -18,6 +18,7 @@ from countledger.ledger.amount import parse_delta
 from countledger.ledger.errors import BadInput, CountledgerError
 from countledger.ledger.forks import abandon, lock_open_in_forks, this_process
 from countledger.ledger.ids import seed_here
+from countledger.ledger.keys import check_counter
 from countledger.producers.buffer.buffering import Failure, NotRecorded, NotTaken
 from countledger.producers.buffer.outcomes import Outcomes
 from countledger.producers.buffer.processes import closed, flushing, opened
@@ -90,9 +91,9 @@ class BufferedProducer:
         self._reset()
         opened(self)
         try:
-            left = self._buffer.state.left_in_spool()
+            left = self._here().state.left_in_spool()
             if left:
-                self._buffer.accept(left)
+                self._here().accept(left)
         except BaseException:
             # Otherwise the spool stays locked until this process ends.
             closed(self)
@@ -123,12 +124,12 @@ class BufferedProducer:
             ProducerClosed: the producer is closed.
             SpoolRefused: the spool could not keep the event; it was not accepted.
         """
-        own = self._buffer
+        own = self._here()
         if key is None and occurred_at is None and note is None:
             delta = parse_delta(delta)
             if self._joins and (joined := own.join(counter, delta)) is not None:
                 return joined
-            return own.accept_one(own.state.pending_of_delta(counter, delta))
+            return own.accept_one(own.state.pending_of_plain(check_counter(counter), delta))
         event = Event(counter, delta, key, occurred_at, note)
         return own.accept_one(own.state.pending_of(event))
 
@@ -181,13 +182,13 @@ class BufferedProducer:
                 waiting.append(error)
             while waiting and (_is_known(waiting[0]) or len(waiting) > _AHEAD_MAX):
                 yield _outcome(waiting.popleft())
-        self._buffer.make_due()
+        self._here().make_due()
         while waiting:
             yield _outcome(waiting.popleft())
 
     def resend(self, entry: Entry) -> PendingEntry:
         """Add an entry that failed again, unchanged, as `add` does; it cannot count twice."""
-        return self._buffer.accept([self._buffer.state.pending_again(entry)])[0]
+        return self._here().accept([self._here().state.pending_again(entry)])[0]
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Send all events added so far, and wait until they are acknowledged.
@@ -200,7 +201,7 @@ class BufferedProducer:
             NotRecorded: entries have failed, and no caller got their errors yet; it has each.
             StillBuffered: the wait ended; the entries that are left are still being sent.
         """
-        failures = self._buffer.flush(timeout_s)
+        failures = self._here().flush(timeout_s)
         if failures:
             raise NotRecorded(failures)
 
@@ -215,7 +216,7 @@ class BufferedProducer:
                 `on_failure` is not set. With a spool, they are sent again at the next start unless
                 the ledger refused them.
         """
-        failures = self._buffer.close(timeout_s)
+        failures = self._here().close(timeout_s)
         self._closed = True
         closed(self)
         if self._spool is not None:
@@ -249,7 +250,7 @@ class BufferedProducer:
     @property
     def statistics(self) -> BufferStatistics:
         """The statistics of this process."""
-        return self._buffer.statistics()
+        return self._here().statistics()
 
     def refused(self) -> list[Failure]:
         """The entries in the spool that can never be recorded: too old, or refused by a rule."""
@@ -269,8 +270,7 @@ class BufferedProducer:
         abandon(parents)
         self._reset()
 
-    @property
-    def _buffer(self) -> ThreadedBuffer:
+    def _here(self) -> ThreadedBuffer:
         """The buffer of this process; a fork made without Python's hooks is reset here."""
         if self._mine[0] != this_process():
             with _RESET_LOCK:
@@ -287,7 +287,7 @@ class BufferedProducer:
         self._mine = this_process(), ThreadedBuffer(state, lock, self._make_delivery)
 
     def _take(self, events: Sequence[Event]) -> list[PendingEntry]:
-        own = self._buffer
+        own = self._here()
         return own.accept([own.state.pending_of(event) for event in events])
 
 

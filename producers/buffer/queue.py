@@ -1,20 +1,19 @@
 """The queue of a buffer, a state machine without I/O: what is sent when, and when it is full.
 
     window      for coalesced events: a pending entry for each counter, which events still join
-    plain       entries that are sent in batches of 25
+    plain       batches of 25 entries; the last one may have fewer, and still accepts entries
     keyed       entries that are sent one by one with conditional puts
 
-A keyed entry is due at once. Plain entries are due when they fill a batch, when the oldest has
-waited for the linger time, or when a caller waits for them. The window is due when it is full or
-has waited for the linger time. The caller passes the time; nothing here waits, sends or uses
-threads.
+A keyed entry is due at once. A plain batch is due when it is full, when its first entry has waited
+for the linger time, or when a caller waits for it. The window is due when it is full or has waited
+for the linger time. The caller passes the time; nothing here waits, sends or uses threads.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.buffering import Buffering
     from countledger.producers.buffer.outcomes import PendingEntry
 
-# The estimated size of an entry without its texts.
-_ENTRY_BYTES: Final = 400
-
 
 @dataclass(eq=False, slots=True)
 class EntryBatch:
@@ -36,22 +32,20 @@ class EntryBatch:
 
     Attributes:
         pendings: the pending entries, in their order.
+        number: its place in the order of all batches.
+        since_ms: when its first entry was added.
         keyed: whether it is one entry that is sent with a conditional put.
     """
 
     pendings: list[PendingEntry]
+    number: int
+    since_ms: float
     keyed: bool
 
-
-def size_of(counter: str, entry: Entry | None) -> int:
-    """The estimated size of a pending entry in bytes."""
-    size = _ENTRY_BYTES + len(counter)
-    if entry is not None and (entry.key is not None or entry.note is not None):
-        if entry.key is not None:
-            size += len(entry.key)
-        if entry.note is not None:
-            size += sum(len(name) + len(text) for name, text in entry.note.items())
-    return size
+    @property
+    def size(self) -> int:
+        """The estimated size of its entries in bytes."""
+        return sum([pending.size for pending in self.pendings])
 
 
 @dataclass(slots=True)
@@ -64,17 +58,19 @@ class SendQueue:
         size: their total size in bytes.
         limit: how many batches may be sent at the same time; throttling halves it, and success
             raises it.
+        may_be_due: whether a batch began or became due since the caller last set this to False.
     """
 
     buffering: Buffering
     entries: int = 0
     size: int = 0
     limit: float = 0
+    may_be_due: bool = False
     _window: dict[str, PendingEntry] = field(default_factory=dict)
     _window_events: int = 0
     _window_since_ms: float = 0
-    _plain: deque[PendingEntry] = field(default_factory=deque)
-    _keyed: deque[PendingEntry] = field(default_factory=deque)
+    _plain: deque[EntryBatch] = field(default_factory=deque)
+    _keyed: deque[EntryBatch] = field(default_factory=deque)
     _under_way: dict[EntryBatch, None] = field(default_factory=dict)
     _last: int = 0
     _due_through: int = 0
@@ -85,7 +81,7 @@ class SendQueue:
 
     # ---- accepting ----
 
-    def reserve(self, entries: int, size: int, *, over: bool = False) -> bool:
+    def reserve(self, entries: int, size: int) -> bool:
         """Reserve headroom for entries; False if it is not enough.
 
         An empty buffer accepts entries of any size.
@@ -93,16 +89,18 @@ class SendQueue:
         Args:
             entries: the number of entries.
             size: their total size in bytes.
-            over: whether the limits may be exceeded.
         """
-        if (self.entries and not over) and (
-            self.entries + entries > self.buffering.max_entries
-            or self.size + size > self.buffering.max_bytes
-        ):
+        all_entries, all_bytes = self.entries + entries, self.size + size
+        most = self.buffering
+        if self.entries and (all_entries > most.max_entries or all_bytes > most.max_bytes):
             return False
+        self.entries, self.size = all_entries, all_bytes
+        return True
+
+    def exceed(self, entries: int, size: int) -> None:
+        """Reserve headroom for entries, also above the limits."""
         self.entries += entries
         self.size += size
-        return True
 
     def release(self, entries: int, size: int) -> None:
         """Release headroom."""
@@ -115,15 +113,30 @@ class SendQueue:
         Args:
             reserved: the number and the size of each reservation.
         """
-        held = [*self._plain, *self._keyed, *self._window.values(), *self.pending_under_way()]
+        held = [*self._waiting(), *self._window.values(), *self.pending_under_way()]
         sizes = [(1, one.size) for one in held] + list(reserved)
         self.entries = sum(entries for entries, _ in sizes)
         self.size = sum(size for _, size in sizes)
 
+    def fill(self, pending: PendingEntry) -> bool:
+        """Add a plain entry to the batch that is not full; False if there is none."""
+        plain = self._plain
+        if not plain or len(plain[-1].pendings) == BATCH_WRITE_ITEMS:
+            return False
+        filling = plain[-1].pendings
+        filling.append(pending)
+        if len(filling) == BATCH_WRITE_ITEMS:
+            self.may_be_due = True
+        return True
+
     def put(self, pending: PendingEntry, now_ms: float) -> None:
-        """Queue a finished entry; its headroom is reserved."""
-        pending.since_ms = now_ms
-        self._queue(pending)
+        """Queue an entry that no more events join; its headroom is reserved."""
+        keyed = pending.entry is not None and pending.entry.key is not None
+        if keyed or not self.fill(pending):
+            self._last += 1
+            self.may_be_due = True
+            batch = EntryBatch([pending], self._last, now_ms, keyed)
+            (self._keyed if keyed else self._plain).append(batch)
 
     def join(self, counter: str, delta: Amount) -> PendingEntry | None:
         """Add an event to the pending entry of its counter; None if the window has none."""
@@ -143,7 +156,7 @@ class SendQueue:
         """Add the first event of a counter to the window; its headroom is reserved."""
         if not self._window:
             self._window_since_ms = now_ms
-        pending.since_ms = now_ms
+            self.may_be_due = True
         self._window[pending.counter] = pending
         self._window_events += 1
         if self._window_events >= self.buffering.window_events:
@@ -157,15 +170,14 @@ class SendQueue:
             return None
         if self._window and now_ms >= self._window_since_ms + self.buffering.lingers_ms:
             self._close_window()
-        plain_due = self._plain_is_due(now_ms)
-        if self._keyed_is_due() and not (
-            plain_due and self._plain[0].number < self._keyed[0].number
-        ):
-            return self._send(EntryBatch([self._keyed.popleft()], keyed=True))
-        if not plain_due:
+        due = self._plain if self._plain and self._is_due(self._plain[0], now_ms) else None
+        if self._keyed_is_due() and (due is None or self._keyed[0].number < due[0].number):
+            due = self._keyed
+        if due is None:
             return None
-        most = min(len(self._plain), BATCH_WRITE_ITEMS)
-        return self._send(EntryBatch([self._plain.popleft() for _ in range(most)], keyed=False))
+        batch = due.popleft()
+        self._under_way[batch] = None
+        return batch
 
     def due_in_ms(self, now_ms: float) -> float | None:
         """The milliseconds until time alone makes a batch due; None if time alone does not."""
@@ -178,17 +190,11 @@ class SendQueue:
             return None
         return max(min(since_ms) + self.buffering.lingers_ms - now_ms, 0)
 
-    @property
-    def may_be_due(self) -> bool:
-        """Whether the entry that came last can have made a batch due, or begun a wait."""
-        begins_or_fills_a_batch = len(self._plain) % BATCH_WRITE_ITEMS <= 1
-        return begins_or_fills_a_batch or bool(self._keyed) or bool(self._window)
-
     def batches_due(self, now_ms: float) -> int:
         """The number of further batches that could be sent now."""
-        ready = len(self._keyed)
-        if self._plain_is_due(now_ms):
-            ready += -(-len(self._plain) // BATCH_WRITE_ITEMS)
+        ready = len(self._keyed) + len(self._plain)
+        if self._plain and not self._is_due(self._plain[-1], now_ms):
+            ready -= 1
         return min(ready, int(self.limit) - len(self._under_way))
 
     def finish(self, batch: EntryBatch, *, slow_down: bool) -> None:
@@ -199,7 +205,7 @@ class SendQueue:
             slow_down: whether one of its attempts was throttled or not answered.
         """
         del self._under_way[batch]
-        self.release(len(batch.pendings), sum(one.size for one in batch.pendings))
+        self.release(len(batch.pendings), batch.size)
         if slow_down:
             self.limit = max(self.limit / 2, 1.0)
         else:
@@ -213,16 +219,15 @@ class SendQueue:
         self._due_through = self._last
         return self._last
 
-    def finished_through(self, mark: int) -> bool:
+    def finished_through(self, mark: float) -> bool:
         """Whether all entries accepted before a mark are finished."""
-        first = [queue[0].number for queue in (self._plain, self._keyed) if queue]
-        first += [batch.pendings[0].number for batch in self._under_way]
-        return all(number > mark for number in first)
+        first = [queue[0] for queue in (self._plain, self._keyed) if queue]
+        return all(batch.number > mark for batch in (*first, *self._under_way))
 
     def withdraw(self) -> list[PendingEntry]:
         """Remove and return the entries that are not being sent."""
         self._close_window()
-        waiting = [*self._plain, *self._keyed]
+        waiting = self._waiting()
         self._plain.clear()
         self._keyed.clear()
         self.release(len(waiting), sum(one.size for one in waiting))
@@ -232,18 +237,12 @@ class SendQueue:
         """The entries that are being sent."""
         return [pending for batch in self._under_way for pending in batch.pendings]
 
-    @property
-    def window_is_empty(self) -> bool:
-        """Whether the window has no pending entry."""
-        return not self._window
-
     # ---- internal ----
 
-    def _queue(self, pending: PendingEntry) -> None:
-        self._last += 1
-        pending.number = self._last
-        keyed = pending.entry is not None and pending.entry.key is not None
-        (self._keyed if keyed else self._plain).append(pending)
+    def _waiting(self) -> list[PendingEntry]:
+        """The entries that are queued."""
+        batches = (*self._plain, *self._keyed)
+        return [pending for batch in batches for pending in batch.pendings]
 
     def _close_window(self) -> None:
         """Queue the entries of the window, and make them due."""
@@ -253,33 +252,27 @@ class SendQueue:
             self._leave_window(counter)
             self._due_through = self._last
         self._window_events = 0
+        self.may_be_due = True
 
     def _leave_window(self, counter: str) -> None:
-        self._queue(self._window[counter])
+        self.put(self._window[counter], self._window_since_ms)
         del self._window[counter]
 
-    def _plain_is_due(self, now_ms: float) -> bool:
-        if not self._plain:
-            return False
-        oldest = self._plain[0]
+    def _is_due(self, plain: EntryBatch, now_ms: float) -> bool:
         return (
-            len(self._plain) >= BATCH_WRITE_ITEMS
-            or oldest.number <= self._due_through
-            or now_ms >= oldest.since_ms + self.buffering.lingers_ms
+            len(plain.pendings) == BATCH_WRITE_ITEMS
+            or plain.number <= self._due_through
+            or now_ms >= plain.since_ms + self.buffering.lingers_ms
         )
 
     def _keyed_is_due(self) -> bool:
         """Whether a keyed entry is due; entries of one key are sent in order."""
         if not self._keyed:
             return False
-        entry = self._keyed[0].entry
+        entry = self._keyed[0].pendings[0].entry
         return not any(
             batch.keyed and _same(batch.pendings[0].entry, entry) for batch in self._under_way
         )
-
-    def _send(self, batch: EntryBatch) -> EntryBatch:
-        self._under_way[batch] = None
-        return batch
 
 
 def _same(one: Entry | None, other: Entry | None) -> bool:

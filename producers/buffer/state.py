@@ -11,7 +11,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import CountledgerError
-from countledger.ledger.keys import check_counter
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.buffer.buffering import (
     BufferFull,
@@ -19,15 +18,16 @@ from countledger.producers.buffer.buffering import (
     Failure,
     ProducerClosed,
     StillBuffered,
+    Wait,
 )
 from countledger.producers.buffer.delivery import keep, may_coalesce
-from countledger.producers.buffer.queue import SendQueue, size_of
+from countledger.producers.buffer.queue import SendQueue
 from countledger.producers.event import Event, not_an_event, unacknowledged
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer.buffering import Buffering, Wait
+    from countledger.producers.buffer.buffering import Buffering
     from countledger.producers.buffer.delivery import Delivered, EntryMaker
     from countledger.producers.buffer.outcomes import Outcomes, PendingEntry
     from countledger.producers.buffer.queue import EntryBatch
@@ -80,26 +80,34 @@ class BufferState:
     # ---- accepting ----
 
     def pending_of(self, event: object) -> PendingEntry:
-        """The pending entry of an event; its entry is created now unless events are coalesced.
+        """The pending entry of an event; its entry is created now unless the event is plain.
 
         Raises:
             BadInput: it is no `Event`.
         """
         if not isinstance(event, Event):
             raise not_an_event(event)
-        coalesced = self.buffering.coalesce and may_coalesce(event)
-        entry = None if coalesced else self.maker.of_event(event)
-        return self._pending(event.counter, event.delta, entry)
+        if may_coalesce(event):
+            return self.pending_of_plain(event.counter, event.delta)
+        return self.outcomes.kind(
+            self.outcomes, event.counter, event.delta, self.maker.of_event(event)
+        )
 
-    def pending_of_delta(self, counter: str, delta: Amount) -> PendingEntry:
-        """As `pending_of`, of an event without key, note and time; its delta is checked before."""
-        counter = check_counter(counter)
-        entry = None if self.buffering.coalesce else self.maker.of_delta(counter, delta)
-        return self._pending(counter, delta, entry)
+    def pending_of_plain(self, counter: str, delta: Amount) -> PendingEntry:
+        """As `pending_of`, of an event without key, note and time of its own; both are checked.
+
+        The entry is created when it is sent, with the time of now. A spool needs it before.
+        """
+        if self.buffering.coalesce:
+            return self.outcomes.kind(self.outcomes, counter, delta)
+        pending = self.outcomes.kind(self.outcomes, counter, delta, None, self.maker.clock.now_ms())
+        if self.spool is not None:
+            self.maker.make((pending,))
+        return pending
 
     def pending_again(self, entry: Entry) -> PendingEntry:
         """The pending entry of an entry that failed; it keeps its row in the spool."""
-        pending = self._pending(entry.counter, entry.delta, entry)
+        pending = self.outcomes.kind(self.outcomes, entry.counter, entry.delta, entry)
         pending.rows = self.outcomes.rows_of(entry.counter, entry.id)
         return pending
 
@@ -113,7 +121,7 @@ class BufferState:
             return []
         pendings = []
         for row in self.spool.kept():
-            pending = self._pending(row.counter, row.delta, row.entry)
+            pending = self.outcomes.kind(self.outcomes, row.counter, row.delta, row.entry)
             pending.rows = [row.row]
             pendings.append(pending)
         if not self.buffering.coalesce:
@@ -130,13 +138,16 @@ class BufferState:
         """
         if self.closed:
             raise ProducerClosed("the producer is closed: create another one to add events")
-        failed = self.outcomes.unreported()
-        if failed >= self.buffering.max_entries:
-            raise BufferFull(
-                f"{failed} entries failed and their errors were not read: call flush, or create "
-                "the producer with `on_failure`"
-            )
-        if self.queue.reserve(entries, size, over=over):
+        if self.outcomes.failed:
+            failed = self.outcomes.unreported()
+            if failed >= self.buffering.max_entries:
+                raise BufferFull(
+                    f"{failed} entries failed and their errors were not read: call flush, or "
+                    "create the producer with `on_failure`"
+                )
+        if over:
+            self.queue.exceed(entries, size)
+        if over or self.queue.reserve(entries, size):
             return True
         # A caller that waits for headroom must not wait for the linger time too.
         self.queue.make_due()
@@ -151,10 +162,11 @@ class BufferState:
 
     def take(self, pending: PendingEntry) -> PendingEntry:
         """Queue a pending entry, or add its event to one of its counter; return the one used."""
-        now_ms = ticks_ms()
         self.events += pending.events
-        if pending.entry is not None:
-            self.queue.put(pending, now_ms)
+        if pending.at_ms is not None and self.queue.fill(pending):
+            return pending
+        if pending.at_ms is not None or pending.entry is not None:
+            self.queue.put(pending, ticks_ms())
         else:
             joined = self.queue.join(pending.counter, pending.delta)
             if joined is not None:
@@ -162,9 +174,7 @@ class BufferState:
                     joined.rows += pending.rows
                 self.queue.release(1, pending.size)
                 return joined
-            self.queue.open(pending, now_ms)
-        if self.closed:
-            self.queue.make_due()
+            self.queue.open(pending, ticks_ms())
         return pending
 
     # ---- sending ----
@@ -180,7 +190,7 @@ class BufferState:
 
     def wait(self, timeout_s: float | None) -> Wait:
         """The wait of a `flush` or a `close` that begins now."""
-        return self.outcomes.wait(timeout_s, self.buffering.patience_ms / SECOND_MS)
+        return Wait(timeout_s, self.buffering.patience_ms / SECOND_MS, monotonic())
 
     def ended(self, batch: EntryBatch, delivered: Delivered) -> None:
         """Count a finished batch and release its headroom."""
@@ -241,8 +251,3 @@ class BufferState:
             waits=self.waits,
             senders=int(self.queue.limit),
         )
-
-    def _pending(self, counter: str, delta: Amount, entry: Entry | None) -> PendingEntry:
-        pending = self.outcomes.kind(self.outcomes, counter, delta, entry)
-        pending.size = size_of(counter, entry)
-        return pending

@@ -1,12 +1,13 @@
 """The buffer of one process, under one lock: callers add events, and threads send batches.
 
-`queue` decides what is sent when. This module adds the lock, the threads that wait until a batch
-is due, and the callers that wait for headroom or for outcomes.
+`queue` decides what is sent when. Here are the lock, threads and callers that wait.
 """
 
 from __future__ import annotations
 
+from math import inf
 from threading import Condition, Lock, Thread, get_ident
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from countledger.ledger.errors import CountledgerError
@@ -14,10 +15,10 @@ from countledger.producers.buffer.delivery import undeliverable
 from countledger.producers.buffer.state import ticks_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from countledger.ledger.amount import Amount
-    from countledger.producers.buffer.buffering import BufferStatistics, Failure
+    from countledger.producers.buffer.buffering import BufferStatistics, Failure, Wait
     from countledger.producers.buffer.delivery import BatchDelivery, Delivered
     from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.queue import EntryBatch
@@ -34,10 +35,7 @@ class ThreadedBuffer:
     """
 
     def __init__(
-        self,
-        state: BufferState,
-        lock: Lock,
-        make_delivery: Callable[[], BatchDelivery],
+        self, state: BufferState, lock: Lock, make_delivery: Callable[[], BatchDelivery]
     ) -> None:
         self.state = state
         self.queue = state.queue
@@ -47,6 +45,9 @@ class ThreadedBuffer:
         self._delivery: BatchDelivery | None = None
         self._delivery_lock = Lock()
         self._work = Condition(lock)
+        # `flush` and `close` wait for the end of the batches up to a mark, each for its own.
+        self._drained = Condition(lock)
+        self._marks: list[float] = []
         # Threads that send; those of them that wait; those that wait and were notified.
         self._senders = self._idle = self._notified = self._timers = 0
         self._sender_ids: set[int] = set()
@@ -63,8 +64,7 @@ class ThreadedBuffer:
             pending = self.queue.join(counter, delta)
             if pending is not None:
                 self.state.events += 1
-                if self.queue.window_is_empty:
-                    self._wake(ticks_ms())
+                self._wake_for_new()
             return pending
 
     def accept_one(self, pending: PendingEntry) -> PendingEntry:
@@ -74,7 +74,7 @@ class ThreadedBuffer:
                 with self.lock:
                     if self.state.has_headroom(1, pending.size):
                         taken = self.state.take(pending)
-                        self._wake_for_new(1)
+                        self._wake_for_new()
                         return taken
             except BaseException as error:
                 self._cancel_reservation(error)
@@ -97,7 +97,10 @@ class ThreadedBuffer:
             if spool is not None:
                 spool.append([one for one in pendings if one.rows is None])
             with self.lock:
-                taken = self._take(pendings)
+                taken = [self.state.take(pending) for pending in pendings]
+                if self.state.closed:
+                    self.queue.make_due()
+                self._wake_for_new()
                 del self._reserved[get_ident()]
                 return taken
         except BaseException as error:
@@ -114,6 +117,7 @@ class ThreadedBuffer:
             elif room is not None:
                 self.queue.release(*room)
             self.outcomes.changed.notify_all()
+            self._drained.notify_all()
 
     def _reserve(self, entries: int, size: int) -> bool:
         """Wait for headroom and reserve it; False if no sender runs that could release any."""
@@ -130,20 +134,16 @@ class ThreadedBuffer:
             self._reserved[get_ident()] = entries, size
         return True
 
-    def _take(self, pendings: Sequence[PendingEntry]) -> list[PendingEntry]:
-        taken = [self.state.take(pending) for pending in pendings]
-        self._wake_for_new(len(taken))
-        return taken
-
-    def _wake_for_new(self, entries: int) -> None:
-        """Wake who sends, if so many new entries can have made a batch due."""
-        if entries > 1 or self.queue.may_be_due or not self._senders:
+    def _wake_for_new(self) -> None:
+        """Wake who sends, if a new entry can have made a batch due."""
+        if self.queue.may_be_due or not self._senders:
             self._wake(ticks_ms())
 
     # ---- sending ----
 
     def _wake(self, now_ms: float) -> None:
         """Make sure that a thread sends what is due, and that one waits for the next due time."""
+        self.queue.may_be_due = False
         due = self.queue.batches_due(now_ms)
         if due <= 0 and (self._timers or self.queue.due_in_ms(now_ms) is None):
             return
@@ -207,12 +207,20 @@ class ThreadedBuffer:
     def _end(self, batch: EntryBatch, delivered: Delivered) -> None:
         with self.lock:
             to_notify = self.outcomes.resolve(batch.pendings, delivered.outcomes)
+            if not to_notify:
+                self._finish(batch, delivered)
+                return
         self.outcomes.notify(to_notify)
         # After the callbacks: `flush` and `close` wait for these too.
         with self.lock:
-            self.state.ended(batch, delivered)
-            self.outcomes.changed.notify_all()
-            self._wake(ticks_ms())
+            self._finish(batch, delivered)
+
+    def _finish(self, batch: EntryBatch, delivered: Delivered) -> None:
+        self.state.ended(batch, delivered)
+        self.outcomes.changed.notify_all()
+        if any(self.queue.finished_through(mark) for mark in self._marks):
+            self._drained.notify_all()
+        self._wake(ticks_ms())
 
     def _delivered(self, batch: EntryBatch) -> Delivered:
         try:
@@ -244,7 +252,7 @@ class ThreadedBuffer:
             self._wake(ticks_ms())
         self._help()
         with self.lock:
-            for _ in self.outcomes.waiting_on(wait):
+            for _ in self._draining(mark, wait):
                 if self.queue.finished_through(mark):
                     return self.outcomes.take_failures()
                 self._wake(ticks_ms())
@@ -264,15 +272,27 @@ class ThreadedBuffer:
             self._wake(ticks_ms())
         self._help()
         with self.lock:
-            for _ in self.outcomes.waiting_on(wait):
+            for _ in self._draining(inf, wait):
                 self.queue.make_due()
                 self._wake(ticks_ms())
                 if not self.queue.entries:
                     break
             self._work.notify_all()
             left, failures, lost = self.state.hand_back()
+            self._drained.notify_all()
         self.outcomes.notify(left)
         return (*failures, *self.outcomes.report(lost))
+
+    def _draining(self, mark: float, wait: Wait) -> Iterator[None]:
+        """Yield now and when all batches up to a mark may be finished, until the wait is over."""
+        self._marks.append(mark)
+        try:
+            yield
+            while (left_s := wait.left_s(monotonic(), self.outcomes.progress_s)) > 0:
+                self._drained.wait(left_s)
+                yield
+        finally:
+            self._marks.remove(mark)
 
     def statistics(self) -> BufferStatistics:
         """The statistics so far."""

@@ -10,7 +10,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from countledger import CountLedger, Event, Settings
+from countledger import CountLedger, Event
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
@@ -47,8 +47,7 @@ def microseconds_per_entry(work: Callable[[], object]) -> float:
 
 def rows(stack: LocalStack) -> list[tuple[str, float, float]]:
     """Name, microseconds per entry, and the ratio of the bare loop's to it."""
-    settings = Settings(stack_name=stack.name)
-    ledger = CountLedger(settings, session=stack.session(), endpoint_url=stack.url)
+    ledger = stack.home.ledger()
     bare_us = microseconds_per_entry(_bare_loop(stack, ledger))
     found = [("boto3 transactions of 100 deletes", bare_us, 1.0)]
     for retire in Retire:

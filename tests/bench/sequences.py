@@ -13,11 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from countledger import CountLedger, Settings
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from countledger import CountLedger
     from countledger.infra.local.stack import LocalStack
 
 BLOCKS: Final = {1: 500, 100: 50_000, 10_000: 2_000_000}
@@ -55,11 +54,6 @@ class Crowd:
     write_units: float
 
 
-def _client(stack: LocalStack) -> CountLedger:
-    settings = Settings(stack_name=stack.name)
-    return CountLedger(settings, session=stack.session(), endpoint_url=stack.url)
-
-
 def _sequence() -> str:
     return f"bench-numbers:{uuid.uuid4().hex[:8]}"
 
@@ -88,7 +82,7 @@ def rows(stack: LocalStack) -> list[Drawn]:
 
     measured = [Drawn("boto3 update_item", _each_second(BLOCKS[1], by_hand), 1.0)]
     for block, numbers in BLOCKS.items():
-        ledger = _client(stack)
+        ledger = stack.home.ledger()
         lease = ledger.sequences.lease(_sequence(), block)
         lease.draw()
         before = ledger.write_units
@@ -108,7 +102,7 @@ def crowd_rows(stack: LocalStack) -> list[Crowd]:
 
 
 def _crowd(stack: LocalStack, way: str, draw: Callable[[CountLedger, str], int]) -> Crowd:
-    ledgers, sequence = [_client(stack) for _ in range(_CROWD)], _sequence()
+    ledgers, sequence = [stack.home.ledger() for _ in range(_CROWD)], _sequence()
     for ledger in ledgers:
         draw(ledger, sequence)
     before = sum(ledger.write_units for ledger in ledgers)

@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger import CountLedger, Settings
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.outcome import Applied, BoundReached
 
 if TYPE_CHECKING:
+    from countledger import CountLedger
     from countledger.infra.local.stack import LocalStack
 
 WRITERS: Final = (1, 8, 32)
@@ -66,14 +66,9 @@ class SoldOut:
     each_second: float
 
 
-def _client(stack: LocalStack) -> CountLedger:
-    settings = Settings(stack_name=stack.name)
-    return CountLedger(settings, session=stack.session(), endpoint_url=stack.url)
-
-
 def _writer(stack: LocalStack, made: Counter[str]) -> CountLedger:
     """A client of its own, whose write requests are counted."""
-    ledger = _client(stack)
+    ledger = stack.home.ledger()
 
     def count(model: Any, **_: object) -> None:  # noqa: ANN401 - botocore's operation
         made[model.name] += 1
@@ -114,7 +109,7 @@ def rows(stack: LocalStack) -> list[Measured]:
 def sell_out(stack: LocalStack, bins: int) -> SoldOut:
     """Sell a stock by method atomic until every seller has heard that there is none left."""
     counter = f"bench-strict:{uuid.uuid4().hex[:8]}"
-    sellers = [_client(stack) for _ in range(_SELLERS)]
+    sellers = [stack.home.ledger() for _ in range(_SELLERS)]
     sellers[0].strict.create(counter, method="atomic", lower=0, opening=STOCK, bins=bins)
     for seller in sellers:
         seller.strict.show(counter)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from countledger import CountLedger, Event, Receipt, Settings
+from countledger import Event, Receipt
 from countledger.infra.local.engine import REGION
 from countledger.infra.local.stack import ROOT, LocalStack
 
@@ -68,9 +68,7 @@ def measure(scale: float, show: Callable[[str], object]) -> Through:
     """Emit and apply that part of the events, and measure the engine beside it."""
     events, counters = int(EVENTS * scale), int(COUNTERS * scale)
     with LocalStack(pumping=False) as stack:
-        ledger = CountLedger(
-            Settings(stack_name=stack.name), session=stack.session(), endpoint_url=stack.url
-        )
+        ledger = stack.home.ledger()
         show("end to end: bare calls")
         bare_rate = _bare_rate(stack.url, ledger.connection.setting("counters_table"))
         show(f"end to end: {events:,} events are emitted")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from contextlib import chdir
 from typing import TYPE_CHECKING
 
 import pytest
 
+from countledger.infra.demo.checks import problems
 from countledger.infra.demo.history import counter_name, open_repository
 from countledger.infra.demo.run import DemoRun
 from countledger.infra.local.stack import LocalStack
@@ -75,6 +77,7 @@ def test_every_total_of_an_odd_repository_is_right(odd: Repository) -> None:
     # for the submodule that comes and for the one that is replaced by two lines.
     assert report["events"] == events_of(odd) + 2 - 1
     assert report["resent"] == report["events"] // 10 == report["duplicates"]
+    assert report["unrecognised"] == 0
     assert [report["wrong"], report["wrong_totals"], report["missing"]] == [0, [], 0]
     assert report["days"] > 0
     assert report["wrong_days"] == []
@@ -101,7 +104,7 @@ def test_every_total_is_right_when_events_are_coalesced(odd: Repository) -> None
 
     assert done.code == 0, done
     assert "coalesced into" in done.out
-    assert "totals is what git says" in done.out
+    assert "counters is what git says" in done.out
     assert "commits:Ann Author" in done.out
     assert "\x1b" not in done.out
     assert NO_AWS("demo", "--coalesce", "--via", "kinesis").code == 2
@@ -111,7 +114,9 @@ def test_every_number_is_right_in_every_region_after_a_partition(odd: Repository
     done = NO_AWS("demo", "--repo", str(odd.path), "--regions", "2", "--json")
 
     report = done.json
-    assert [report["wrong"], report["wrong_numbers"]] == [0, []]
+    assert [report["wrong"], report["wrong_totals"], report["missing"]] == [0, [], 0]
+    assert [report["wrong_days"], report["unrecognised"]] == [[], 0]
+    assert report["days"] > 0
     assert report["regions"] == ["us-east-1", "eu-west-1"]
     assert report["events"] == events_of(odd) + 2 - 1
     assert report["resent"] > 0
@@ -159,20 +164,24 @@ def test_a_total_that_is_not_what_git_says_is_named_and_fails(
 
     assert [done.code, told.code] == [1, 1]
     assert done.json["wrong"] == 2
+    total = {"number": "total in us-east-1"}
     assert done.json["wrong_totals"] == [
-        {"counter": "lines:both", "total": 5, "emitted": 0, "truth": 0},
-        {"counter": "lines:main", "total": 2, "emitted": 1, "truth": 1},
+        {**total, "counter": "lines:both", "value": 5, "emitted": 0, "truth": 0},
+        {**total, "counter": "lines:main", "value": 2, "emitted": 1, "truth": 1},
     ]
-    assert "wrong: lines:main is 2, git says 1" in told.out
-    assert "another repository" in told.out
+    assert "lines:main\ttotal in us-east-1\t2\t1\t1" in told.out
+    assert "WRONG: 2 numbers are not what git says." in told.out
 
 
 def test_what_cannot_be_counted_is_refused_before_an_engine_is_started(tmp_path: Path) -> None:
     empty = Repository(tmp_path / "empty")
     repository = Repository(tmp_path / "repository")
     repository.commit()
+    with chdir(tmp_path):
+        here = NO_AWS("demo")
     refused = {
         "not a git repository": NO_AWS("demo", "--repo", str(tmp_path), "--json"),
+        "not a git repository (": here,
         "no commit at HEAD": NO_AWS("demo", "--repo", str(empty.path)),
         "install git": NO_AWS("demo", "--repo", str(repository.path), env={"PATH": str(tmp_path)}),
     }
@@ -209,11 +218,11 @@ def test_a_materializer_that_stands_still_is_reported_and_not_awaited_for_ever(
     own_stack.pump.stop()
     try:
         with open_repository(made.path) as view:
-            report = DemoRun(client_of(own_stack), view, HastyClock()).report(started_s=0.0)
+            report = DemoRun([client_of(own_stack)], view, HastyClock()).report()
     finally:
         own_stack.pump.start()
 
-    assert not report["good"]
+    assert "2 events did not reach their totals" in problems(report)
     assert report["missing"] == report["events"] == 2
     assert {wrong["counter"] for wrong in report["wrong_totals"]} == {
         "commits:Nobody Yet",
@@ -227,11 +236,10 @@ def test_a_file_that_passes_a_thousand_lines_alerts(own_stack: LocalStack, tmp_p
         made.commit({b"long": b"line\n" * lines})
 
     with open_repository(made.path) as view:
-        run = DemoRun(client_of(own_stack), view, SystemClock())
-        report = run.report(started_s=0.0)
+        report = DemoRun([client_of(own_stack)], view, SystemClock()).report()
 
-    assert not any(run.long_files.wrong.values())
-    assert {alert.counter for alert in run.long_files.alerts} == {"lines:long"}
+    assert [report["alerts_missing"], report["alerts_unexpected"]] == [[], []]
+    assert {alert["counter"] for alert in report["published_alerts"]} == {"lines:long"}
     assert report["alert_max_seconds"] is not None
 
 

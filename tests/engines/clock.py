@@ -3,28 +3,14 @@
 from dataclasses import dataclass, field
 
 from countledger.ledger.clock import SystemClock
+from tests.unit.ledger.clocks import ManualClock
 
 
 @dataclass
-class HandClock:
-    """It stands still until somebody sleeps or moves it.
-
-    Attributes:
-        at_ms: the time that it shows; at first the machine's.
-        slept_ms: every sleep, in order.
-    """
+class HandClock(ManualClock):
+    """It begins with the machine's time, and stands still until somebody sleeps or moves it."""
 
     at_ms: int = field(default_factory=SystemClock().now_ms)
-    slept_ms: list[float] = field(default_factory=list)
-
-    def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
-        return self.at_ms
-
-    def sleep_ms(self, duration_ms: float) -> None:
-        """Nobody waits: the clock moves."""
-        self.slept_ms.append(duration_ms)
-        self.at_ms += round(duration_ms)
 
     def move_ms(self, duration_ms: int) -> None:
         """Let time pass."""

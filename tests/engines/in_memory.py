@@ -3,11 +3,10 @@
 What they do not have has a name; a test that meets it is left out under that name.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -16,13 +15,9 @@ from countledger.infra.memory.faults import Missing, RefusingClient
 from countledger.infra.memory.tables import REGION, MemoryTables
 from countledger.ledger.connection import Connection
 from countledger.ledger.meter import Meter
+from countledger.ledger.settings import Settings
 from tests.engines.differences import MEMORY, Engine
 from tests.engines.store import Store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger.ledger.settings import Settings
 
 NAME: Final = "memory"
 # Tests that need what no request shows.

@@ -3,21 +3,17 @@
 The loop's clients make the requests of the test itself; its threads, if any, have boto3's.
 """
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import uvloop
 
 from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
 from countledger.ledger.suspension import CallNotes
 from tests.engines.store import Store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 NAME: Final = "event loop"
 # Tests of what an asynchronous client does in threads: they run in one as well.

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
+
+from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
 
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.stream import ShardName, label_of
@@ -30,9 +32,6 @@ from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.engines.clock import HandClock
 from tests.engines.differences import Difference, Engine
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
 
 Record = Mapping[str, Any]
 

@@ -1,27 +1,12 @@
 """P8: bad input gets an error that names the value and the rule, and nothing is written."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from countledger.ledger.errors import (
-    BadSetting,
-    BadTime,
-)
-from countledger.ledger.ids import IdempotencyKey
+from countledger.ledger.errors import BadSetting
 from tests.engines.store import Store
 from tests.faults.injection import calls
-
-NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 - that is what is wrong with it
-
-
-def test_p8_a_key_without_a_point_in_time_is_refused() -> None:
-    """A key's time must be one, and not before 1970."""
-    with pytest.raises(BadTime, match="has no offset"):
-        IdempotencyKey("key", NAIVE)
-    with pytest.raises(BadTime, match="before 1970"):
-        IdempotencyKey("key", datetime(1969, 12, 31, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(

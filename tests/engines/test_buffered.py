@@ -1,17 +1,11 @@
 """What a buffer's entries cost and come to, on every engine."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from countledger.ledger import keys
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
-
-if TYPE_CHECKING:
-    from tests.engines.store import Store
+from tests.engines.store import Store
 
 COALESCING = Buffering(linger_ms=30 * SECOND_MS, coalesce=True)
 

@@ -1,10 +1,8 @@
 """A total that includes what was recorded: the wait, its proof, its end and its cost."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,11 +13,7 @@ from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.engines.store import Store
+from tests.engines.store import Store
 
 
 @dataclass

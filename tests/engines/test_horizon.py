@@ -11,7 +11,7 @@ from countledger.compaction.report import RunOutcome
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import KeyExpired
-from countledger.ledger.ids import IdempotencyKey
+from countledger.ledger.ids import IdempotencyKey, new_id
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.producers.event import Event, make_entry
 from tests.engines.clock import HandClock
@@ -80,7 +80,7 @@ def test_p2_a_process_frozen_between_check_and_resend_is_refused(
     made = HandClock()
     recorder = store.recorder(clock=made)
     event = Event(counter, 5)
-    entry = make_entry(event, now_ms=made.now_ms(), origin="here", new_id=recorder.new_id)
+    entry = make_entry(event, now_ms=made.now_ms(), origin="here", new_id=new_id)
     recorder.resend(entry)
 
     def freeze() -> None:

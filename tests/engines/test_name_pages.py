@@ -1,18 +1,12 @@
 """The names of counters in parts: each once, whatever the size of a part."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from countledger.consumers.name_pages import NamesPage, names_page
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.operations import Put
-
-if TYPE_CHECKING:
-    from tests.engines.store import Store
+from tests.engines.store import Store
 
 COUNT = 25
 

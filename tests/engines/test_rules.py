@@ -1,9 +1,6 @@
 """Alert rules on every engine: changes one after the other, at the stated cost."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +13,7 @@ from countledger.ledger.expressions import Compare
 from countledger.ledger.limits import ALERT_RULES_AGE_MS
 from countledger.ledger.operations import Delete, Query
 from tests.engines.clock import HandClock
-
-if TYPE_CHECKING:
-    from tests.engines.store import Store
+from tests.engines.store import Store
 
 HERE = "here"
 RULE = Rule(

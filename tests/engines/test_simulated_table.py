@@ -5,15 +5,15 @@ product uses are carried out on both: each must be answered alike, and leave the
 same records. Where an engine differs from DynamoDB, the difference has its name.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from decimal import Decimal
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from countledger.ledger import keys
+from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import (
     ConditionFailed,
     RequestRejected,
@@ -29,24 +29,19 @@ from countledger.ledger.expressions import (
     Assign,
     BeginsWith,
     Between,
+    Clause,
     Compare,
+    Condition,
     Drop,
     Lacks,
     SizeAtMost,
 )
-from countledger.ledger.operations import Check, Delete, Put, Query, Update
+from countledger.ledger.operations import Check, Delete, Put, Query, Update, Write
 from tests.engines.differences import Difference
+from tests.engines.store import Store
 from tests.simulation.calm import calm_world
 from tests.simulation.shape import COUNTERS, LEDGER
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.expressions import Clause, Condition
-    from countledger.ledger.operations import Write
-    from tests.engines.store import Store
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 _IDS = ["00000000-0000-7000-8000-00000000000" + digit for digit in "12345"]
 _OPERATORS = ("=", "<", "<=", ">", ">=")

@@ -1,32 +1,27 @@
 """The client of an event loop: cancelled at each of its requests, closed, and used elsewhere."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
 import threading
 import warnings
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 from botocore.exceptions import ConnectionClosedError
 
 from countledger import AsyncCountLedger, Event
+from countledger.ledger.connection import Retries
 from countledger.ledger.errors import CallCancelled, LedgerNotOpen
 from countledger.producers.event import Status
+from tests.engines.store import Store
 from tests.faults.injection import _carry_out
 from tests.faults.play import fresh
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from countledger.ledger.connection import Retries
-    from tests.engines.store import Store
 
 RETRIES: Final[tuple[Retries, ...]] = ("none", "standard")
 _READS: Final = ("GetItem", "Query", "BatchGetItem", "TransactGetItems", "DescribeTable")

@@ -1,26 +1,19 @@
 """Requests derived from the OpenAPI document, valid ones and others, by schemathesis."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 import schemathesis
+from fastapi import Request
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 
-from countledger.infra.http.access import EVERYTHING, NotAuthenticated
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fastapi import Request
-
-    from countledger.infra.http.access import Scopes
-    from tests.http.world import Api
+from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
+from tests.http.world import Api
 
 _TOKEN: Final = "Bearer right"  # noqa: S105 - of a test
 # What a stack in memory does not have, such as strict counters over regions.

@@ -1,20 +1,15 @@
 """Recording and reading over HTTP: the same numbers, exact, and a retry never counts twice."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
 
 from countledger.infra.http.access import Scopes
 from countledger.infra.http.shapes import from_path, to_path
-from tests.http.world import names_of
-
-if TYPE_CHECKING:
-    from tests.http.world import Api
+from tests.http.world import Api, names_of
 
 _ENTRIES = "/v1/counters/likes:{}/entries"
 

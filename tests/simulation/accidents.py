@@ -1,24 +1,19 @@
 """What happens to the whole: partitions, storms, shards that split, mappings made anew, outages."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from botocore.exceptions import ClientError
 
 from countledger.ledger import keys
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
+from tests.simulation.mapping import Mapping
 from tests.simulation.product import Product
 from tests.simulation.schedule import Killed
 from tests.simulation.shape import COUNTERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.simulation.mapping import Mapping
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 # From here on a record may have been trimmed, or be too old to be applied.
 _LOST_MS: Final = 20 * HOUR_MS

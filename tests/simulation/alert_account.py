@@ -7,26 +7,21 @@ edited by hand, or whose versions began again within the last minute, and for wh
 slept through. Totals that stand beyond a threshold already are in `standing_account`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from countledger.infra.memory.table import Change
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from tests.simulation.alert_walk import Levels, Passed, crossed, is_back, last_passed
 from tests.simulation.alert_windows import WindowAlerts
 from tests.simulation.scan_account import ScanAccount
+from tests.simulation.schedule import Schedule
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger.infra.memory.table import Change
-    from tests.simulation.schedule import Schedule
 
 _RULES: Final = "alerts#rules"
 # For so long an evaluator may not know of a change; the items of a transaction land one by one.

@@ -1,11 +1,10 @@
 """Wrong variants of the evaluator and of the rules of alerts."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from countledger.consumers.alerts import (
     alert,
@@ -17,8 +16,10 @@ from countledger.consumers.alerts import (
     window_records,
 )
 from countledger.consumers.alerts import evaluator as evaluator_module
+from countledger.consumers.alerts.alert import Firing
 from countledger.consumers.alerts.alert_log import QueueDeadLetters
 from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link, Notifier
+from countledger.consumers.alerts.crossing import TotalChange
 from countledger.consumers.alerts.rule import Rule
 from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.alerts.state import decide
@@ -38,12 +39,6 @@ from tests.simulation import evaluating, transactions
 from tests.simulation.canary import Canary, all_of, replaced, wrapped
 from tests.simulation.shape import COUNTERS, WINDOW_ALERTS
 from tests.simulation.world import BEGIN_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from countledger.consumers.alerts.alert import Firing
-    from countledger.consumers.alerts.crossing import TotalChange
 
 
 class Hasty(ChainEvaluator):

@@ -1,10 +1,10 @@
 """Operations on alerts: rules made, changed and deleted; what stands beyond; dead letters."""
 
-from __future__ import annotations
-
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from countledger.consumers.alerts.rule import Rule
+from countledger.consumers.alerts.service import Alerts
 from countledger.ledger.errors import (
     BadRule,
     BadSetting,
@@ -16,16 +16,12 @@ from countledger.ledger.errors import (
 from countledger.ledger.keys import TOTAL
 from countledger.ledger.limits import SECOND_MS
 from tests.simulation import strict_operations as strict
+from tests.simulation.client import Client, Memory
 from tests.simulation.evaluating import alerts_of
+from tests.simulation.process import Process
 from tests.simulation.shape import COUNTERS
 from tests.simulation.targets import BUS, topic_of
-
-if TYPE_CHECKING:
-    from countledger.consumers.alerts.rule import Rule
-    from countledger.consumers.alerts.service import Alerts
-    from tests.simulation.client import Client, Memory
-    from tests.simulation.process import Process
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 _NAMES: Final = ("a", "b", "c")
 _SETTLED_MS: Final = 7 * SECOND_MS

@@ -1,7 +1,5 @@
 """Which levels a total passes that goes from one value to another: told by a walk."""
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 _BY_FOOT: Final = 1_000

@@ -4,12 +4,12 @@ Safety is checked here as things happen: a bound, a sum, an entry deleted too ea
 checked once all is quiet, by `quiet`.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from countledger.infra.memory.table import Change
 from countledger.ledger import keys
+from tests.simulation.alert_account import AlertAccount
 from tests.simulation.claim_operations import ClaimAccounts
 from tests.simulation.deletion_account import DeletionAccounts
 from tests.simulation.event_account import EventAccounts
@@ -17,17 +17,10 @@ from tests.simulation.hold_operations import HoldAccounts
 from tests.simulation.ledger_account import LedgerAccounts
 from tests.simulation.number_account import NumberAccounts
 from tests.simulation.quota_account import QuotaAccounts
-from tests.simulation.shape import LEDGER
+from tests.simulation.schedule import Schedule
+from tests.simulation.shape import LEDGER, Shape
 from tests.simulation.strict_account import StrictAccounts, is_strict
 from tests.simulation.window_account import WindowAccounts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from countledger.infra.memory.table import Change
-    from tests.simulation.alert_account import AlertAccount
-    from tests.simulation.schedule import Schedule
-    from tests.simulation.shape import Shape
 
 
 @dataclass

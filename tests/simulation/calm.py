@@ -1,10 +1,8 @@
 """A world of one region in which nothing goes wrong by itself, outside of any schedule."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
 
 from tests.simulation.auditor import Auditor
 from tests.simulation.faults import Fault, Faults
@@ -12,9 +10,6 @@ from tests.simulation.queue import Queue, Scheduler
 from tests.simulation.schedule import Schedule
 from tests.simulation.shape import drawn
 from tests.simulation.world import World
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Scripted(Faults):

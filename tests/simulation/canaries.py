@@ -3,11 +3,12 @@
 A rule that the simulation does not miss would be a rule that nothing tests.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pytest
 
 from countledger.compaction import plan
 from countledger.compaction.plan import AgeLimit
@@ -23,13 +24,13 @@ from countledger.consumers import (
 from countledger.consumers import repair as repairing
 from countledger.consumers.batch import BatchOutcome, complete_outcome
 from countledger.consumers.proof import Prover
-from countledger.consumers.record import change_of
+from countledger.consumers.record import EntryChange, change_of
 from countledger.consumers.verify import Verifier
 from countledger.ledger import attempts, exact
 from countledger.ledger import due as due_index
 from countledger.ledger.exact import ExactAccumulator
 from countledger.ledger.expressions import Absent, Assign
-from countledger.ledger.head import Covered
+from countledger.ledger.head import Covered, Head
 from countledger.ledger.operations import Put, Update
 from countledger.producers import sender
 from countledger.producers.strict import change, marker, methods, optimistic, token, token_set
@@ -59,14 +60,6 @@ from tests.simulation.canary import (
     wrapped,
 )
 from tests.simulation.consumer_canaries import believed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pytest
-
-    from countledger.consumers.record import EntryChange
-    from countledger.ledger.head import Head
 
 _NUMBERS: Final = count()
 

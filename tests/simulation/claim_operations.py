@@ -1,22 +1,17 @@
 """Operations on unique claims, and their account: a value has one owner, until that lets it go."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from countledger.infra.memory.table import Change
 from countledger.ledger.errors import AlreadyClaimed, NotClaimed
 from countledger.producers.claims.claim import Claim
+from tests.simulation.client import Client, Memory
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from countledger.infra.memory.table import Change
-    from tests.simulation.client import Client, Memory
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 SCOPE: Final = "seat"
 _VALUES: Final = ("1a", "1b", "1c")

@@ -1,9 +1,8 @@
 """Known wrong variants of what is behind the totals: progress, watermarks, verdicts, quarantine."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from countledger.consumers import directory, materializer, proof, repair, watermark
 from countledger.consumers.progress import ShardProgress
@@ -11,17 +10,13 @@ from countledger.consumers.proof import Prover
 from countledger.consumers.quarantine import StoredQuarantine, body, quarantined_of
 from countledger.consumers.watermark import PassedShards
 from countledger.infra.template import mapping_settings
+from countledger.ledger.attributes import Item
 from countledger.ledger.before_send import Deadline
 from countledger.ledger.limits import MINUTE_MS
 from countledger.producers.strict.definition import Definition
 from tests.simulation import running_operations, world
 from tests.simulation.canary import Canary, all_of, little_but, rated, replaced, shaped
 from tests.simulation.faults import Fault
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from countledger.ledger.attributes import Item
 
 
 def _sent_before_it_is_stored(

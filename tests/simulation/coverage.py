@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.faults import CALLS, DELIVERIES, READS, Fault
 from tests.simulation.loop import ASYNC_SENDER
 from tests.simulation.operations import OPERATIONS
 from tests.simulation.region_accidents import ACCIDENTS as REGION_ACCIDENTS
+from tests.simulation.simulation import Simulation
 from tests.simulation.threads import SENDER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.simulation.simulation import Simulation
 
 FUNCTIONS: Final = (
     "materializer",

@@ -1,17 +1,12 @@
 """The auditor's account of what is kept beside counters whose names are used again."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from countledger.infra.memory.table import Change
 from countledger.ledger import keys
 from tests.simulation.ledger_account import is_deletion
 from tests.simulation.shape import COUNTERS, LEDGER
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from countledger.infra.memory.table import Change
 
 
 @dataclass

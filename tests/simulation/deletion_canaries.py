@@ -1,8 +1,6 @@
 """Known wrong variants of deletion, and of what protects a name that is used again."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from countledger.compaction import deletion, ledger_deletion, plan
 from countledger.compaction.archive import GenerationArchiver
@@ -11,16 +9,13 @@ from countledger.compaction.deletion import HeadEmptier
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.regions import Regions
 from countledger.ledger import exact
-from countledger.ledger.expressions import Absent, Compare
+from countledger.ledger.attributes import Item
+from countledger.ledger.expressions import Absent, Compare, Condition
+from countledger.ledger.head import Head
 from countledger.ledger.limits import HOUR_MS
 from tests.simulation.canary import Canary, all_of, rated, replaced, shaped
 from tests.simulation.faults import Fault
 from tests.simulation.shape import DELETED_EVERYWHERE
-
-if TYPE_CHECKING:
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.expressions import Condition
-    from countledger.ledger.head import Head
 
 
 def _is_generation(head: Head) -> Condition:

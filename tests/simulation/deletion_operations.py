@@ -3,14 +3,12 @@
 Between the calls lie a day and more. Clients that rest wake at one moment, so that they meet again.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from countledger.compaction import plan
-from countledger.compaction.deletion import DeletionStage, empty_head
+from countledger.compaction.deletion import Deletion, DeletionStage, empty_head
 from countledger.compaction.deletion_marks import DeletionMark
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
@@ -18,17 +16,14 @@ from countledger.ledger.errors import BadSetting, ConditionFailed, NoSuchCounter
 from countledger.ledger.head import decode_head, encode_head
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.operations import Delete, Put
+from tests.simulation.client import Client, Memory
 from tests.simulation.ledger_operations import draw_counter
 from tests.simulation.product import Product
 from tests.simulation.running_operations import accept
 from tests.simulation.schedule import Killed
 from tests.simulation.shape import LEDGER
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from countledger.compaction.deletion import Deletion
-    from tests.simulation.client import Client, Memory
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 GROUPS: Final = ("g", "h")
 # From just below what is waited for to well above it.

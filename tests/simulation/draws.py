@@ -4,15 +4,10 @@ So what one of them leaves out changes nothing of what the others draw, and a fa
 shorter without becoming another course of events.
 """
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Draws(Random):

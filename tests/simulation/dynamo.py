@@ -1,31 +1,24 @@
 """The product's dynamo, over simulated tables: the same interface, and anything may happen."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
+
+from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
 from countledger.infra.memory.client import TableClient
 from countledger.infra.memory.items import holds
+from countledger.infra.memory.table import Table
+from countledger.infra.memory.tables import Transactions
+from countledger.ledger.attributes import Item
 from countledger.ledger.errors import Reason, TransactionCancelled, Unclear
 from countledger.ledger.expressions import AllOf
 from countledger.ledger.keys import MEMBER_PREFIX
-from countledger.ledger.operations import Page, Query
+from countledger.ledger.operations import Delete, Page, Put, Query, Scan, Update, Write
 from tests.simulation.faults import Fault
-from tests.simulation.process import SDK_ATTEMPTS
+from tests.simulation.process import SDK_ATTEMPTS, Process
 from tests.simulation.strong import StrongTable
 from tests.simulation.table import SimulatedTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
-
-    from countledger.infra.memory.table import Table
-    from countledger.infra.memory.tables import Transactions
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Delete, Put, Scan, Update, Write
-    from tests.simulation.process import Process
 
 T = TypeVar("T")
 

@@ -5,20 +5,14 @@ events it stands for. It may lie in one entry and in no other; what was acknowle
 one; what a spool or a stream has taken does in the end, or was reported.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
+from countledger.infra.memory.table import Change
 from countledger.ledger import keys
-from tests.simulation.ledger_account import MOVED, STOCK, is_malformed, powers
+from tests.simulation.ledger_account import MOVED, STOCK, Identity, is_malformed, powers
 from tests.simulation.shape import LEDGER
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from countledger.infra.memory.table import Change
-    from tests.simulation.ledger_account import Identity
 
 
 class Fate(IntEnum):

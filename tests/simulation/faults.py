@@ -7,13 +7,11 @@ no operation has met yet.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from random import Random
+from random import Random
+from typing import Final
 
 
 class Fault(StrEnum):

@@ -5,24 +5,20 @@ thread of the parent runs in the child, and a lock that one of them holds stays 
 the hooks run that the product has registered, and both go on.
 """
 
-from __future__ import annotations
-
 import copy
 import copyreg
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from countledger.producers.buffer.buffering import NotRecorded, StillBuffered
 from tests.simulation import buffer_operations as buffers
 from tests.simulation import threads
+from tests.simulation.client import Client
 from tests.simulation.operation import Operation
 from tests.simulation.product import LEASED, Product
 from tests.simulation.schedule import Killed
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from tests.simulation.client import Client
 
 # What a process keeps from one call to the next.
 _KEPT: Final = ("namespaces", "recorder", "means", "sequences", "strict", "lease")

@@ -1,22 +1,16 @@
 """Wrong variants of holds, each of which the simulation catches."""
 
-from __future__ import annotations
+from collections.abc import Callable
+from typing import Final
 
-from typing import TYPE_CHECKING, Final
-
+from countledger.ledger.attempts import Steps
+from countledger.ledger.operations import Write
 from countledger.producers.strict import resolution
-from countledger.producers.strict.hold import lapsed_before
+from countledger.producers.strict.context import MethodContext
+from countledger.producers.strict.hold import Hold, lapsed_before
 from countledger.producers.strict.holds import HoldChange
 from countledger.producers.strict.release import Releases
 from tests.simulation.canary import Canary, all_of, bare, replaced, unconditional, wrapped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from countledger.ledger.attempts import Steps
-    from countledger.ledger.operations import Write
-    from countledger.producers.strict.context import MethodContext
-    from countledger.producers.strict.hold import Hold
 
 
 def _bare_hold(writes: Callable[..., list[Write]], *given: object) -> list[Write]:

@@ -1,11 +1,10 @@
 """Holds of two strict counters, with bins and without: placed, confirmed, cancelled, and let go."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from countledger.infra.memory.table import Change
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import ClockSkew, KeyExpired, NoSuchHold
 from countledger.ledger.ids import IdempotencyKey, id_of_key
@@ -17,22 +16,19 @@ from countledger.producers.strict.outcome import (
     Cancelled,
     Confirmed,
     Duplicate,
+    EndOutcome,
     Held,
     HoldCancelled,
     HoldConfirmed,
     HoldExpired,
 )
 from tests.simulation import strict_operations as strict
+from tests.simulation.client import Client, Memory
 from tests.simulation.product import Product
+from tests.simulation.schedule import Schedule
 from tests.simulation.shape import COUNTERS
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from countledger.infra.memory.table import Change
-    from countledger.producers.strict.outcome import EndOutcome
-    from tests.simulation.client import Client, Memory
-    from tests.simulation.schedule import Schedule
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 HALL: Final = {f"{strict.NAMESPACE}:held": 1, f"{strict.NAMESPACE}:held in bins": strict.BINS}
 OPERATIONS: Final = ("hold place", "hold confirm", "hold cancel", "hold sale")

@@ -1,12 +1,12 @@
 """The way in through Kinesis: the stream, the ingest's function behind its mapping, its queues."""
 
-from __future__ import annotations
-
 import base64
+from collections.abc import Mapping as Map
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from countledger.infra.local.shards import KinesisSource
+from countledger.infra.local.shards import ShardSource as Shards
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys
 from countledger.ledger.clock import Backoff
@@ -17,28 +17,22 @@ from countledger.ledger.quarantine_record import QuarantineSource, decode_quaran
 from countledger.ledger.quarantine_store import QuarantineStore, quarantine_ids_in
 from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.handler import answer_of, source_of
-from countledger.producers.ingest.ingest import Ingest
+from countledger.producers.ingest.ingest import Ingest, IngestOutcome
 from countledger.producers.ingest.late import LateResender
 from countledger.producers.ingest.quarantine import IngestQuarantine, IngestQueues
 from countledger.producers.ingest.redrive import ExpiredEntries
 from countledger.producers.kinesis.aggregate import BrokenAggregate, decode, unpack
 from countledger.producers.kinesis.producer import KinesisProducer
 from countledger.producers.kinesis.sender import KinesisSender
+from tests.simulation.client import Memory
 from tests.simulation.kinesis_stream import KinesisClient, KinesisStream
 from tests.simulation.mailbox import Mailbox, MailboxClient
 from tests.simulation.mapping import Mapping
+from tests.simulation.process import Process
 from tests.simulation.product import Product
 from tests.simulation.shape import COUNTERS
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping as Map
-
-    from countledger.infra.local.shards import ShardSource as Shards
-    from countledger.producers.ingest.ingest import IngestOutcome
-    from tests.simulation.client import Memory
-    from tests.simulation.process import Process
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 QUEUE: Final = "the ingest's quarantine"
 EXPIRED: Final = "expired"

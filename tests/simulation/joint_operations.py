@@ -1,24 +1,24 @@
 """Operations on several strict counters at once: transfers, all or nothing, under one key."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import ClockSkew, KeyExpired
 from countledger.ledger.ids import IdempotencyKey
-from countledger.producers.strict.outcome import Applied, Duplicate, Unknown, Withdrawn
+from countledger.producers.strict.outcome import (
+    Applied,
+    Duplicate,
+    StrictOutcome,
+    Unknown,
+    Withdrawn,
+)
+from tests.simulation.client import Client, Memory
 from tests.simulation.product import Product
 from tests.simulation.schedule import Killed
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from countledger.producers.strict.outcome import StrictOutcome
-    from tests.simulation.client import Client, Memory
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 JOINT: Final = ("joint transfer", "joint give up")
 OPENING: Final = 12

@@ -1,11 +1,10 @@
 """Operations through Kinesis: send, send again, and work off what came too late."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from random import Random
 
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.entry import Entry
@@ -21,16 +20,11 @@ from countledger.producers.event import Event, Status
 from countledger.producers.ingest.late import LateStatus
 from countledger.producers.kinesis import aggregate, sender
 from countledger.producers.kinesis.sender import Sent
+from tests.simulation.client import Client
 from tests.simulation.event_account import Fate
+from tests.simulation.ingest import IngestWay
 from tests.simulation.ledger_operations import draw_counter, draw_delta
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from random import Random
-
-    from tests.simulation.client import Client
-    from tests.simulation.ingest import IngestWay
 
 # The operations that need the stream.
 INGESTING = ("kinesis send", "kinesis resend", "kinesis forge", "kinesis junk", "ingest resend")

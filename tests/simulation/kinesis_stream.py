@@ -3,22 +3,18 @@
 The ingest's mapping reads it as the product's own reader does; producers put records into it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore.exceptions import ClientError
 
+from countledger.infra.memory.stream import ShardLog
 from tests.simulation.faults import Fault
+from tests.simulation.process import Process
 from tests.simulation.stream import SimulatedStream
-
-if TYPE_CHECKING:
-    from countledger.infra.memory.stream import ShardLog
-    from tests.simulation.process import Process
 
 
 @dataclass(slots=True)

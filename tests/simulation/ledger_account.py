@@ -5,23 +5,18 @@ often; but for one counter, of which only the sum of all is known. Nothing here 
 product: all of it is seen at the tables, or said by clients.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from math import inf
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from countledger.infra.memory.table import Change
 from countledger.ledger import keys
+from countledger.ledger.attributes import Item
+from tests.simulation.shape import Shape
 from tests.simulation.sums import Wrong, check_sum, digits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from countledger.infra.memory.table import Change
-    from countledger.ledger.attributes import Item
-    from tests.simulation.shape import Shape
 
 Identity: TypeAlias = "tuple[str, int]"
 """Sort key and time of an entry: under a bare key there may be another one later."""

@@ -1,14 +1,12 @@
 """Operations on ledger counters: entries of every kind, sent once, again, and too late."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
+from countledger.ledger.entry import Entry
 from countledger.ledger.errors import (
     ClockSkew,
     CountledgerError,
@@ -20,13 +18,10 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.producers.event import Event, Receipt, make_entry
+from tests.simulation.client import Client
 from tests.simulation.ledger_account import STOCK, counted
 from tests.simulation.sums import Wrong
 from tests.simulation.window_account import occurred_at
-
-if TYPE_CHECKING:
-    from countledger.ledger.entry import Entry
-    from tests.simulation.client import Client
 
 ALLOWED = (KeyExpired, ClockSkew, NamespaceUnknown, ServiceFailed)
 

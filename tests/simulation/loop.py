@@ -6,26 +6,20 @@ client, or a job for a thread) is an actor of its own: it goes on where its task
 lands after its process died as any other request does.
 """
 
-from __future__ import annotations
-
 import asyncio
 from asyncio.base_events import BaseEventLoop
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from countledger.ledger.asynchronous.greenlets import running_call
 from tests.simulation import threads
 from tests.simulation.dynamo import SimulatedClient
-from tests.simulation.schedule import Killed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from tests.simulation.process import Process
-    from tests.simulation.schedule import Actor
+from tests.simulation.process import Process
+from tests.simulation.schedule import Actor, Killed
 
 _T = TypeVar("_T")
 

@@ -1,18 +1,13 @@
 """A queue that functions fill and people read: of the quarantines, dead letters, late entries."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tests.simulation.faults import Fault
+from tests.simulation.process import Process
 from tests.simulation.queue import as_client_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.simulation.process import Process
 
 URL: Final = "mailbox"
 _BATCH: Final = 10

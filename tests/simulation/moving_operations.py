@@ -5,10 +5,9 @@ their own (`m:0` for `n:0`), by several clients at once and again after crashes,
 that was used before for other values.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from countledger.infra.memory.items import key_of
 from countledger.infra.portability.exporting import Exporter
@@ -25,18 +24,14 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.ledger.namespace import Kind
+from tests.simulation.client import Client, Memory
 from tests.simulation.ledger_account import MOVED
 from tests.simulation.ledger_operations import ALLOWED
 from tests.simulation.number_operations import SEQUENCE
 from tests.simulation.quarantine_operations import COUNTER as MALFORMED
 from tests.simulation.shape import COUNTERS, LEDGER
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.simulation.client import Client, Memory
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 # Deltas are told apart up to three times: so many imports may go into one counter.
 _NAMES: Final = ("opening", "second", "third")

@@ -1,19 +1,14 @@
 """The auditor's account of numbers: what sequences gave out, and what lies in item collections."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from countledger.infra.memory.table import Change
 from countledger.ledger.errors import NoSuchCounter
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from countledger.infra.memory.table import Change
 
 # The app's own table, and how its items are numbered.
 POSTS: Final = "posts"

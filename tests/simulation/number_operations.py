@@ -1,8 +1,6 @@
 """Operations on sequences: draws of every kind, and items that are numbered in their collection."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from countledger.ledger.errors import (
     NoSuchCounter,
@@ -10,15 +8,13 @@ from countledger.ledger.errors import (
     Throttled,
     Unnumbered,
 )
+from countledger.producers.sequences.appending import Numbered
 from countledger.producers.sequences.collection import Collection
+from tests.simulation.client import Client, Memory
 from tests.simulation.number_account import POSTS, PREFIX
 from tests.simulation.product import LEASED, Product
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from countledger.producers.sequences.appending import Numbered
-    from tests.simulation.client import Client, Memory
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 SEQUENCE: Final = "q:orders"
 COLLECTION: Final = Collection(POSTS, ("counter", "p-17"), "part", prefix=PREFIX, digits=6)

@@ -1,19 +1,15 @@
 """S3, as one process reaches it: objects by name, stored whole or not at all."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore.exceptions import ClientError
 
+from tests.simulation.process import Process
 from tests.simulation.queue import as_client_error
-
-if TYPE_CHECKING:
-    from tests.simulation.process import Process
 
 
 @dataclass(eq=False)

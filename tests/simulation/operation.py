@@ -1,14 +1,9 @@
 """One kind of thing that clients do."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.simulation.client import Client
+from tests.simulation.client import Client
 
 
 @dataclass(frozen=True, slots=True)

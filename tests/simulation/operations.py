@@ -6,8 +6,6 @@ raises is a failure of the simulation. To add one, write a function of a `Client
 `OPERATIONS`; an account of its own goes into `Auditor.watchers`, an end check into `ENDS`.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 

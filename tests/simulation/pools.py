@@ -3,22 +3,18 @@
 The thread of an actor carries them out itself, so the turn stays where it is. The order is drawn.
 """
 
-from __future__ import annotations
-
 import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from contextlib import contextmanager
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from countledger.consumers import materializer
 from countledger.ledger.suspension import WorkerThreads
 from countledger.producers import recorder
-
-if TYPE_CHECKING:
-    from collections import deque
-    from collections.abc import Callable, Iterable, Iterator
 
 
 class Later:

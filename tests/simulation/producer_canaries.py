@@ -1,11 +1,9 @@
 """Known wrong variants of the producers: buffers, Kinesis, sequences, claims, transfers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from countledger.consumers import walk
 from countledger.consumers.leftovers import Leftovers
@@ -13,6 +11,7 @@ from countledger.infra.portability import importing
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.ledger.clock import to_datetime
+from countledger.ledger.entry import Entry
 from countledger.ledger.errors import (
     ConditionFailed,
     Reason,
@@ -46,9 +45,6 @@ from tests.simulation.canary import (
 )
 from tests.simulation.dynamo import SimulatedClient
 from tests.simulation.shape import LEDGER
-
-if TYPE_CHECKING:
-    from countledger.ledger.entry import Entry
 
 _NUMBERS: Final = count(10**6)
 

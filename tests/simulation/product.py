@@ -137,7 +137,7 @@ class Product:
             Backoff(4, 50, 2_000),
             self.world.shape.skew_ms,
         )
-        return Recorder(sender, self.process.region, self.process, self.world.new_id)
+        return Recorder(sender, self.process.region, self.process, self.world.new_ids)
 
     @cached_property
     def exact(self) -> ExactReader:

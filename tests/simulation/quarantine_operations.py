@@ -3,9 +3,7 @@
 One counter is there for it. Everything else shares shards with it, and must go on as if it was not.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from countledger.consumers.auditor import RepairCounter, review_alert_log
 from countledger.consumers.window_rebuild import WindowRebuilder
@@ -14,16 +12,12 @@ from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.quarantine_service import QuarantineService
 from countledger.ledger.quarantine_store import QuarantineNotices, QuarantineStore
+from tests.simulation.client import Client, Memory
 from tests.simulation.ledger_operations import send_new
 from tests.simulation.mailbox import URL, MailboxClient
+from tests.simulation.product import Product
 from tests.simulation.shape import COUNTERS, LEDGER
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from tests.simulation.client import Client, Memory
-    from tests.simulation.product import Product
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 COUNTER: Final = "n:corrupt"
 BY: Final = "operator"

@@ -1,8 +1,7 @@
 """The quiet end: all faults stop; then nothing may be stuck, and every number must be right."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from countledger.compaction.report import RunOutcome
 from countledger.consumers.verify import Judgement
@@ -17,6 +16,7 @@ from tests.simulation.accidents import is_lost, mend
 from tests.simulation.alert_operations import run_initial_scan
 from tests.simulation.buffer_operations import check_events, check_spools
 from tests.simulation.claim_operations import check_claims
+from tests.simulation.client import Memory
 from tests.simulation.deletion_operations import (
     archive_as_found,
     check_deletions,
@@ -34,12 +34,7 @@ from tests.simulation.running_operations import NAMESPACE, accept
 from tests.simulation.shape import COUNTERS, LEDGER
 from tests.simulation.sums import Wrong
 from tests.simulation.window_account import check_windows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.simulation.client import Memory
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 # All that is under way must have come to its end by then.
 _PATIENCE_MS: Final = 6 * HOUR_MS

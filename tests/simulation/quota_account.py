@@ -1,16 +1,12 @@
 """The auditor's account of quotas: what each window has used, under which limit, and why."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from countledger.infra.memory.table import Change
+from countledger.ledger.ids import IdempotencyKey
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from countledger.infra.memory.table import Change
-    from countledger.ledger.ids import IdempotencyKey
 
 _PREFIX: Final = "quota#"
 _ENDS: Final = ("committed", "released")

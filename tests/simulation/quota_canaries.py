@@ -1,7 +1,5 @@
 """Known wrong variants of quotas."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Final
 

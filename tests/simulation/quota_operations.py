@@ -1,8 +1,6 @@
 """Operations on quotas: acquires, reservations, limits that change, quotas that are made again."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from countledger.ledger.calendar import Per, window_of, zone_of
 from countledger.ledger.clock import to_datetime
@@ -15,14 +13,11 @@ from countledger.ledger.errors import (
     TicketResolved,
 )
 from countledger.ledger.ids import IdempotencyKey
-from countledger.producers.quotas.outcome import Admitted
+from countledger.producers.quotas.outcome import Admitted, Denied
+from tests.simulation.client import Client, Memory
 from tests.simulation.quota_account import QuotaCall
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from countledger.producers.quotas.outcome import Denied
-    from tests.simulation.client import Client, Memory
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 _QUOTA: Final = "spent:"
 _COUNTERS: Final = ("spent:a", "spent:b")

@@ -1,21 +1,17 @@
 """The end of the quarantine: items are mended, records redriven, and no message is left."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from countledger.ledger import keys
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.quarantine_record import QuarantineSource
+from tests.simulation.client import Memory
 from tests.simulation.ledger_account import MOVED, STOCK
 from tests.simulation.product import Product
 from tests.simulation.quarantine_operations import BY, COUNTER, mend_one, service_of
 from tests.simulation.quiet import wait
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from tests.simulation.client import Memory
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 _ROUNDS: Final = 30
 # Longer than a reader that died hides a message.

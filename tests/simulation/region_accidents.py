@@ -4,14 +4,16 @@ Each seed draws them from a source of their own. They happen at any moment besid
 region of the strict counters, of schedules and of the queue stays; which one merges changes.
 """
 
-from __future__ import annotations
-
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from random import Random
+from typing import Final, NamedTuple
 
 from botocore.exceptions import ClientError
 
+from countledger.compaction.lease import Epoch
 from countledger.compaction.salvage import SalvageFate, SalvageReport
 from countledger.compaction.salvager import LedgerCopy, Salvage
 from countledger.ledger.errors import CountledgerError
@@ -22,14 +24,7 @@ from tests.simulation.schedule import Killed
 from tests.simulation.shape import LEDGER, REGIONS
 from tests.simulation.sums import Wrong
 from tests.simulation.window_account import joined
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Callable
-    from random import Random
-
-    from countledger.compaction.lease import Epoch
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 # To create a replica takes longer than a list of replicas is believed.
 _CREATED_MS: Final = 2 * MINUTE_MS

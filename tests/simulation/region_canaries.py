@@ -1,23 +1,17 @@
 """Wrong variants of the home's lease, of a promotion, and of a salvage."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from countledger.compaction import lease, promotion, salvager
 from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.regions import Regions
-from countledger.compaction.salvage import SalvageFate
+from countledger.compaction.salvage import SalvageEvidence, SalvageFate
 from countledger.compaction.salvager import Salvage
+from countledger.ledger.attributes import Item
 from tests.simulation.canary import Canary, all_of, replaced, unconditional, wrapped
 from tests.simulation.shape import HOMES, LOSSES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from countledger.compaction.salvage import SalvageEvidence
-    from countledger.ledger.attributes import Item
 
 _NO_CHECK: Final = replaced(Regions, "check_lease", lambda _self: None)
 

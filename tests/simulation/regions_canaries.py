@@ -1,19 +1,13 @@
 """Wrong variants of strict counters over regions."""
 
-from __future__ import annotations
+from collections.abc import Callable
+from typing import Any, Final
 
-from typing import TYPE_CHECKING, Any, Final
-
-from countledger.ledger.attempts import Done, GiveUp
+from countledger.ledger.attempts import Done, GiveUp, Reply
 from countledger.producers.strict import atomic, counters, optimistic, token_set
 from countledger.producers.strict.outcome import Applied
 from tests.simulation.canary import Canary, all_of, replaced, wrapped
 from tests.simulation.strong import RegionConflict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from countledger.ledger.attempts import Reply
 
 # The answer tables of the methods that work over regions.
 _TABLES: Final = (atomic, optimistic, token_set)

@@ -4,18 +4,15 @@ What arrives is compared with what is there: the last writer wins, deletions inc
 that is overtaken never shows, so quick changes merge.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from countledger.infra.memory.table import Change, Key
-    from countledger.ledger.attributes import Item
-    from tests.simulation.schedule import Schedule
-    from tests.simulation.table import SimulatedTable
+from countledger.infra.memory.table import Change, Key
+from countledger.ledger.attributes import Item
+from tests.simulation.schedule import Schedule
+from tests.simulation.table import SimulatedTable
 
 _BUSY_MS: Final = 5.0
 _STRAGGLES: Final = 50

@@ -5,17 +5,15 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import process_time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.simulation.coverage import Coverage
 from tests.simulation.shrink import Failure, simulation_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _BLOCK: Final = 10
 

@@ -1,10 +1,8 @@
 """Operations of those who run the product: compact, verify, repair, schedule; and bad hands."""
 
-from __future__ import annotations
+from typing import Final
 
-from typing import TYPE_CHECKING, Final
-
-from countledger.compaction.report import RunOutcome
+from countledger.compaction.report import CompactionReport, RunOutcome
 from countledger.consumers.repair import Remedy
 from countledger.consumers.verify import Judgement
 from countledger.ledger import keys
@@ -15,14 +13,11 @@ from countledger.ledger.errors import (
     ServiceFailed,
 )
 from countledger.ledger.limits import MINUTE_MS
+from tests.simulation.client import Client
 from tests.simulation.ledger_account import EDITED, STOCK
 from tests.simulation.ledger_operations import draw_any
 from tests.simulation.shape import COUNTERS
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from countledger.compaction.report import CompactionReport
-    from tests.simulation.client import Client
 
 NAMESPACE = "n"
 # How often a total is deleted rather than edited by hand.

@@ -1,14 +1,10 @@
 """The shape of one simulation: everything that a seed draws before anything happens."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import Final
 
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
-
-if TYPE_CHECKING:
-    from random import Random
 
 REGIONS: Final = ("home", "east", "west")
 LEDGER: Final = "ledger"

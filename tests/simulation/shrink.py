@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.faults import Fault
 from tests.simulation.operations import OPERATIONS
 from tests.simulation.simulation import Simulation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,11 @@
 python -m tests.simulation SEED         replays one and tells what it did
 """
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Kind
@@ -30,6 +29,7 @@ from tests.simulation.kinesis_operations import INGESTING, small_records
 from tests.simulation.ledger_account import DELTAS, MOVED
 from tests.simulation.operations import CLOSE, OPERATIONS
 from tests.simulation.pools import in_turn
+from tests.simulation.process import Process
 from tests.simulation.product import Product
 from tests.simulation.queue import Queue, Scheduler
 from tests.simulation.quiet import ENDS, calm_down, wait
@@ -42,11 +42,6 @@ from tests.simulation.spool import SimulatedSpool
 from tests.simulation.sums import deltas_of_any_size
 from tests.simulation.threads import under
 from tests.simulation.world import World
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tests.simulation.process import Process
 
 _WORKER_MS = 4 * MINUTE_MS
 # How many calls one generation of a run may take.

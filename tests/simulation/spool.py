@@ -1,20 +1,15 @@
 """The spool of a simulated process: its own file, a disk that fails, a crash beside each commit."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Self, cast
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Self, cast
 
 from countledger.producers.buffer.buffering import SpoolRefused
+from countledger.producers.buffer.outcomes import PendingEntry
 from countledger.producers.buffer.spool import Spool
 from tests.simulation import threads
 from tests.simulation.faults import Fault
 from tests.simulation.schedule import Killed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
-    from countledger.producers.buffer.outcomes import PendingEntry
 
 
 class SimulatedSpool(Spool):

@@ -4,24 +4,18 @@ Its deltas are any numbers, negative ones too, so its sums do not tell what is i
 large and drawn, so that no two sets of entries come to the same.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import IdempotencyKeyReused
 from countledger.ledger.ids import IdempotencyKey, id_of_key
-from countledger.producers.compensation import Became
+from countledger.producers.compensation import Became, Correction
 from countledger.producers.event import Event
-from tests.simulation.ledger_account import STOCK
+from tests.simulation.client import Client
+from tests.simulation.ledger_account import STOCK, Identity
 from tests.simulation.ledger_operations import ALLOWED, send
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from countledger.producers.compensation import Correction
-    from tests.simulation.client import Client
-    from tests.simulation.ledger_account import Identity
 
 _LARGEST: Final = 10**12
 # A sum of so many entries that a read may have seen or not is not looked at.

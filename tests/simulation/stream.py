@@ -3,22 +3,16 @@
 The product's own readers see it through a client of the streams API.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from random import Random
+from typing import Any, Final, Self
 
 from botocore.exceptions import ClientError
 
 from countledger.infra.memory.stream import Stream, StreamsClient
 from countledger.ledger.errors import Throttled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from random import Random
-    from typing import Self
-
-    from tests.simulation.process import Process
+from tests.simulation.process import Process
 
 _FIRST_NUMBER: Final = 10**20
 

@@ -1,19 +1,13 @@
 """The auditor's account of strict counters: what was applied for sure, and what may have been."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from countledger.infra.memory.table import Change
 from countledger.ledger.errors import NoSuchCounter
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from countledger.infra.memory.table import Change
 
 
 @dataclass

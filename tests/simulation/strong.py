@@ -11,20 +11,15 @@ whether both of two writes may be refused; here the first one never is. A region
 answers nothing; what it was sent just then may still have been written.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import Final
 
+from countledger.infra.memory.table import Key
+from countledger.ledger.attributes import Item
 from countledger.ledger.errors import Throttled, Unclear
+from countledger.ledger.operations import Write
 from tests.simulation.table import SimulatedTable, written_key
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from countledger.infra.memory.table import Key
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Write
 
 # How often what a lost region was sent is written all the same.
 _WRITTEN: Final = 0.3

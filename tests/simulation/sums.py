@@ -1,16 +1,11 @@
 """Sums that show what they are made of: every delta of a simulation is another power of four."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from countledger.ledger import amount
 from countledger.ledger.limits import NUMBER_MAX_DIGITS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextmanager

@@ -1,22 +1,14 @@
 """One region's copy of a table, in which transactions take time and reads may be stale."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Self
 
 from countledger.infra.memory.items import key_of
-from countledger.infra.memory.table import Conflict, Table
-from countledger.ledger.operations import Put
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Self
-
-    from countledger.infra.memory.table import Change, Key
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.expressions import Condition
-    from countledger.ledger.operations import Write
+from countledger.infra.memory.table import Change, Conflict, Key, Table
+from countledger.ledger.attributes import Item
+from countledger.ledger.expressions import Condition
+from countledger.ledger.operations import Put, Write
 
 
 @dataclass(eq=False)

@@ -1,21 +1,16 @@
 """Where alerts go: the event bus and a topic of one region, which fail, are slow and take twice."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
 from countledger.ledger.limits import SECOND_MS
 from tests.simulation.faults import Fault
+from tests.simulation.process import Process
 from tests.simulation.queue import as_client_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.simulation.process import Process
 
 BUS: Final = "bus"
 # For how long a call to a target stands that says nothing.

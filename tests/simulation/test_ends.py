@@ -58,7 +58,7 @@ def _open(
     """A producer whose batches take so long."""
     threads.belongs(process)
     producer = open_producer(process, buffering, hear)
-    make = producer._buffer._make_delivery
+    make = producer._here()._make_delivery
 
     def slowed() -> BatchDelivery:
         made = make()
@@ -68,7 +68,7 @@ def _open(
         )
         return BatchDelivery(slow, made.attempts)
 
-    producer._buffer._make_delivery = slowed
+    producer._here()._make_delivery = slowed
     return producer
 
 

@@ -1,10 +1,10 @@
 """What was found, by the simulation and by reading: each as its shortest script of faults."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +22,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, TOKEN_LIFE_MS
 from countledger.ledger.namespace import Kind
+from countledger.ledger.operations import Write
 from countledger.producers.buffer.buffering import Buffering, SpoolRefused
 from countledger.producers.claims.claim import Claim
 from countledger.producers.event import Event
@@ -44,13 +45,7 @@ from tests.simulation.number_account import POSTS
 from tests.simulation.product import Product
 from tests.simulation.shape import COUNTERS
 from tests.simulation.spool import SimulatedSpool
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from countledger.ledger.operations import Write
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 HALL, SHELF = "s:hall", "s:shelf"
 CHANGES = {HALL: 5, SHELF: -5}

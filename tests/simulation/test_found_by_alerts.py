@@ -1,27 +1,21 @@
 """What the simulation has found in alerts, each as the shortest course of events that shows it."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.rule_index import RuleCache
+from countledger.consumers.alerts.rule_index import RuleCache, RuleIndex
 from countledger.consumers.alerts.rules import Rules
+from countledger.consumers.alerts.service import Alerts
 from countledger.ledger.limits import SECOND_MS
 from tests.simulation.calm import calm_world
 from tests.simulation.evaluating import alerts_of
 from tests.simulation.shape import COUNTERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from countledger.consumers.alerts.rule_index import RuleIndex
-    from countledger.consumers.alerts.service import Alerts
-    from tests.simulation.table import SimulatedTable
-    from tests.simulation.world import World
+from tests.simulation.table import SimulatedTable
+from tests.simulation.world import World
 
 LANDS_MS = 150
 

@@ -1,25 +1,21 @@
 """What a verdict rests on: a stream that was switched off, or hesitates, proves nothing."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.stream import ShardName, label_of
 from countledger.consumers.verify import Judgement
+from countledger.infra.memory.stream import Record
 from countledger.ledger.errors import SetupError
 from countledger.producers.event import Event
 from tests.simulation.calm import calm_world
 from tests.simulation.product import Product
 from tests.simulation.shape import COUNTERS
 from tests.simulation.stream import SimulatedStream
+from tests.simulation.world import World
 from tests.unit.consumers.world import Kept
-
-if TYPE_CHECKING:
-    from countledger.infra.memory.stream import Record
-    from tests.simulation.world import World
 
 COUNTER = "n:clicks"
 # More than a quick look passes over, and fewer than a close one.

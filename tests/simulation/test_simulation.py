@@ -3,20 +3,20 @@
 `COUNTLEDGER_SIMULATIONS=100000` runs as many seeds; `make simulate` does it on every core.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.canaries import CANARIES
+from tests.simulation.canary import Canary
 from tests.simulation.coverage import FUNCTIONS, SILENT
 from tests.simulation.faults import Fault
 from tests.simulation.operations import OPERATIONS
@@ -25,11 +25,6 @@ from tests.simulation.runner import Tally, quiet_core, run_block
 from tests.simulation.shape import DELETED_EVERYWHERE, HOMES, WINDOW_ALERTS
 from tests.simulation.shrink import Failure, read_skipped, spelled
 from tests.simulation.simulation import Simulation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.simulation.canary import Canary
 
 SEEDS: Final = int(os.environ.get("COUNTLEDGER_SIMULATIONS", "300"))
 # `make test` runs the first ones.

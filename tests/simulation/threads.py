@@ -12,25 +12,19 @@ time. The product's code is as it is; the names that its modules import stand fo
 A process dies whole: whichever of its threads meets the crash, the others wake up dead.
 """
 
-from __future__ import annotations
-
 from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from countledger.producers.asynchronous import buffer as asynchronous
 from countledger.producers.buffer import outcomes, producer, state, threaded
+from countledger.producers.buffer.spool import Spool
 from countledger.producers.sequences import drawing
-from tests.simulation.schedule import Killed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from countledger.producers.buffer.spool import Spool
-    from tests.simulation.process import Process
-    from tests.simulation.schedule import Actor
-    from tests.simulation.world import World
+from tests.simulation.process import Process
+from tests.simulation.schedule import Actor, Killed
+from tests.simulation.world import World
 
 # What the calls of a sender's thread are counted under.
 SENDER: Final = "buffer sender"

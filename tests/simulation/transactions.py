@@ -6,20 +6,17 @@ nowhere promised: the seed decides.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from countledger.infra.memory.table import Key
 from countledger.infra.memory.tables import Transactions
+from countledger.ledger.attributes import Item
 from countledger.ledger.errors import Reason, TransactionCancelled, Unclear
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from countledger.infra.memory.table import Key
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Write
-    from tests.simulation.schedule import Schedule
-    from tests.simulation.table import SimulatedTable
+from countledger.ledger.operations import Write
+from tests.simulation.schedule import Schedule
+from tests.simulation.table import SimulatedTable
 
 # How far apart its items land at the most; now and then one of their nodes is slow.
 _SPREAD_MS: Final = (30, 30, 30, 30, 30, 30, 30, 30, 30, 300)

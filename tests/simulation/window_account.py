@@ -5,36 +5,31 @@ system: 56 % by more than an hour, 20 % by more than a day, some by more than ho
 recount has a calendar of its own, and reads no code of the product but the names of items.
 """
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from random import Random
+from typing import Any, Final, TypeAlias
 from zoneinfo import ZoneInfo
 
 from countledger.consumers.verify import Judgement
 from countledger.consumers.window_rebuild import WindowRebuilder
 from countledger.consumers.window_settings import window_delay_ms
+from countledger.infra.memory.table import Change
 from countledger.ledger import keys
+from countledger.ledger.attributes import Item
 from countledger.ledger.calendar import Per, rules_of, rules_version
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from countledger.ledger.window_items import encode_settings
 from countledger.ledger.windows import WindowSetting
+from tests.simulation.client import Client, Memory
+from tests.simulation.ledger_account import Identity
 from tests.simulation.product import Product
 from tests.simulation.shape import COUNTERS, LEDGER, OF_WINDOWS
 from tests.simulation.sums import Wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from random import Random
-
-    from countledger.infra.memory.table import Change
-    from countledger.ledger.attributes import Item
-    from tests.simulation.client import Client, Memory
-    from tests.simulation.ledger_account import Identity
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 Cells: TypeAlias = "Counter[tuple[str, str]]"
 """By the item's name and an attribute of it: a sum or a number of events."""

@@ -1,26 +1,20 @@
 """Known wrong variants of windows, each of which must be caught."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from countledger.consumers import window_rebuild, window_writer
+from countledger.consumers.fold import CounterChanges
 from countledger.consumers.total_writer import TotalWriter
+from countledger.consumers.window_changes import WindowChanges
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import windows
+from countledger.ledger.attributes import Item
 from countledger.ledger.calendar import zone_of
-from countledger.ledger.expressions import Absent, Add, AssignOnce
+from countledger.ledger.expressions import Absent, Add, AssignOnce, Clause
 from countledger.ledger.windows import WindowSetting
 from tests.simulation.canary import Canary, all_of, little_but, replaced, unconditional, wrapped
 from tests.simulation.shape import DELETED_WINDOWS, WINDOW_ALERTS, WINDOWS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from countledger.consumers.fold import CounterChanges
-    from countledger.consumers.window_changes import WindowChanges
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.expressions import Clause
 
 
 def _by_the_total(

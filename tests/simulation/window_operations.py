@@ -1,9 +1,8 @@
 """Somebody edits windows by hand, and somebody rebuilds them, while everything else goes on."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from random import Random
+from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
@@ -14,11 +13,7 @@ from countledger.ledger.errors import CountledgerError
 from tests.simulation.product import Product
 from tests.simulation.schedule import Killed
 from tests.simulation.shape import COUNTERS, OF_WINDOWS
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from tests.simulation.world import World
+from tests.simulation.world import World
 
 _TIMES: Final = 6
 _TRIES: Final = 10

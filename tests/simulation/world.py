@@ -250,6 +250,10 @@ class World:
         time = f"{at_ms:012x}"
         return f"{time[:8]}-{time[8:]}-7000-8000-{self.random.getrandbits(48):012x}"
 
+    def new_ids(self, at_ms: int, count: int) -> list[str]:
+        """So many of them."""
+        return [self.new_id(at_ms) for _ in range(count)]
+
     def folder(self) -> Path:
         """Where its processes keep files; it goes with the world."""
         if self._folder is None:

@@ -1,18 +1,14 @@
 """A certificate authority of one test run, and the certificate of its server."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _LIFE: Final = timedelta(days=1)
 # The second name is only known to a proxy: no resolver has it.

@@ -1,9 +1,7 @@
 """One hostile server for each module, with both tables behind it."""
 
-from __future__ import annotations
-
 import gc
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,9 +10,6 @@ from tests.engines.running import local_session
 from tests.engines.store import Store, fresh_store
 from tests.transport.certificate import make_certificate
 from tests.transport.server import HostileServer, hostile_server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,6 @@ share one connection, so they can take each other's answer once. Both begin at t
 print one line: what they were told of each of their calls.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import json
@@ -16,8 +14,9 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Callable
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 import boto3
@@ -25,9 +24,6 @@ import boto3
 from countledger import AsyncCountLedger, Buffering, CountLedger, CountledgerError, Event
 from countledger.ledger.errors import LedgerNotOpen
 from countledger.producers.buffer.buffering import ProducerClosed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CALLS: Final = 3
 ALL_AT_ONCE: Final = 60

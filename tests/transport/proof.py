@@ -1,7 +1,5 @@
 """An error that proves that nothing was sent, for tests without a network."""
 
-from __future__ import annotations
-
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import NewConnectionError
 

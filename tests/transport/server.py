@@ -4,24 +4,20 @@ Each request meets the next behaviour of the plan, or an honest answer. What was
 the service behind the server, by a way of its own.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import ssl
 import struct
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from threading import Event, Lock, Thread
 from time import sleep
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.transport.service import answer_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _RESET: Final = struct.pack("ii", 1, 0)  # close sends a reset instead of an orderly end
 _PAGE: Final = b"<html><body>Please sign in to the network</body></html>"

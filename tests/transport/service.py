@@ -1,16 +1,12 @@
 """The service, in this process: moto answers the JSON protocol as DynamoDB and Kinesis do."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from botocore.awsrequest import AWSPreparedRequest
 from botocore.compat import HTTPHeaders
 from moto.core.botocore_stubber import BotocoreStubber
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _MOTO: Final = BotocoreStubber()
 _ONE_AT_A_TIME: Final = Lock()  # moto is made for one thread

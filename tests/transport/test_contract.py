@@ -5,15 +5,14 @@ Two rules make the table. Only an error that proves that no byte of the request 
 service's own words is `Unclear`, with any status.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 import boto3
@@ -31,14 +30,9 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.operations import Put
 from tests.engines.running import REGION
-from tests.transport.server import Behaviour
+from tests.engines.store import Store
+from tests.transport.server import Behaviour, HostileServer
 from tests.transport.transports import TRANSPORTS, WRITES, Call, Place, Transport, impatient
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.engines.store import Store
-    from tests.transport.server import HostileServer
 
 # botocore leaves the connection of an answer that broke off to the collector.
 pytestmark = [

@@ -1,14 +1,12 @@
 """Parent and child at once, after the parent has used its clients: each hears its own answers."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -19,10 +17,8 @@ from countledger.ledger.operations import Query
 from countledger.ledger.settings import TRANSPORTS
 from countledger.producers.kinesis.aggregate import decode, unpack
 from tests.engines.running import REGION
-
-if TYPE_CHECKING:
-    from tests.engines.store import Store
-    from tests.transport.server import HostileServer
+from tests.engines.store import Store
+from tests.transport.server import HostileServer
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 NAMES: Final = ("parent", "child")

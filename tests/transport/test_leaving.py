@@ -1,20 +1,16 @@
 """A process of an event loop that ends while a service is silent: nothing holds it up."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
 from countledger.ledger.settings import TRANSPORTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has other signals")
 # The client would wait for an answer for longer than that.

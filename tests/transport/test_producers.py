@@ -1,11 +1,9 @@
 """What a producer makes of a write that was stored and not acknowledged, by every transport."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
@@ -14,12 +12,9 @@ from countledger.ledger.errors import Unacknowledged, Unclear
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.operations import Query
 from countledger.ledger.settings import TRANSPORTS
-from tests.transport.server import Behaviour
+from tests.engines.store import Store
+from tests.transport.server import Behaviour, HostileServer
 from tests.transport.transports import impatient
-
-if TYPE_CHECKING:
-    from tests.engines.store import Store
-    from tests.transport.server import HostileServer
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),

@@ -1,27 +1,21 @@
 """A proxy between the client and the service: what it breaks, and when."""
 
-from __future__ import annotations
-
 import socket
 import struct
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from countledger.ledger.errors import Unclear, Unreachable
-from tests.transport.server import Behaviour
+from tests.engines.store import Store
+from tests.transport.server import Behaviour, HostileServer
 from tests.transport.test_contract import is_stored, outcome_of, place_in
 from tests.transport.transports import TRANSPORTS, Transport
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.engines.store import Store
-    from tests.transport.server import HostileServer
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <:ResourceWarning"),

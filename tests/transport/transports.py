@@ -4,27 +4,20 @@ A transport is added to `TRANSPORTS` with the operations that it has. Each opera
 items of its own, so a test sees whether this very call was stored.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
+from countledger.ledger.connection import Connection
+from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.entry import Entry
 from countledger.ledger.expressions import Absent, Add, Compare
 from countledger.ledger.operations import Check, Delete, Put, PutBatch, Query, Scan, Update
 from countledger.ledger.suspension import CallNotes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from contextlib import AbstractContextManager
-
-    from countledger.ledger.connection import Connection
-    from countledger.ledger.dynamo import DynamoClient
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,10 @@
 """The asynchronous client has what the synchronous one has, with the same signatures."""
 
-from __future__ import annotations
-
 import inspect
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Final, assert_type
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Final, assert_type
 
 import pytest
 
@@ -25,9 +23,6 @@ from countledger.ledger.asynchronous.forms import AsyncForm, FormMethod, iterate
 from countledger.ledger.errors import BadInput, LedgerNotOpen
 from countledger.producers.asynchronous.forms import AsyncLease, AsyncSequences
 from countledger.producers.strict.outcome import StrictOutcome
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 # What a form does not have, and why.
 _LEFT_OUT: Final = {

@@ -1,7 +1,5 @@
 """Functions whose calls are counted: once for each call that returns, and never in its way."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -1,7 +1,5 @@
 """The documentation site is strict: each fault of a page fails its build."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,18 +1,13 @@
 """The documents and the words of the code: links, width, the glossary, plain English."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tokenize
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ROOT = Path(__file__).resolve().parents[2]
 _DOCS = sorted((_ROOT / "docs").glob("*.md"))

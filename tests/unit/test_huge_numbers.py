@@ -1,8 +1,7 @@
 """A number of so many digits that Python does not write it out is refused like any other."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import pytest
 
@@ -14,9 +13,6 @@ from countledger.ledger.errors import BadSetting
 from countledger.ledger.exact import newest_first
 from countledger.ledger.quarantine_service import QuarantineService
 from countledger.producers.strict.definition import define
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _HUGE: Final = 10**5_000
 

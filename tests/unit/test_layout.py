@@ -1,20 +1,15 @@
 """The rules of the layout, checked by reading the repository itself."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("ledger", "producers", "consumers", "compaction", "infra")
@@ -35,7 +30,7 @@ _LONG_MODULES = {
 }
 _FUNCTION_MAX_LINES = 70
 # The demo shows the product; it must not become one.
-_DEMO_MAX_LINES = 700
+_DEMO_MAX_LINES = 820
 _LEVELS_MAX = 7
 # The modules of the project that the public client may know, also at first use or for types.
 _CLIENT_MODULES = 15
@@ -211,7 +206,8 @@ def test_a_module_fits_a_sitting() -> None:
 
 
 def test_the_demo_stays_small() -> None:
-    lines = [path.read_text().count("\n") for path in (_ROOT / "infra/demo").glob("*.py")]
+    places = ("infra/demo/*.py", "infra/cli/demo*.py")
+    lines = [path.read_text().count("\n") for place in places for path in _ROOT.glob(place)]
 
     assert sum(lines) <= _DEMO_MAX_LINES
 

@@ -5,15 +5,11 @@ use (`for _ in range(3)`), and its body calls a service: itself, or in a functio
 that it calls. A `for` loop that sends one request for each of several things repeats nothing.
 """
 
-from __future__ import annotations
-
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _PACKAGES: Final = ("ledger", "producers", "consumers", "compaction", "infra", "countledger")
@@ -51,7 +47,6 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     "portions: each request is about other things": {
         "consumers/alerts/initial_scan.py": "_totals",
         "consumers/window_verify.py": "compare",
-        "infra/demo/run.py": "_coalesced",
     },
     "polling: waits until another process has come so far": {
         "infra/cli/watch.py": "follow",

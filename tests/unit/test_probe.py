@@ -1,9 +1,6 @@
 """The probe on tables in memory: what it records and measures, and that its counter stays small."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,13 +13,11 @@ from countledger.ledger.exact import ExactReader
 from countledger.ledger.head import decode_head
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.operations import Put
+from countledger.probe import ProbeOutcome
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER
 from tests.unit.compaction.world import World
-
-if TYPE_CHECKING:
-    from countledger.probe import ProbeOutcome
 
 TIMEOUT_MS = 43 * SECOND_MS
 

@@ -1,7 +1,5 @@
 """What apps may rest on: the public names, their documentation, their types."""
 
-from __future__ import annotations
-
 import inspect
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a process loads: its own part of the package, and nothing of the others."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

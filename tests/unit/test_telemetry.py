@@ -1,7 +1,5 @@
 """Telemetry costs nothing where nobody requests it, and uses the names of the conventions."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -12,7 +12,7 @@ from countledger.consumers.alerts.alert import Alert, FailedAlert
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.rule import Target
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.alerts.service import Alerts, RuleChange
+from countledger.consumers.alerts.service import Alerts
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.errors import (
@@ -23,6 +23,7 @@ from countledger.ledger.errors import (
     WrongKind,
     WrongRegion,
 )
+from countledger.ledger.settings import SettingChange
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
 
@@ -143,8 +144,8 @@ def test_a_file_creates_and_changes_rules_and_leaves_the_others(dynamo: MemoryCl
     first = [(rule.name, change) for rule, change in alerts.apply(specs)]
     second = [(rule.name, change) for rule, change in alerts.apply(specs)]
 
-    assert first == [("a", RuleChange.CREATED), ("b", RuleChange.CHANGED)]
-    assert second == [("a", RuleChange.UNCHANGED), ("b", RuleChange.UNCHANGED)]
+    assert first == [("a", SettingChange.CREATED), ("b", SettingChange.CHANGED)]
+    assert second == [("a", SettingChange.UNCHANGED), ("b", SettingChange.UNCHANGED)]
     assert [rule.name for rule in alerts.list()] == ["a", "b", "other"]
     assert (alerts.get("b").rearm, str(alerts.get("b").target)) == (None, "bus")
 

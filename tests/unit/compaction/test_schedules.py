@@ -7,7 +7,6 @@ import pytest
 from countledger.compaction.retire import Retire
 from countledger.compaction.schedule import (
     Schedule,
-    ScheduleChange,
     ScheduleSpec,
     decode_schedule,
     encode_schedule,
@@ -27,6 +26,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Kind
+from countledger.ledger.settings import SettingChange
 from tests.unit.compaction.parts import HOME, Stack
 
 _HOURLY: ScheduleSpec = {"every_ms": HOUR_MS}
@@ -195,8 +195,8 @@ def test_a_file_creates_and_changes_schedules_and_leaves_the_others(stack: Stack
 
     first, again = ([change for _, change in stack.schedules.apply(specs)] for _ in range(2))
 
-    assert first == [ScheduleChange.CHANGED, ScheduleChange.CREATED]
-    assert again == [ScheduleChange.UNCHANGED, ScheduleChange.UNCHANGED]
+    assert first == [SettingChange.CHANGED, SettingChange.CREATED]
+    assert again == [SettingChange.UNCHANGED, SettingChange.UNCHANGED]
     assert [one.min_entries for one in stack.schedules.list()] == [7, 100, 100]
     assert stack.schedules.state("c") == "enabled"
 

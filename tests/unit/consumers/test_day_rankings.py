@@ -1,11 +1,10 @@
 """Rankings of days: which board a day has, and how its items are kept."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from threading import Barrier
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,15 +18,11 @@ from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from countledger.ledger.ranking import day_board, day_clauses, namespace_board
 from countledger.ledger.total import windows_id_of
 from countledger.ledger.window_items import decode_settings, encode_settings
+from countledger.ledger.windows import WindowSetting
 from tests.unit.consumers.records import COUNTER
 from tests.unit.consumers.test_window_writing import TABLE, apply, late_mix, setting, timed, total
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import MemoryClient, meanwhile
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from countledger.ledger.windows import WindowSetting
 
 ZONE = "Asia/Kolkata"
 NAMESPACE = keys.namespace_of(COUNTER)

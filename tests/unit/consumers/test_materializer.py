@@ -13,16 +13,13 @@ from countledger.consumers.handler import shard_of
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import (
     ShardProgress,
-    advance_of,
     decode_progress,
-    opening_of,
 )
 from countledger.consumers.stream import ShardName
 from countledger.ledger import before_send, keys
 from countledger.ledger.before_send import Deadline
 from countledger.ledger.errors import (
     BadPayload,
-    ConditionFailed,
 )
 from countledger.ledger.limits import INVOCATION_MARGIN_MS, INVOCATION_TIME_MS
 from tests.unit.consumers.records import record
@@ -66,24 +63,6 @@ def test_lag_is_the_age_of_the_last_record() -> None:
 
     assert _materializer(dynamo).apply([record(100, age_ms=7_000)], SHARD).lag_ms == 7_000
     assert _materializer(dynamo).apply([record(101, age_ms=-7_000)], SHARD).lag_ms == 0
-
-
-@pytest.mark.parametrize(("earlier", "later"), [("9", "10"), ("99", "100"), ("0099", "100")])
-def test_progress_moves_on_by_number_and_never_back(earlier: str, later: str) -> None:
-    dynamo = MemoryClient()
-    dynamo.update(opening_of(TABLE, "label/s", NOW_MS))
-    earlier_one, later_one = (
-        advance_of(TABLE, ShardProgress("label/s", sequence, NOW_MS, NOW_MS + 5, 1, 1, 2.0))
-        for sequence in (earlier, later)
-    )
-    dynamo.update(earlier_one)
-    dynamo.update(later_one)
-
-    for passed in (earlier_one, later_one):
-        with pytest.raises(ConditionFailed):
-            dynamo.update(passed)
-    found = decode_progress(dynamo.items(TABLE)[0])
-    assert (found.sequence, found.records, found.updates, found.write_units) == (later, 2, 2, 4)
 
 
 _ARN = {"eventSourceARN": "arn"}

@@ -1,7 +1,5 @@
 """A membership is deleted by its id: a late request takes none that was added since."""
 
-from __future__ import annotations
-
 import pytest
 
 from countledger.ledger import keys

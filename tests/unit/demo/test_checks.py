@@ -1,74 +1,107 @@
-"""Whether exactly those alerts were told that were due."""
+"""Whether exactly those alerts were published that were due, and what makes a run wrong."""
 
 from __future__ import annotations
 
-from countledger.consumers.alerts.alert import Alert
-from countledger.consumers.alerts.rule import Direction
-from countledger.infra.demo.checks import THRESHOLD, compare, update_in
+from typing import Any
 
-
-def _alert(counter: str, version: int) -> Alert:
-    return Alert(
-        rule="demo-long-files",
-        revision="r",
-        counter=counter,
-        direction=Direction.RISING,
-        threshold=THRESHOLD,
-        old=0,
-        new=THRESHOLD,
-        version=version,
-        region="us-east-1",
-        at_ms=0,
-    )
-
+from countledger import Total
+from countledger.infra.demo.checks import TotalUpdate, compare, problems, updates_in
 
 UPDATES = [
-    ("lines:a", 1, 0, 999),
-    ("lines:a", 2, 999, 1000),
-    ("lines:a", 3, 1000, 1500),
-    ("lines:a", 4, 1500, 10),
-    ("lines:a", 5, 10, 2000),
-    ("lines:b", 1, 0, 5),
+    TotalUpdate("lines:a", 1, 0, 999),
+    TotalUpdate("lines:a", 2, 999, 1000),
+    TotalUpdate("lines:a", 3, 1000, 1500),
+    TotalUpdate("lines:a", 4, 1500, 10),
+    TotalUpdate("lines:a", 5, 10, 2000),
+    TotalUpdate("lines:b", 1, 0, 5),
 ]
-DUE = [_alert("lines:a", 2), _alert("lines:a", 5)]
-NOTHING: dict[str, list[object]] = {"missing": [], "unexpected": [], "silent": []}
+DUE = [UPDATES[1], UPDATES[4]]
+LONG = Total("lines:a", value=2000, events=5, entries=5)
+NOTHING: dict[str, list[object]] = {
+    "alerts_missing": [],
+    "alerts_unexpected": [],
+    "alerts_silent": [],
+}
 
 
 def test_alerts_that_are_all_and_the_only_ones_due_are_good() -> None:
-    assert compare(DUE, UPDATES, ["lines:a"], fresh=True) == NOTHING
+    assert compare(DUE, UPDATES, [LONG]) == NOTHING
 
 
 def test_an_alert_that_is_missing_is_found() -> None:
-    found = compare(DUE[:1], UPDATES, ["lines:a"], fresh=True)
+    found = compare(DUE[:1], UPDATES, [LONG])
 
-    assert found == NOTHING | {"missing": [UPDATES[4]]}
+    assert found == NOTHING | {"alerts_missing": [UPDATES[4]._asdict()]}
 
 
 def test_an_alert_that_was_not_due_is_found() -> None:
-    extra = [_alert("lines:a", 3), _alert("lines:b", 1)]
+    extra = [UPDATES[2], UPDATES[5]]
 
-    found = compare(DUE + extra, UPDATES, ["lines:a"], fresh=True)
+    found = compare(DUE + extra, UPDATES, [LONG])
 
-    assert found == NOTHING | {"unexpected": extra}
+    assert found == NOTHING | {"alerts_unexpected": [one._asdict() for one in extra]}
+
+
+def test_an_alert_of_other_values_than_the_totals_is_found() -> None:
+    other = UPDATES[1]._replace(old=998)
+
+    found = compare([other, DUE[1]], UPDATES, [LONG])
+
+    assert found["alerts_missing"] == [UPDATES[1]._asdict()]
+    assert found["alerts_unexpected"] == [other._asdict()]
 
 
 def test_a_long_file_that_never_alerted_is_found() -> None:
-    silent = compare(DUE, UPDATES, ["lines:a", "lines:c"], fresh=True)["silent"]
+    """Also if the stream, too, shows nothing of it."""
+    totals = [
+        LONG,
+        Total("lines:c", value=1000, events=1, entries=1),
+        Total("lines:d", value=999, events=1, entries=1),
+        Total("commits:e", value=1000, events=1, entries=1),
+    ]
 
-    assert silent == ["lines:c"]
-    assert compare(DUE, UPDATES, ["lines:a", "lines:c"], fresh=False) == NOTHING
-    assert compare([], UPDATES, ["lines:a"], fresh=False)["silent"] == ["lines:a"]
+    assert compare(DUE, UPDATES, totals) == NOTHING | {"alerts_silent": [{"counter": "lines:c"}]}
 
 
 def test_a_stream_record_is_read_without_the_evaluator() -> None:
-    key = {"counter": {"S": "lines:a"}, "part": {"S": "total"}}
-    new = {**key, "total": {"N": "7"}, "version": {"N": "1"}}
-    old = {**key, "total": {"N": "5"}, "version": {"N": "0"}}
-    other = {"counter": {"S": "commits:a"}, "part": {"S": "total"}}
-    state = {"counter": {"S": "lines:a"}, "part": {"S": "alert#r"}}
+    def record(part: str = "total", counter: str = "lines:a", **images: object) -> dict[str, Any]:
+        return {"dynamodb": {"Keys": {"counter": {"S": counter}, "part": {"S": part}}, **images}}
 
-    assert update_in({"Keys": key, "NewImage": new}) == ("lines:a", 1, 0, 7)
-    assert update_in({"Keys": key, "NewImage": new, "OldImage": old}) == ("lines:a", 1, 5, 7)
-    assert update_in({"Keys": key, "OldImage": old}) is None
-    assert update_in({"Keys": other, "NewImage": new}) is None
-    assert update_in({"Keys": state, "NewImage": state}) is None
+    new = {"total": {"N": "7"}, "version": {"N": "1"}}
+    old = {"total": {"N": "5"}, "version": {"N": "0"}}
+
+    found = updates_in(
+        [
+            record(NewImage=new),
+            record(NewImage=new, OldImage=old),
+            record(OldImage=old),
+            record(counter="commits:a", NewImage=new),
+            record(part="alert#r", NewImage={}),
+        ]
+    )
+
+    assert list(found) == [TotalUpdate("lines:a", 1, 0, 7), TotalUpdate("lines:a", 1, 5, 7)]
+
+
+def test_a_run_is_good_only_if_nothing_at_all_is_wrong() -> None:
+    good: dict[str, Any] = {
+        "wrong": 0,
+        "missing": 0,
+        "unrecognised": None,
+        "wrong_days": [],
+        "untried": 0,
+    }
+    row = {"counter": "lines:a"}
+
+    assert problems({**good, **NOTHING}) == []
+    for wrong, clause in {
+        ("wrong", 1_234): "1,234 numbers are not what git says",
+        ("missing", 1): "1 events did not reach their totals",
+        ("unrecognised", 2): "2 retries were not recognised",
+        ("untried", 1): "1 effects of the partition were not seen",
+    }.items():
+        (found,) = problems({**good, **NOTHING, wrong[0]: wrong[1]})
+        assert found.startswith(clause)
+    for name in ("wrong_days", *NOTHING):
+        (found,) = problems({**good, **NOTHING, name: [row, row]})
+        assert found.startswith("2 ")

@@ -1,12 +1,7 @@
 """A clock moved by hand."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NOW_MS = 1_900_000_000_000
 

@@ -4,32 +4,25 @@ The tables and transactions are those of the simulation; the contract suite of t
 the real client to the same behaviour.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from threading import Event, Lock
+from typing import Any, Final, TypeAlias, cast
+
+from mypy_boto3_dynamodb import DynamoDBClient
+from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
 from countledger.infra.memory.items import holds, key_of
+from countledger.infra.memory.table import Key as ItemKey
 from countledger.infra.memory.table import StoredTable
 from countledger.infra.memory.tables import Transactions
+from countledger.ledger.attributes import Item, Key
 from countledger.ledger.before_send import leave
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import RequestRejected, Unclear
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
-from countledger.ledger.operations import Page, Query
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from threading import Event
-
-    from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
-
-    from countledger.infra.memory.table import Key as ItemKey
-    from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.operations import Delete, Put, Scan, Update, Write
+from countledger.ledger.operations import Delete, Page, Put, Query, Scan, Update, Write
 
 _PLAIN: Final = cast("TableDescriptionTypeDef", {"TableStatus": "ACTIVE"})
 # Where a client that is `hesitant` says that its second page begins.

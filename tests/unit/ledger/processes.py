@@ -1,7 +1,5 @@
 """Tests that fork run in a process of their own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,22 +1,18 @@
 """Amounts are exact: integers or decimals, never floats."""
 
-from __future__ import annotations
-
 import time
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.ledger import amount
+from countledger.ledger.amount import Amount
 from countledger.ledger.attributes import decode, encode
 from countledger.ledger.errors import BadDelta
-
-if TYPE_CHECKING:
-    from countledger.ledger.amount import Amount
 
 _INTEGERS = st.integers(-(10**38 - 1), 10**38 - 1)
 

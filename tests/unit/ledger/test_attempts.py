@@ -1,13 +1,12 @@
 """The attempt driver, for values alone: every way through its loop, in a thread and in a loop."""
 
-from __future__ import annotations
-
 import asyncio
 import doctest
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from countledger.ledger import attempts as driver
 from countledger.ledger.attempts import (
     Again,
+    Answer,
     Attempts,
     CallLimits,
     Done,
@@ -25,6 +25,9 @@ from countledger.ledger.attempts import (
     Reply,
     RetryPeriodOver,
     Send,
+    Step,
+    Steps,
+    Verdict,
     attempt,
     otherwise,
     run,
@@ -47,11 +50,6 @@ from countledger.ledger.operations import Get, Put, Update
 from countledger.ledger.performer import DynamoPerformer
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from countledger.ledger.attempts import Answer, Step, Steps, Verdict
 
 WRITE = Put("table", {"counter": "a", "part": "b", "n": 1})
 READ = Get("table", {"counter": "a", "part": "b"})

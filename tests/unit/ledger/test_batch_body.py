@@ -1,7 +1,5 @@
 """The body of a batch write is what botocore would have written."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

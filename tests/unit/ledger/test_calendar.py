@@ -1,11 +1,10 @@
 """The calendar: which one a moment belongs to, and when it begins and ends."""
 
-from __future__ import annotations
-
 import zoneinfo
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -19,10 +18,6 @@ from countledger.ledger.calendar import (
 )
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ZONES = (
     "UTC",

@@ -1,7 +1,5 @@
 """The change log: newest first, whatever the spread and the ids."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Sessions and clients: what is settled before the first call."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import boto3

@@ -1,7 +1,5 @@
 """Credentials in a fork: no lock that nobody opens again, no connection of the parent's."""
 
-from __future__ import annotations
-
 from tests.unit.ledger.processes import printed
 
 # The process forks while another thread refreshes, as any thread does that signs in time.

@@ -1,9 +1,8 @@
 """The due index under every interleaving of its writers."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -26,9 +25,6 @@ from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.operations import Update
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import MemoryClient
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TABLE: Final = "counters"
 COUNTER: Final = "a:b"

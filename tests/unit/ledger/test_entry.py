@@ -1,7 +1,5 @@
 """Entries: their stored form, and how old they may be."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from decimal import Decimal
 from typing import Any

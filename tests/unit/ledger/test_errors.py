@@ -1,7 +1,5 @@
 """Errors that leave their process: pickled by pools of processes, or copied."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import multiprocessing

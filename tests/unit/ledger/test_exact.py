@@ -1,10 +1,10 @@
 """The exact sum: its five steps against a compactor that works while it reads."""
 
-from __future__ import annotations
-
 import tracemalloc
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,21 +12,15 @@ from hypothesis import strategies as st
 
 from countledger.infra.memory.items import key_of
 from countledger.ledger import amount, keys
+from countledger.ledger.attributes import Item
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import BadCounterName, CorruptItem, ServiceFailed
 from countledger.ledger.exact import ExactAccumulator, ExactReader, moved_too_far
 from countledger.ledger.head import NO_HEAD, Covered, Head, decode_head
 from countledger.ledger.ids import id_of_key
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Put, Query
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Get, MemoryClient, at
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from decimal import Decimal
-
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Query
 
 TABLE = "ledger"
 COUNTER = "a:b"

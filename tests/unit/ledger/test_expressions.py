@@ -1,7 +1,5 @@
 """Conditions and updates as text, written in one place."""
 
-from __future__ import annotations
-
 import pytest
 
 from countledger.ledger.expressions import (

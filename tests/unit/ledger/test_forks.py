@@ -1,7 +1,5 @@
 """A fork has one thread: what another one held as it forked must not stay held for ever."""
 
-from __future__ import annotations
-
 from tests.unit.ledger.processes import FORKS, printed
 
 # While another thread holds each lock of a module, the process forks; the child uses what it

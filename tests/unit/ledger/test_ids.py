@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from countledger.ledger import keys
 from countledger.ledger.errors import BadKey, BadTime
-from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key, new_id
+from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key, new_id, new_ids
 from tests.unit.ledger.clocks import NOW_MS
 
 _AT = datetime(2030, 1, 31, 12, 0, 0, 123_000, tzinfo=UTC)
@@ -95,6 +95,25 @@ def test_a_made_id_carries_the_millisecond_it_was_given() -> None:
     assert {one.int >> 80 for one in ids} == {NOW_MS}
     assert {one.version for one in ids} == {7}
     assert len(set(ids)) == 50_000
+
+
+@pytest.mark.parametrize("count", [0, 1, 25, 256, 257, 1_000])
+def test_ids_that_are_made_together_are_uuids_in_order(count: int) -> None:
+    ids = new_ids(NOW_MS, count)
+
+    assert len(ids) == len(set(ids)) == count
+    for block in (ids[at : at + 256] for at in range(0, count, 256)):
+        assert block == sorted(block)
+    assert {str(UUID(one)) for one in ids} == {*ids}
+    assert {UUID(one).int >> 80 for one in ids} <= {NOW_MS}
+    assert {UUID(one).version for one in ids} <= {7}
+
+
+def test_ids_of_many_calls_and_blocks_differ() -> None:
+    """Each 256 of them count on from 66 bits of their own."""
+    calls = [*(new_ids(NOW_MS, 2) for _ in range(20_000)), new_ids(NOW_MS, 256 * 1_000)]
+
+    assert len({one for ids in calls for one in ids}) == 40_000 + 256_000
 
 
 def test_identity_is_the_moment_whatever_its_offset() -> None:

@@ -1,7 +1,5 @@
 """The grammar of names and keys."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 import pytest

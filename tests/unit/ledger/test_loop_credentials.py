@@ -1,7 +1,5 @@
 """Credentials of the clients of event loops: those of the session, whatever their source."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A call of an event loop, in a child that goes on with the loop of its parent."""
 
-from __future__ import annotations
-
 from tests.unit.ledger.processes import FORKS, printed
 
 FORKING = """

@@ -1,7 +1,5 @@
 """Namespaces: valid at birth, made once, seen by all."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,9 +1,8 @@
 """QuarantineStore of what is in quarantine: once each, published, and handled by a person."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 
@@ -20,6 +19,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.keys import quarantine_place
 from countledger.ledger.limits import ITEM_MAX_BYTES, QUARANTINE_HANDLED_LIFE_MS
+from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.operations import Put
 from countledger.ledger.quarantine_record import (
     CONTENT_MAX_BYTES,
@@ -38,11 +38,6 @@ from countledger.ledger.quarantine_store import (
 )
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from countledger.ledger.message_queue import MessageQueue
 
 COUNTERS = "counters"
 ANNS = QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS)

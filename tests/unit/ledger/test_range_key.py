@@ -1,7 +1,5 @@
 """The key of a range of another system's records."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

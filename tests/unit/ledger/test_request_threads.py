@@ -1,15 +1,14 @@
 """Threads that run functions for the suspended calls of an event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
 import threading
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from functools import partial
 from threading import Event, current_thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 import pytest
@@ -22,9 +21,6 @@ from countledger.ledger.asynchronous.threads import RequestThreads
 from countledger.ledger.before_send import leave
 from countledger.ledger.service_errors import translated
 from countledger.ledger.suspension import CallNotes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 ME: ContextVar[str] = ContextVar("me", default="nobody")

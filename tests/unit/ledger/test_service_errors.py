@@ -1,7 +1,5 @@
 """One table from what the SDK raises to our errors."""
 
-from __future__ import annotations
-
 import pytest
 from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError

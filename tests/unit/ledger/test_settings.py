@@ -1,7 +1,5 @@
 """Settings from the environment."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import pytest

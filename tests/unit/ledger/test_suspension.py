@@ -1,12 +1,11 @@
 """Synchronous code in an event loop: its waits suspend it, and hold up nobody."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 import uvloop
@@ -18,9 +17,6 @@ from countledger.ledger.errors import KeyExpired
 from countledger.ledger.forks import SuspendableLock, made_once
 from countledger.ledger.suspension import CallNotes, Interrupted, current_call, sleep, workers
 from countledger.producers.sequences.drawing import Lease
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 _T = TypeVar("_T")
 SEEN: ContextVar[int | None] = ContextVar("seen", default=None)

@@ -1,7 +1,5 @@
 """Time, waits and units."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, timedelta, timezone
 from random import Random
 from threading import Thread

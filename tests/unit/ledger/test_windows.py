@@ -1,15 +1,14 @@
 """Which windows an entry belongs to, and how the items of windows are read."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countledger.ledger.attributes import Item
 from countledger.ledger.calendar import Per, rules_of, window_of
 from countledger.ledger.errors import BadSetting, CorruptItem
 from countledger.ledger.keys import window_key
@@ -17,9 +16,6 @@ from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.window_items import decode_settings, encode_settings, slots_of
 from countledger.ledger.windows import WindowSetting, business_time_ms, cells_of
 from tests.unit.ledger.window_settings import window_setting
-
-if TYPE_CHECKING:
-    from countledger.ledger.attributes import Item
 
 
 def ms(text: str) -> int:

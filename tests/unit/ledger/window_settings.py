@@ -1,7 +1,5 @@
 """A setting of windows for tests, of which each changes what it is about."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A recorder over tables in memory."""
 
-from __future__ import annotations
-
 from random import Random
 
 from countledger.ledger.namespace import Namespaces

@@ -13,7 +13,7 @@ from countledger.ledger.amount import total_of
 from countledger.ledger.entry import Entry
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.outcomes import Outcomes, PendingEntry
-from countledger.producers.buffer.queue import EntryBatch, SendQueue, size_of
+from countledger.producers.buffer.queue import EntryBatch, SendQueue
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
@@ -37,9 +37,7 @@ def entry_of(counter: str, delta: Amount, key: str | None = None) -> Entry:
 
 
 def pending_of(counter: str, delta: Amount = 1, key: str | None = None) -> PendingEntry:
-    pending = PendingEntry(NOBODY, counter, delta, entry_of(counter, delta, key))
-    pending.size = size_of(counter, pending.entry)
-    return pending
+    return PendingEntry(NOBODY, counter, delta, entry_of(counter, delta, key))
 
 
 def filled(count: int, *, now_ms: float = 0, key: str | None = None) -> SendQueue:
@@ -103,15 +101,15 @@ def test_a_window_whose_end_is_interrupted_goes_out_once(monkeypatch: pytest.Mon
     """Ctrl-C strikes anywhere; what went out is not joined by any more events."""
     buffer = SendQueue(buffering())
     add_all(buffer, ["a:a", "a:b", "a:c"])
-    queue, calls = SendQueue._queue, iter((False, True))
+    put, calls = SendQueue.put, iter((False, True))
 
-    def interrupted(buffer: SendQueue, pending: PendingEntry) -> None:
+    def interrupted(buffer: SendQueue, pending: PendingEntry, now_ms: float) -> None:
         if next(calls):
             raise KeyboardInterrupt
-        queue(buffer, pending)
+        put(buffer, pending, now_ms)
 
     with monkeypatch.context() as patch:
-        patch.setattr(SendQueue, "_queue", interrupted)
+        patch.setattr(SendQueue, "put", interrupted)
         with pytest.raises(KeyboardInterrupt):
             buffer.make_due()
     first = cast("EntryBatch", buffer.take(0)).pendings

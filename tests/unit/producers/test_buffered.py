@@ -163,7 +163,7 @@ def test_failures_that_nobody_reads_are_bounded() -> None:
 
 def test_what_coalesced_and_was_not_sent_comes_back_as_an_entry(gated: GatedClient) -> None:
     producer = producer_on(gated, Buffering(coalesce=True, linger_ms=PATIENT_MS))
-    producer._buffer.queue.limit = 0
+    producer._here().queue.limit = 0
     _add_ones(producer, 3)
 
     with pytest.raises(NotRecorded) as raised:
@@ -171,6 +171,22 @@ def test_what_coalesced_and_was_not_sent_comes_back_as_an_entry(gated: GatedClie
     ((entry, _),) = raised.value.failures
     assert entry is not None
     assert (entry.delta, entry.events) == (3, 3)
+
+
+def test_a_close_ends_the_flush_of_another_thread(gated: GatedClient) -> None:
+    """It has taken from the queue what the flush waits for."""
+    producer = producer_on(gated)
+    producer._here().queue.limit = 0
+    producer.add("a:b", 1)
+    flushing = threading.Thread(target=producer.flush, daemon=True)
+    flushing.start()
+    while not producer._here()._marks:
+        threading.Event().wait(0.001)
+
+    with pytest.raises(NotRecorded):
+        producer.close(0)
+    flushing.join(10)
+    assert not flushing.is_alive()
 
 
 @pytest.mark.parametrize("coalesce", [False, True])

@@ -93,6 +93,24 @@ async def test_an_event_waits_for_others_no_longer_than_it_lingers(
         assert (await producer.result(pending)).status is Status.RECORDED
 
 
+@in_a_loop
+async def test_an_entry_has_the_time_at_which_its_event_was_added(
+    opened: Callable[..., Awaited], dynamo: GatedClient
+) -> None:
+    """However long the event waits, and with it the creation of the entry."""
+    clock = ManualClock()
+    began_ms = clock.at_ms
+    async with opened(clock=clock) as producer:
+        await producer.add("a:b", 1)
+        clock.at_ms += 7
+        await producer.add_many([Event("a:b", 2)])
+        clock.at_ms += 5_000
+        await producer.flush()
+
+    found = [item for item in dynamo.items(TABLE) if item["entry"].startswith("e#")]
+    assert {item["delta"]: item["at"] - began_ms for item in found} == {1: 0, 2: 7}
+
+
 @pytest.mark.parametrize("coalesce", [False, True])
 @in_a_loop
 async def test_bad_input_is_refused_by_the_call_and_not_taken(

@@ -56,6 +56,37 @@ def test_a_thousand_plain_events_are_forty_batches() -> None:
     assert dynamo.calls == ["put_batch"] * 40
 
 
+@pytest.mark.parametrize("number", [24, 25, 26, 51, 60])
+def test_every_outcome_is_that_of_its_event_also_of_mixed_ones(number: int) -> None:
+    """Those without a key are batches of at most 25, those with one are written alone."""
+    dynamo = MemoryClient()
+    recorder = recorder_on(dynamo)
+    recorder.sender.namespaces.create("stock", kind=Kind.STRICT)
+    dynamo.calls.clear()
+    keys = {n for n in range(number) if n % 7 == 3}
+    refused = {n for n in range(number) if n % 11 == 5}
+    events = [
+        Event(f"{'stock' if n in refused else 'a'}:{n}", n + 1, f"key {n}" if n in keys else None)
+        for n in range(number)
+    ]
+
+    outcomes = recorder.record_many(events)
+
+    for n, outcome in enumerate(outcomes):
+        if n in refused:
+            assert isinstance(outcome, WrongKind)
+            assert f"'stock:{n}'" in str(outcome)
+        else:
+            assert isinstance(outcome, Receipt)
+            assert outcome.counter == f"a:{n}"
+    assert sorted(map(str, entries_in(dynamo))) == sorted(
+        str(n + 1) for n in range(number) if n not in refused
+    )
+    alone = len(keys - refused)
+    assert dynamo.calls.count("put_batch") == -(-(number - len(refused) - alone) // 25)
+    assert dynamo.calls.count("put") == alone
+
+
 @pytest.mark.parametrize("given", [0, 1, 3])
 def test_no_receipt_is_lost_where_the_system_gives_few_threads(
     given: int, monkeypatch: pytest.MonkeyPatch

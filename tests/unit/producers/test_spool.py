@@ -59,7 +59,7 @@ def crash(producer: BufferedProducer) -> None:
     spool = producer._spool
     assert spool is not None
     assert producer.statistics.under_way == 0
-    producer._buffer.queue.limit = 0
+    producer._here().queue.limit = 0
     spool.connection.close()
     buffer_processes.closed(producer)
 
@@ -133,11 +133,11 @@ def test_an_entry_that_finds_no_headroom_keeps_its_row(tmp_path: Path) -> None:
     producer = producer_on(dynamo, buffering)
     producer.add("a:b", 1)
     entry = handed_back(producer)
-    producer._buffer.queue.limit = 0
+    producer._here().queue.limit = 0
     producer.add_many([Event("a:b", 1)] * 25)
     with pytest.raises(BufferFull):
         producer.resend(entry)
-    producer._buffer.queue.limit = 1
+    producer._here().queue.limit = 1
     producer.flush()
     producer.resend(entry)
     producer.close()
@@ -201,7 +201,7 @@ def test_an_interrupted_commit_is_undone_and_the_next_one_passes(tmp_path: Path)
 def test_what_expired_is_reported_and_put_aside(tmp_path: Path) -> None:
     dynamo, clock = MemoryClient(), ManualClock()
     doomed = producer_on(dynamo, spooling(tmp_path), clock=clock)
-    doomed._buffer.queue.limit = 0
+    doomed._here().queue.limit = 0
     doomed.add("a:b", 1)
     crash(doomed)
     clock.at_ms += DAY_MS + 1
@@ -318,7 +318,7 @@ def test_a_spool_is_one_processs(tmp_path: Path) -> None:
 def test_a_fork_leaves_its_parents_spool_alone(tmp_path: Path) -> None:
     dynamo = MemoryClient()
     producer = producer_on(dynamo, spooling(tmp_path))
-    producer._buffer.queue.limit = 0
+    producer._here().queue.limit = 0
     producer.add("a:b", 1)
     child = os.fork()
     if child == 0:  # pragma: no cover - another process
@@ -338,7 +338,7 @@ def test_a_fork_leaves_its_parents_spool_alone(tmp_path: Path) -> None:
     copied = Spool.open(tmp_path / "copied-spool", ledger=LEDGER)
     assert len(copied.kept()) == 2
     copied.close()
-    producer._buffer.queue.limit = 1
+    producer._here().queue.limit = 1
     producer.close()
     assert entries_in(dynamo) == [1, 1]
 
@@ -413,10 +413,10 @@ def test_many_events_are_spooled_by_one_commit(tmp_path: Path) -> None:
     producer._spool.connection.set_trace_callback(
         lambda statement: commits.append(statement) if statement == "COMMIT" else None
     )
-    producer._buffer.queue.limit = 0
+    producer._here().queue.limit = 0
     producer.add_many(Event("a:b", 1) for _ in range(400))
     spooled = len(commits)
-    producer._buffer.queue.limit = 8
+    producer._here().queue.limit = 8
     producer.close()
 
     assert spooled == 1

@@ -31,7 +31,7 @@ STEPS = ["add", "add", "add", "add keyed", "flush", "crash", "close", *FAULTS]
 
 def kill(producer: BufferedProducer) -> None:
     """Let it die as soon as no request of it is on its way."""
-    buffer = producer._buffer
+    buffer = producer._here()
     with buffer.lock:
         buffer.outcomes.abandon()
         for _ in buffer.outcomes.waiting(None):

@@ -1,17 +1,13 @@
 """A server of plain HTTP that answers each request with the bytes that a test gives."""
 
-from __future__ import annotations
-
 import json
 import socket
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zlib import crc32
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 CONSUMED: Final = {"TableName": "t", "CapacityUnits": 1.0}
 

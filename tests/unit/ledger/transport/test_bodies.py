@@ -1,7 +1,5 @@
 """The JSON of requests."""
 
-from __future__ import annotations
-
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st

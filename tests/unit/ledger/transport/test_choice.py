@@ -1,7 +1,5 @@
 """Which transport a process uses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

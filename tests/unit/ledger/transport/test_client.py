@@ -1,11 +1,10 @@
 """The client of the fast transport: what it sends, when, and what an answer means."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import boto3
 import botocore.session
@@ -40,17 +39,13 @@ from tests.engines.running import REGION, local_session
 from tests.unit.ledger.transport.scripted import (
     CONSUMED,
     WRITTEN,
+    ScriptedServer,
     Seen,
     answered,
     http,
     refused,
     scripted_server,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.unit.ledger.transport.scripted import ScriptedServer
 
 _PUT: Final = Put("t", {"counter": "c", "entry": "e"}, Absent("entry"))
 _ITEM: Final = {

@@ -1,9 +1,8 @@
 """A request goes where boto3 would send it, signed for the same region."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import boto3
 import botocore.session
@@ -12,14 +11,10 @@ from botocore import UNSIGNED
 from botocore.config import Config
 
 from countledger.ledger.connection import Connection
+from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
 from countledger.ledger.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from countledger.ledger.dynamo import DynamoClient
 
 _NAMES: Final = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION")
 _ACCOUNT: Final = "123456789012"

@@ -1,7 +1,5 @@
 """The signature is the one that botocore makes of the same request."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Answers of HTTP from bytes, however they are divided, cut or malformed."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,13 +1,12 @@
 """What came too late: the ledger says whether it was counted, and it is sent again once."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
+from countledger.ledger.attributes import Item
+from countledger.ledger.entry import Entry
 from countledger.ledger.errors import BadPayload, Unacknowledged
 from countledger.ledger.head import NO_HEAD, Head
 from countledger.ledger.ids import id_of_key
@@ -20,10 +19,6 @@ from tests.unit.ledger.memory import LOST, Fault, MemoryClient
 from tests.unit.producers.ingest.world import World
 from tests.unit.producers.kinesis.entries import entry
 from tests.unit.producers.senders import REGION, sender_on
-
-if TYPE_CHECKING:
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.entry import Entry
 
 MADE_MS = NOW_MS - HORIZON_DEFAULT_MS - HOUR_MS
 LATE = entry(7, at_ms=MADE_MS)

@@ -1,7 +1,5 @@
 """The function's border: what an event must contain."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What comes through the stream is in the ledger once, or in the quarantine with the reason."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

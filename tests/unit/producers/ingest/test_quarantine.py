@@ -1,7 +1,5 @@
 """The messages of the quarantine: whatever was rejected fits a queue, with its bytes."""
 
-from __future__ import annotations
-
 import base64
 import json
 from hashlib import sha256

@@ -1,10 +1,7 @@
 """What the ingest quarantined: kept once each, and taken in again under its own identity."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,7 +10,11 @@ from countledger.ledger.head import Head, encode_head
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
 from countledger.ledger.operations import Delete, Put
-from countledger.ledger.quarantine_record import CONTENT_MAX_BYTES, QuarantineSource
+from countledger.ledger.quarantine_record import (
+    CONTENT_MAX_BYTES,
+    QuarantinedRecord,
+    QuarantineSource,
+)
 from countledger.ledger.quarantine_store import QuarantineStore
 from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.ingest import Ingest
@@ -26,9 +27,6 @@ from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.ingest.world import World
 from tests.unit.producers.kinesis.entries import entry
 from tests.unit.producers.senders import REGION, TABLE, sender_on
-
-if TYPE_CHECKING:
-    from countledger.ledger.quarantine_record import QuarantinedRecord
 
 COUNTERS = "counters"
 _IDS = {delta: new_id(NOW_MS) for delta in (5, 6)}

@@ -1,21 +1,17 @@
 """The ingest over tables in memory, and a quarantine that keeps what it is given."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from countledger.ledger.attributes import Item
 from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.ingest import Ingest, IngestOutcome
+from countledger.producers.ingest.quarantine import QuarantineMessage
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.kinesis.streams import delivered
 from tests.unit.producers.senders import REGION, TABLE, sender_on
-
-if TYPE_CHECKING:
-    from countledger.ledger.attributes import Item
-    from countledger.producers.ingest.quarantine import QuarantineMessage
 
 
 @dataclass(slots=True)

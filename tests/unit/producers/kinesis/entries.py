@@ -1,7 +1,5 @@
 """Entries of every kind that can travel through Kinesis."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 from hypothesis import strategies as st

@@ -1,19 +1,16 @@
 """A stream in memory behind the call that producers make, with faults as inputs."""
 
-from __future__ import annotations
-
 import base64
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+from mypy_boto3_kinesis import KinesisClient
 
 from countledger.producers.kinesis.aggregate import decode, unpack
 from countledger.producers.kinesis.producer import KinesisProducer
 from countledger.producers.kinesis.sender import KinesisSender
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-
-if TYPE_CHECKING:
-    from mypy_boto3_kinesis import KinesisClient
 
 STREAM = "events"
 REGION = "eu-west-1"

@@ -1,19 +1,17 @@
 """Packing and unpacking, against the format's own definition and the library's reader."""
 
-from __future__ import annotations
-
 import base64
 import subprocess
 import sys
 from hashlib import md5
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 from aws_kinesis_agg import deaggregator
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countledger.ledger.entry import Entry
 from countledger.producers.kinesis.aggregate import (
     TARGET_BYTES,
     Aggregate,
@@ -26,9 +24,6 @@ from countledger.producers.kinesis.library import MAGIC, new_aggregate
 from countledger.producers.kinesis.sender import CALL_BYTES, CALL_RECORDS, calls
 from tests.unit.producers.kinesis.entries import entries, entry
 from tests.unit.producers.kinesis.streams import delivered
-
-if TYPE_CHECKING:
-    from countledger.ledger.entry import Entry
 
 
 def sealed(message: bytes) -> bytes:

@@ -1,7 +1,5 @@
 """docs/kinesis.md says what holds: its examples are messages, its bounds are the code's."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

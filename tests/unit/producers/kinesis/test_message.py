@@ -1,13 +1,13 @@
 """The message: version 1 of the JSON that an entry travels as."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
 
+from countledger.ledger.entry import Entry
 from countledger.ledger.errors import BadInput
 from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
 from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES, KEY_MAX_BYTES, NOTE_MAX_BYTES
@@ -16,11 +16,6 @@ from countledger.producers.kinesis.aggregate import decode, encode
 from countledger.producers.payload import MAX_BYTES, parse_time
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.producers.kinesis.entries import ORIGIN, entries, entry
-
-if TYPE_CHECKING:
-    from decimal import Decimal
-
-    from countledger.ledger.entry import Entry
 
 UUID7 = "0197a1b2-c3d4-7abc-9def-0123456789ab"
 PLAIN = {"v": 1, "counter": "likes:post-1", "delta": 3, "id": UUID7}

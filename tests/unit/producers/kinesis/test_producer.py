@@ -1,7 +1,5 @@
 """The producer: one outcome for each event, whatever becomes of its record."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import pytest
