@@ -115,10 +115,10 @@ def _time_of(record: Mapping[str, Any]) -> int:
 
 def _counter_of(record: Mapping[str, Any]) -> str | None:
     try:
-        name = record["dynamodb"]["Keys"]["counter"]["S"]
+        name: str = record["dynamodb"]["Keys"]["counter"]["S"]
     except (KeyError, TypeError):
         return None
-    return name if isinstance(name, str) and keys.is_counter(name) else None
+    return name if keys.is_counter(name) else None
 
 
 def body(

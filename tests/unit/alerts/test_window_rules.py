@@ -115,6 +115,15 @@ def test_what_is_no_cell_of_an_item_of_windows_alerts_for_none() -> None:
     assert (raised(here), outcome.quarantined) == ([], 0)
 
 
+def test_two_windows_of_one_item_cross_at_once_and_have_a_state_each() -> None:
+    here = world(windowed())
+
+    here.deliver([record(2, {"21": 5, "22": 5}, {"21": 12, "22": 13})])
+
+    assert sorted(new for _, new in raised(here)) == [12, 13]
+    assert len({one["part"] for one in states(here)}) == 2
+
+
 def test_a_window_alerts_once_whatever_its_sum_does_afterwards() -> None:
     here = world(windowed())
 

@@ -325,3 +325,16 @@ def test_how_a_line_is_written_never_changes() -> None:
         b'"entry":{"S":"e#1"},"origin":{"S":"r"}}}\n'
     )
     assert checksum(lines) == "16a326474ed44e2dc94f43587627bc2f6766ba86a4e2df9b3b01b45687933527"
+
+
+def test_the_same_item_gives_the_same_line_whatever_the_order_of_its_sets() -> None:
+    """The checksum of a generation is made of its lines."""
+    one, other = {0, 8}, {8, 0}
+    assert list(one) != list(other)
+
+    lines = [
+        lines_of([{"counter": "a:b", "entry": "e#1", "note": {"n": found}, "tags": found}])
+        for found in (one, other)
+    ]
+
+    assert lines[0] == lines[1]

@@ -13,6 +13,7 @@ from countledger.ledger import keys
 from countledger.ledger.errors import CounterExists, IdempotencyKeyReused, NoSuchCounter, Unclear
 from countledger.ledger.limits import MINUTE_MS, TOKEN_LIFE_MS
 from countledger.ledger.namespace import Kind, Namespaces
+from countledger.ledger.operations import Put
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.outcome import Applied, Duplicate
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
@@ -218,6 +219,16 @@ def test_a_joint_change_is_no_duplicate_for_a_counter_that_was_made_again(
 
     values = {name: other.strict.show(name).value for name in (COUNTER, OTHER)}
     assert values == {COUNTER: 9, OTHER: 11} | {again: 10}
+
+
+def test_a_total_without_incarnation_is_not_a_counter_of_a_joint_change(pair: Process) -> None:
+    """An item that somebody has written by hand in its place."""
+    assert isinstance(_repeat(pair)(), Applied)
+    pair.strict.delete(OTHER)
+    pair.dynamo.put(Put("counters", {**keys.total_key(OTHER), "total": 0, "version": 1}))
+
+    with pytest.raises(IdempotencyKeyReused, match="recreated"):
+        pair.strict.transactions.withdraw("order-1")
 
 
 def test_a_joint_change_is_a_duplicate_for_a_process_that_knew_an_older_counter(
