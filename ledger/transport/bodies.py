@@ -44,8 +44,8 @@ def spelled(arguments: object) -> bytes:
         return json.dumps(arguments, default=_base64).encode()
 
 
-def puts_of_json(batch: PutBatch) -> orjson.Fragment:
-    """The puts of a batch as one JSON array: in a third of the time of encoding item by item."""
+def puts_of_json(batch: PutBatch) -> list[orjson.Fragment]:
+    """The puts of a batch, each as JSON: in a third of the time of encoding item by item."""
     spreads = batch.spreads
     sort_keys = _texts([entry_key(one.id, spreads[one.counter]) for one in batch.entries])
     # Entries of one counter, made together, differ in their ids and deltas only.
@@ -67,7 +67,7 @@ def puts_of_json(batch: PutBatch) -> orjson.Fragment:
         if head is None:
             head = heads[shared] = _head_of(entry)
         puts.append(f'{head}{sort_key}}},"delta":{{"N":"{entry.delta}"}}}}}}}}')
-    return orjson.Fragment(f"[{','.join(puts)}]")
+    return [*map(orjson.Fragment, puts)]
 
 
 def _texts(texts: list[str]) -> list[str]:
