@@ -8,7 +8,7 @@ import json
 import re
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from typing import Final
 import psutil
 
 from countledger.infra.local.following import STATE_FILE, directory_of
-from countledger.ledger.errors import BadSetting
+from countledger.ledger.errors import BadSetting, SetupError
 
 STACK_NAME: Final = "countledger"
 _REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
@@ -71,6 +71,10 @@ def kill_all(processes: Iterable[psutil.Process]) -> None:
 _CUT: Final = "cut.json"
 _LOG: Final = "supervisor.log"
 _LOG_TAIL_LINES: Final = 20
+
+
+class AnotherRelease(SetupError):
+    """A local stack runs whose state another release of countledger wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +227,13 @@ def _read(directory: Path) -> Running | None:
     except FileNotFoundError:
         return None
     state = json.loads(text)
+    if state.keys() != {one.name for one in fields(Running)}:
+        pids = ", ".join(str(pid) for pid, _created_s in state.get("processes", ())) or "unknown"
+        raise AnotherRelease(
+            f"the local stack in {directory} was started by another release of countledger: run "
+            f"`countledger down` of that release, or end its processes ({pids}) and delete the "
+            "directory"
+        )
     return Running(**{**state, "regions": tuple(state["regions"])})
 
 
