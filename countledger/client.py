@@ -13,7 +13,7 @@ from countledger.ledger.connection import Connection
 from countledger.ledger.forks import made_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     import boto3
@@ -120,7 +120,7 @@ class CountLedger:
 
         return self._recorder.record(Event(counter, delta, key, occurred_at, note))
 
-    def record_many(self, events: Iterable[Event]) -> list[Receipt | CountledgerError]:
+    def record_many(self, events: Iterable[Event]) -> Sequence[Receipt | CountledgerError]:
         """Record many events, several at a time; as `record` for each. Returns when all are sent.
 
         Args:

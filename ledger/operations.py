@@ -114,17 +114,18 @@ class PutBatch:
 
     Attributes:
         entries: of any counters.
-        spreads: of each counter.
+        spreads: of the namespace of each.
     """
 
     table: str
     entries: Sequence[Entry]
-    spreads: Mapping[str, int]
+    spreads: Sequence[int]
 
     @property
     def items(self) -> list[Item]:
         """The items to be written."""
-        return [encode_entry(entry, self.spreads[entry.counter]) for entry in self.entries]
+        pairs = zip(self.entries, self.spreads, strict=True)
+        return [encode_entry(entry, spread) for entry, spread in pairs]
 
 
 @dataclass(frozen=True, slots=True)

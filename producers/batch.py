@@ -1,61 +1,130 @@
-"""Batches of entries: their namespaces, and the state while one is sent."""
+"""Batches of entries: their namespaces, the state while one is sent, and the outcomes of many."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, overload
 
-from countledger.ledger.errors import BadInput, CountledgerError
+from countledger.ledger.errors import BadInput, CountledgerError, Unacknowledged
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.namespace import Kind
-from countledger.producers.event import Receipt
+from countledger.producers.event import Receipt, receipt_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespace, Namespaces
 
 Outcome: TypeAlias = Receipt | CountledgerError
 
+_MAY_BE_IN: Final = (Receipt, Unacknowledged)
+
 
 class BatchProgress(NamedTuple):
-    """The state of a batch: the entries to be sent, and the outcomes of the others.
+    """The state of a batch.
 
     Attributes:
-        pending: by their number in the batch.
+        pending: the entries to be sent, by their number in the batch.
         namespaces: of their counters, by counter: an entry's place and age are a matter of it.
-        outcomes: of the others.
+        others: the outcomes of those that are neither recorded nor pending.
     """
 
     pending: Mapping[int, Entry]
     namespaces: Mapping[str, Namespace]
-    outcomes: Mapping[int, Outcome]
+    others: Mapping[int, Outcome]
 
-    def with_outcomes(self, outcomes: Mapping[int, Outcome]) -> BatchProgress:
+    def without(self, outcomes: Mapping[int, Outcome]) -> BatchProgress:
         """The same with these outcomes, whose entries are not pending any more."""
-        left: dict[int, Entry] = {}
-        if len(outcomes) < len(self.pending):
-            left = {n: one for n, one in self.pending.items() if n not in outcomes}
-        every = {**self.outcomes, **outcomes} if self.outcomes else outcomes
-        return BatchProgress(left, self.namespaces, every)
+        left = {n: one for n, one in self.pending.items() if n not in outcomes}
+        return BatchProgress(left, self.namespaces, {**self.others, **outcomes})
 
 
-def admitted(entries: Sequence[Entry], namespaces: Namespaces) -> BatchProgress:
-    """The entries whose namespace is known, and why others are not; ages are checked later."""
-    counters = [entry.counter for entry in entries]
-    usable, refused = ledgers_of(counters, namespaces, (BadInput,))
-    pending = dict(enumerate(entries))
-    if refused:
-        pending = {n: one for n, one in pending.items() if n not in refused}
-    return BatchProgress(pending, usable, refused)
+class OutcomeList(Sequence[Outcome]):
+    """The outcomes of events, in their order.
+
+    The receipt of an entry is made when it is read: so a million of outcomes are little more than a
+    million of ids, among which the garbage collector has nothing to look for.
+    """
+
+    __slots__ = ("_counters", "_ids", "_others")
+
+    def __init__(
+        self,
+        counters: Iterable[str] = (),
+        ids: Iterable[str] = (),
+        others: Mapping[int, Outcome] | None = None,
+    ) -> None:
+        """The outcomes of some events.
+
+        Args:
+            counters: of each event.
+            ids: of the entry of each; any text for an event that has none.
+            others: by the number of the event, each outcome that is no receipt of its recording.
+        """
+        self._counters = [*counters]
+        self._ids = [*ids]
+        self._others = dict(others or {})
+
+    def __len__(self) -> int:
+        """How many events."""
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, number: int) -> Outcome: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[Outcome]: ...
+
+    def __getitem__(self, number: int | slice) -> Outcome | list[Outcome]:
+        """One outcome, or a list of some."""
+        if isinstance(number, slice):
+            return [self[n] for n in range(len(self))[number]]
+        place = range(len(self))[number]
+        return self._others.get(place) or receipt_of(self._counters[place], self._ids[place])
+
+    def __iter__(self) -> Iterator[Outcome]:
+        """Each outcome."""
+        if self._others:
+            return map(self.__getitem__, range(len(self)))
+        return map(receipt_of, self._counters, self._ids)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another sequence has the same outcomes."""
+        if not isinstance(other, Sequence) or isinstance(other, str | bytes):
+            return NotImplemented
+        return len(self) == len(other) and all(map(_same, self, other))
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+    def __repr__(self) -> str:
+        """As a list's."""
+        return repr([*self])
+
+    @property
+    def any_may_be_in(self) -> bool:
+        """Whether the entry of one of them is, or may be, in the ledger."""
+        others = self._others
+        return len(others) < len(self) or any(isinstance(o, _MAY_BE_IN) for o in others.values())
+
+    def extend(self, more: OutcomeList) -> None:
+        """Add the outcomes of later events."""
+        before = len(self)
+        self._counters += more._counters
+        self._ids += more._ids
+        self._others.update((before + n, one) for n, one in more._others.items())
+
+    def fail(self, count: int, error: CountledgerError) -> None:
+        """Add an error as the outcome of so many later events."""
+        self.extend(OutcomeList([""] * count, [""] * count, dict.fromkeys(range(count), error)))
 
 
 def ledgers_of(
-    counters: Iterable[str],
+    counters: Sequence[str],
     namespaces: Namespaces,
     refusing: tuple[type[CountledgerError], ...],
 ) -> tuple[dict[str, Namespace], dict[int, Outcome]]:
-    """The namespaces of counters, each looked up until it is found.
+    """The namespaces of counters, each looked up once.
 
     Args:
         counters: any number, also several times the same.
@@ -66,17 +135,26 @@ def ledgers_of(
         The namespaces by counter; and the error of each counter that has none, by its number.
     """
     usable: dict[str, Namespace] = {}
-    refused: dict[int, Outcome] = {}
+    refused: dict[str, Outcome] = {}
     known: dict[str, Namespace] = {}
-    for number, counter in enumerate(counters):
-        if counter in usable:
-            continue
+    unreadable: dict[str, Outcome] = {}
+    for counter in dict.fromkeys(counters):
         name = namespace_of(counter)
+        if name in unreadable:
+            refused[counter] = unreadable[name]
+            continue
         if name not in known:
             try:
                 known[name] = namespaces.for_use(counter, Kind.LEDGER)
             except refusing as error:
-                refused[number] = error
+                refused[counter] = error
+                if not isinstance(error, BadInput):  # which names the counter
+                    unreadable[name] = error
                 continue
         usable[counter] = known[name]
-    return usable, refused
+    numbers = enumerate(counters) if refused else ()
+    return usable, {n: refused[counter] for n, counter in numbers if counter in refused}
+
+
+def _same(one: Outcome, other: object) -> bool:
+    return one is other or one == other

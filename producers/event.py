@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from countledger.ledger import keys
 from countledger.ledger.amount import parse_delta, to_text
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
-    from countledger.ledger.entry import Entry
+    from countledger.ledger.entry import Entry, Note
 
 _T = TypeVar("_T")
 
@@ -116,6 +117,28 @@ _set_class: Final = vars(object)["__class__"].__set__
 _new: Final = object.__new__
 
 
+# The values of an event. The garbage collector does not look through plain tuples of texts and
+# numbers again and again, as it does through objects: a million events may be waiting.
+EventValues: TypeAlias = (
+    "tuple[str, Amount, str | IdempotencyKey | RangeKey | None, datetime | None, Note | None, int]"
+)
+_values_of: Final = attrgetter("counter", "delta", "key", "occurred_at", "note", "events")
+
+
+def values_of(events: Iterable[Event]) -> list[EventValues]:
+    """The values of each event, in their order.
+
+    Raises:
+        BadInput: one of them is no `Event`.
+    """
+    found: list[EventValues] = []
+    for event in events:
+        if not isinstance(event, Event):
+            raise not_an_event(event)
+        found.append(_values_of(event))
+    return found
+
+
 def gathered(events: Iterable[Event]) -> list[Event]:
     """Events as a list.
 
@@ -145,28 +168,32 @@ def make_entry(event: Event, *, now_ms: int, origin: str, new_id: Callable[[int]
         origin: the region where it is made.
         new_id: makes an id for a millisecond, for events without a key.
     """
-    return _entry_of(event, map(new_id, (now_ms,)), now_ms, origin)
+    return _entry_of(_values_of(event), map(new_id, (now_ms,)), now_ms, origin)
 
 
 def make_entries(
-    events: Sequence[Event], *, now_ms: int, origin: str, new_ids: Callable[[int, int], list[str]]
+    events: Sequence[EventValues],
+    *,
+    now_ms: int,
+    origin: str,
+    new_ids: Callable[[int, int], list[str]],
 ) -> list[Entry]:
     """The entries of events, as `make_entry` makes each.
 
     Args:
-        events: what to record.
+        events: the values of what to record.
         now_ms: the time at which they are made, of those whose key has none.
         origin: the region where they are made.
         new_ids: makes so many ids for a millisecond, for events without a key.
     """
-    ids = iter(new_ids(now_ms, [event.key for event in events].count(None)))
+    ids = iter(new_ids(now_ms, [key for _, _, key, *_ in events].count(None)))
     return [_entry_of(event, ids, now_ms, origin) for event in events]
 
 
-def _entry_of(event: Event, new_ids: Iterator[str], now_ms: int, origin: str) -> Entry:
+def _entry_of(event: EventValues, new_ids: Iterator[str], now_ms: int, origin: str) -> Entry:
     """The entry of an event; of one without a key under the next id."""
-    key, at_ms = event.key, now_ms
-    occurred_at_ms = None if event.occurred_at is None else to_ms(event.occurred_at)
+    counter, delta, key, occurred_at, note, events = event
+    at_ms, occurred_at_ms = now_ms, None if occurred_at is None else to_ms(occurred_at)
     if key is None:
         entry_id = next(new_ids)
     else:
@@ -175,17 +202,7 @@ def _entry_of(event: Event, new_ids: Iterator[str], now_ms: int, origin: str) ->
         entry_id = id_of_key(key)
         if isinstance(key, IdempotencyKey):
             at_ms, key = key.at_ms, key.key
-    return new_entry(
-        event.counter,
-        entry_id,
-        event.delta,
-        at_ms,
-        origin,
-        event.events,
-        key,
-        event.note,
-        occurred_at_ms,
-    )
+    return new_entry(counter, entry_id, delta, at_ms, origin, events, key, note, occurred_at_ms)
 
 
 class Status(StrEnum):
@@ -220,17 +237,14 @@ class _ReceiptTwin:
     __slots__ = Receipt.__slots__
 
 
-def receipts_of(entries: Iterable[Entry]) -> list[Receipt]:
-    """The receipts of entries that this call recorded, in their order."""
-    receipts: list[Receipt] = []
-    for entry in entries:
-        made: Any = _new(_ReceiptTwin)  # without `__init__`, in two thirds of the time
-        made.counter = entry.counter
-        made.id = entry.id
-        made.status = _RECORDED
-        made.__class__ = Receipt
-        receipts.append(made)
-    return receipts
+def receipt_of(counter: str, entry_id: str) -> Receipt:
+    """The receipt of an entry that this call recorded."""
+    made: Any = _new(_ReceiptTwin)  # without `__init__`, in two thirds of the time
+    made.counter = counter
+    made.id = entry_id
+    made.status = _RECORDED
+    made.__class__ = Receipt
+    return made  # type: ignore[no-any-return]  # it is a receipt now
 
 
 def unacknowledged(entry: Entry, why: object, place: str = "ledger") -> Unacknowledged:

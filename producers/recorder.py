@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
@@ -20,13 +20,12 @@ from countledger.ledger.errors import (
     CorruptItem,
     ServiceFailed,
     SetupError,
-    Unacknowledged,
 )
 from countledger.ledger.ids import new_ids
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.ledger.suspension import note_entries, workers
-from countledger.producers.batch import ledgers_of
-from countledger.producers.event import Event, Receipt, complete, gathered, make_entries
+from countledger.producers.batch import OutcomeList, ledgers_of
+from countledger.producers.event import make_entries, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,22 +33,18 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.ledger.suspension import Workers
     from countledger.producers.batch import Outcome
+    from countledger.producers.event import Event, EventValues, Receipt
     from countledger.producers.sender import Sender
 
-_T = TypeVar("_T", bound="Event | Entry")
-# The outcomes of some events in their order, and the first error that concerns every event.
-Settled: TypeAlias = "tuple[list[Outcome], SetupError | None]"
 
 # In flight at once: enough to hide a round trip of some milliseconds, few enough for one process.
 _SENDERS: Final = 8
 _CHUNK: Final = _SENDERS * BATCH_WRITE_ITEMS
 # Of events that are all there: to hand over a batch to a thread takes as long as to send some of
 # its entries.
-_LARGE_CHUNK: Final = 10 * _CHUNK
+_LARGE_CHUNK: Final = 5 * _CHUNK
 # What belongs to one event is its outcome; what concerns every event is raised.
 _OF_ONE_EVENT: Final = (BadInput, ServiceFailed, CorruptItem)
-_MAY_BE_IN: Final = (Receipt, Unacknowledged)
-_RECEIPTS: Final = {Receipt}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +72,7 @@ class Recorder:
             NamespaceUnknown, WrongKind: its counter cannot be used like this.
             Unacknowledged: no attempt was answered clearly; `resend` the entry that it carries.
         """
-        (entry,) = self._maker()([event])
+        (entry,) = self._entries(values_of([event]))
         return self.sender.send(entry)
 
     def resend(self, entry: Entry) -> Receipt:
@@ -88,7 +83,7 @@ class Recorder:
         """
         return self.sender.send(entry)
 
-    def resend_many(self, entries: Sequence[Entry]) -> list[Outcome]:
+    def resend_many(self, entries: Sequence[Entry]) -> OutcomeList:
         """Send entries as they are, several at a time: each counts once, however often it is sent.
 
         One write unit for each KB of each. An entry without a key must always be sent with the same
@@ -102,13 +97,16 @@ class Recorder:
         Raises:
             SetupError: no table, no permission, nothing reachable; no entry was recorded.
         """
+        columns = [one.counter for one in entries], [one.key is not None for one in entries]
         with workers(_SENDERS, "countledger-recorder") as pool:
-            outcomes, fatal = self._send_chunk(entries, list, pool)
-        if fatal is not None and not _any_may_be_in(outcomes):
+            outcomes, fatal = self._send_chunk(
+                *columns, lambda numbers: [entries[n] for n in numbers], pool
+            )
+        if fatal is not None and not outcomes.any_may_be_in:
             raise fatal
         return outcomes
 
-    def record_many(self, events: Iterable[Event]) -> list[Outcome]:
+    def record_many(self, events: Iterable[Event]) -> OutcomeList:
         """Record many events, several at a time: one write unit for each KB of each.
 
         All of them are sent before this returns. They may be written in any order (the sum is the
@@ -127,9 +125,16 @@ class Recorder:
             BadInput: one of them is no `Event`; no event was recorded.
             SetupError: no table, no permission, nothing reachable; no event was recorded.
         """
-        every = gathered(events)
-        outcomes = chain.from_iterable(self._record(every, _LARGE_CHUNK))
-        return complete(outcomes, len(every), _MAY_BE_IN)
+        every, outcomes = values_of(events), OutcomeList()
+        chunks = (every[at:end] for at, end in _parts(len(every), _LARGE_CHUNK))
+        try:
+            for some in self._record(chunks):
+                outcomes.extend(some)
+        except SetupError as error:
+            if not outcomes.any_may_be_in:
+                raise
+            outcomes.fail(len(every) - len(outcomes), error)
+        return outcomes
 
     def record_stream(self, events: Iterable[Event]) -> Iterator[Outcome]:
         """As `record_many` for events of any number, 200 at a time.
@@ -146,52 +151,71 @@ class Recorder:
             occurs after some were sent, it is raised after the outcomes of all those events; it
             is also the outcome of each event of their group that it stopped.
         """
-        for outcomes in self._record(events, _CHUNK):
+        feed = iter(events)
+        for outcomes in self._record(iter(lambda: values_of(islice(feed, _CHUNK)), [])):
             yield from outcomes
 
-    def _record(self, events: Iterable[Event], size: int) -> Iterator[list[Outcome]]:
-        """Record events in groups of a size; the outcomes of each group."""
-        feed = iter(events)
+    def _record(self, chunks: Iterable[Sequence[EventValues]]) -> Iterator[OutcomeList]:
+        """Record chunks of events; the outcomes of each chunk."""
         with workers(_SENDERS, "countledger-recorder") as pool:
-            while chunk := gathered(islice(feed, size)):
-                outcomes, fatal = self._send_chunk(chunk, self._maker(), pool)
+            for chunk in chunks:
+                counters = [counter for counter, *_ in chunk]
+                keyed = [key is not None for _, _, key, *_ in chunk]
+                entries_of = partial(self._entries, chunk)
+                outcomes, fatal = self._send_chunk(counters, keyed, entries_of, pool)
                 # Without its outcome, an event without key could never be sent again safely.
-                if fatal is None or _any_may_be_in(outcomes):
+                if fatal is None or outcomes.any_may_be_in:
                     yield outcomes
                 if fatal is not None:
                     raise fatal
 
     def _send_chunk(
         self,
-        things: Sequence[_T],
-        entries_of: Callable[[Sequence[_T]], Sequence[Entry]],
+        counters: Sequence[str],
+        keyed: Sequence[bool],
+        entries_of: Callable[[Sequence[int]], Sequence[Entry]],
         pool: Workers,
-    ) -> Settled:
-        """Send the entries of things; entries are created once their namespaces are known."""
-        counters = [one.counter for one in things]
-        _, outcomes = ledgers_of(counters, self.sender.namespaces, _OF_ONE_EVENT)
-        plain = [n for n, one in enumerate(things) if one.key is None and n not in outcomes]
-        keyed = [n for n, one in enumerate(things) if one.key is not None and n not in outcomes]
-        made = entries_of([things[n] for n in chain(plain, keyed)])
+    ) -> tuple[OutcomeList, SetupError | None]:
+        """Send entries, which are made once their namespaces are known.
+
+        Args:
+            counters: of each.
+            keyed: whether each has a key.
+            entries_of: those of some numbers.
+            pool: the threads that send them.
+
+        Returns:
+            Their outcomes, and the first error that concerns every entry.
+        """
+        namespaces, others = ledgers_of(counters, self.sender.namespaces, _OF_ONE_EVENT)
+        alone = [n for n, one in enumerate(keyed) if one and n not in others]
+        together = [n for n, one in enumerate(keyed) if not one and n not in others]
+        made = entries_of(together + alone)
         note_entries(made)
         jobs = [
-            Job(plain[at:end], partial(self.sender.send_batch, made[at:end]))
-            for at, end in _parts(len(plain), BATCH_WRITE_ITEMS)
+            Job(together[at:end], partial(self.sender.send_batch, made[at:end], namespaces))
+            for at, end in _parts(len(together), BATCH_WRITE_ITEMS)
         ]
         jobs += [
             Job([*group], partial(self._send_in_turn, group.values()))
-            for group in _by_identity(dict(zip(keyed, made[len(plain) :], strict=True)))
+            for group in _by_identity(dict(zip(alone, made[len(together) :], strict=True)))
         ]
-        fatal = _carry_out(jobs, pool, outcomes)
-        return [*map(outcomes.__getitem__, range(len(things)))], fatal
+        fatal = _carry_out(jobs, pool, others)
+        ids = [""] * len(counters)
+        for number, entry in zip(chain(together, alone), made, strict=True):
+            ids[number] = entry.id
+        return OutcomeList(counters, ids, others), fatal
 
-    def _send_in_turn(self, entries: Iterable[Entry]) -> list[Outcome]:
-        return [self.sender.outcome_of(entry) for entry in entries]
+    def _send_in_turn(self, entries: Iterable[Entry]) -> dict[int, Outcome]:
+        return {n: self.sender.outcome_of(entry) for n, entry in enumerate(entries)}
 
-    def _maker(self) -> Callable[[Sequence[Event]], list[Entry]]:
-        """Makes the entries of events of this moment."""
+    def _entries(
+        self, events: Sequence[EventValues], numbers: Iterable[int] | None = None
+    ) -> list[Entry]:
+        """The entries of events, or of some of them, of this moment."""
+        chosen = events if numbers is None else [events[n] for n in numbers]
         now_ms = self.clock.now_ms()
-        return partial(make_entries, now_ms=now_ms, origin=self.region, new_ids=self.new_ids)
+        return make_entries(chosen, now_ms=now_ms, origin=self.region, new_ids=self.new_ids)
 
 
 class Job(NamedTuple):
@@ -199,11 +223,11 @@ class Job(NamedTuple):
 
     Attributes:
         numbers: of the events.
-        run: sends their entries; the outcome of each.
+        run: sends their entries; the outcomes that are not simply receipts, by their place in it.
     """
 
     numbers: Sequence[int]
-    run: Callable[[], list[Outcome]]
+    run: Callable[[], dict[int, Outcome]]
 
 
 def in_order(jobs: Sequence[Job]) -> deque[Job]:
@@ -211,9 +235,7 @@ def in_order(jobs: Sequence[Job]) -> deque[Job]:
     return deque(jobs)
 
 
-def _carry_out(
-    jobs: Sequence[Job], pool: Workers, outcomes: dict[int, Outcome]
-) -> SetupError | None:
+def _carry_out(jobs: Sequence[Job], pool: Workers, others: dict[int, Outcome]) -> SetupError | None:
     """Carry the jobs out; each thread takes one after the other.
 
     After an error that concerns every event no job of later events begins: the error is its
@@ -222,7 +244,8 @@ def _carry_out(
     Args:
         jobs: of some events.
         pool: their threads.
-        outcomes: by the number of the event; completed here.
+        others: the outcomes that are not simply receipts, by the number of the event; completed
+            here.
 
     Returns:
         The first error that concerns every event, if there is one.
@@ -238,19 +261,16 @@ def _carry_out(
                 break  # another thread took the last one
             place = job.numbers[0] // _CHUNK
             stopped = bool(fatal) and place > fatal[0][0]
-            found = [fatal[0][1]] * len(job.numbers) if stopped else job.run()
-            outcomes.update(zip(job.numbers, found, strict=True))
-            if not (stopped or {*map(type, found)} == _RECEIPTS):
-                fatal.extend((place, one) for one in found if isinstance(one, SetupError))
+            found = dict.fromkeys(range(len(job.numbers)), fatal[0][1]) if stopped else job.run()
+            others.update((job.numbers[n], one) for n, one in found.items())
+            if not stopped:
+                errors = [one for one in found.values() if isinstance(one, SetupError)]
+                fatal.extend((place, one) for one in errors)
 
     threads = [pool.submit(work) for _ in range(min(_SENDERS, len(jobs)))]
     for one in threads:
         one.result()
     return min(fatal, key=itemgetter(0))[1] if fatal else None
-
-
-def _any_may_be_in(outcomes: Iterable[Outcome]) -> bool:
-    return any(isinstance(one, _MAY_BE_IN) for one in outcomes)
 
 
 def _parts(count: int, size: int) -> Iterator[tuple[int, int]]:

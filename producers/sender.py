@@ -42,11 +42,11 @@ from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put, PutBatch
 from countledger.ledger.performer import DynamoPerformer
 from countledger.ledger.suspension import Interrupted, note_entries
-from countledger.producers.batch import BatchProgress, Outcome, admitted
-from countledger.producers.event import Receipt, judge_existing, receipts_of, unacknowledged
+from countledger.producers.batch import BatchProgress, Outcome
+from countledger.producers.event import Receipt, judge_existing, receipt_of, unacknowledged
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
     from countledger.ledger.connection import Connection
@@ -94,9 +94,19 @@ class Sender:
         """
         return run(self.sending(entry), self.perform)
 
-    def send_batch(self, entries: Sequence[Entry]) -> list[Outcome]:
-        """Send up to 25 entries whose ids were made here, without condition: an outcome of each."""
-        return run(self.sending_batch(entries), self.perform)
+    def send_batch(
+        self, entries: Sequence[Entry], namespaces: Mapping[str, Namespace]
+    ) -> dict[int, Outcome]:
+        """Send up to 25 entries whose ids were made here, without condition.
+
+        Args:
+            entries: the entries.
+            namespaces: of their counters, by counter (`ledgers_of`).
+
+        Returns:
+            By their number the outcomes of those that were not simply recorded with the others.
+        """
+        return run(self.sending_batch(entries, namespaces), self.perform)
 
     def outcome_of(self, entry: Entry) -> Outcome:
         """`send`, with an error as a value."""
@@ -126,7 +136,7 @@ class Sender:
         write = Put(self.table, encode_entry(entry, namespace.spread), Absent("entry"))
 
         def recorded() -> Receipt:
-            return receipts_of([entry])[0]
+            return receipt_of(entry.counter, entry.id)
 
         def interpret(reply: Reply[None]) -> Verdict[None, Receipt]:
             match reply.answer:
@@ -153,8 +163,10 @@ class Sender:
                 note_entries([entry])
             raise
 
-    def sending_batch(self, entries: Sequence[Entry]) -> Steps[list[Outcome]]:
-        """Send a batch.
+    def sending_batch(
+        self, entries: Sequence[Entry], namespaces: Mapping[str, Namespace]
+    ) -> Steps[dict[int, Outcome]]:
+        """Send a batch, as `send_batch`.
 
         The answers mean:
 
@@ -165,17 +177,16 @@ class Sender:
             anything else                the outcome of each entry that is pending
         """
         attempts = Attempts(self.clock, self.random, self.backoff)
-        progress = admitted(entries, self.namespaces)
-        if progress.pending:
-            progress = yield from attempt(
-                progress, self._batch_request, self._interpret_batch, _give_up_batch, attempts
-            )
-        outcomes = dict(progress.outcomes)
+        progress = BatchProgress(dict(enumerate(entries)), namespaces, {})
+        progress = yield from attempt(
+            progress, self._batch_request, self._interpret_batch, _give_up_batch, attempts
+        )
+        others = dict(progress.others)
         for number, entry in progress.pending.items():
-            outcomes[number] = yield from self.sending_alone(
+            others[number] = yield from self.sending_alone(
                 entry, maybe_applied=attempts.maybe_applied
             )
-        return [*map(outcomes.__getitem__, range(len(entries)))]
+        return others
 
     def sending_alone(self, entry: Entry, *, maybe_applied: bool = False) -> Steps[Outcome]:
         """`sending`, with an error as a value."""
@@ -185,19 +196,19 @@ class Sender:
             return error
 
     def _batch_request(self, progress: BatchProgress) -> Send:
-        entries, namespaces = [*progress.pending.values()], progress.namespaces
+        entries = [*progress.pending.values()]
+        namespaces = [progress.namespaces[entry.counter] for entry in entries]
         # All of them may leave within one period: when they leave, one comparison.
-        times_ms = {entry.at_ms for entry in entries}
+        times_ms = [entry.at_ms for entry in entries]
         from_ms = max(times_ms) - self.clock_skew_ms
-        to_ms = min(times_ms) + min(one.horizon_ms for one in namespaces.values())
+        to_ms = min(times_ms) + min([one.horizon_ms for one in namespaces])
 
         def check_ages() -> None:
             if not from_ms <= self.clock.now_ms() <= to_ms:
-                for entry in entries:
-                    self._check_age(entry, namespaces[entry.counter])
+                for entry, namespace in zip(entries, namespaces, strict=True):
+                    self._check_age(entry, namespace)
 
-        spreads = {counter: namespace.spread for counter, namespace in namespaces.items()}
-        return Send(PutBatch(self.table, entries, spreads), check_ages)
+        return Send(PutBatch(self.table, entries, [one.spread for one in namespaces]), check_ages)
 
     def _interpret_batch(
         self, reply: Reply[BatchProgress]
@@ -206,21 +217,21 @@ class Sender:
             case RequestRejected():
                 return Done(reply.state)
             case KeyExpired() | ClockSkew():
-                progress = reply.state.with_outcomes(self._refused(reply.state))
+                progress = reply.state.without(self._refused(reply.state))
                 return Recheck(progress) if progress.pending else Done(progress)
             case CountledgerError():
                 again = isinstance(reply.answer, PASSING)
                 return Again(reply.state) if again else GiveUp(reply.answer)
-        taken, namespaces = reply.state.pending, reply.state.namespaces
+        pending: dict[int, Entry] = {}
         if left := {(item["counter"], item["entry"]) for item in reply.answer}:
-            taken = {
+            namespaces = reply.state.namespaces
+            pending = {
                 n: one
-                for n, one in taken.items()
-                if (one.counter, entry_key(one.id, namespaces[one.counter].spread)) not in left
+                for n, one in reply.state.pending.items()
+                if (one.counter, entry_key(one.id, namespaces[one.counter].spread)) in left
             }
-        receipts = zip(taken, receipts_of(taken.values()), strict=True)
-        progress = reply.state.with_outcomes(dict(receipts))
-        if not progress.pending:
+        progress = reply.state._replace(pending=pending)
+        if not pending:
             return Done(progress)
         return Again(progress, Throttled(f"BatchWriteItem on {self.table}: left unprocessed"))
 
@@ -258,7 +269,7 @@ def sender_of(connection: Connection, namespaces: Namespaces) -> Sender:
 
 def _give_up_batch(exhausted: Exhausted[BatchProgress]) -> BatchProgress:
     pending = exhausted.state.pending.items()
-    return exhausted.state.with_outcomes({n: _not_recorded(one, exhausted) for n, one in pending})
+    return exhausted.state.without({n: _not_recorded(one, exhausted) for n, one in pending})
 
 
 def _not_recorded(entry: Entry, exhausted: Exhausted[Any]) -> CountledgerError:

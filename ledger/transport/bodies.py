@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from botocore.model import ServiceModel
 
-    from countledger.ledger.entry import Entry
     from countledger.ledger.operations import PutBatch
     from countledger.ledger.transport.wire import Answer
 
@@ -46,12 +45,13 @@ def spelled(arguments: object) -> bytes:
 
 def puts_of_json(batch: PutBatch) -> list[orjson.Fragment]:
     """The puts of a batch, each as JSON: in a third of the time of encoding item by item."""
-    spreads = batch.spreads
-    sort_keys = _texts([entry_key(one.id, spreads[one.counter]) for one in batch.entries])
-    # Entries of one counter, made together, differ in their ids and deltas only.
-    heads: dict[tuple[str, int, str], str] = {}
+    entries, spreads = batch.entries, batch.spreads
+    sort_keys = _texts([*map(entry_key, [one.id for one in entries], spreads)])
+    counters = _texts([one.counter for one in entries])
+    # Entries that were made together differ in their counters, ids and deltas only.
+    shared: dict[tuple[int, str], str] = {}
     puts: list[str] = []
-    for entry, sort_key in zip(batch.entries, sort_keys, strict=True):
+    for entry, spread, sort_key, counter in zip(entries, spreads, sort_keys, counters, strict=True):
         is_plain = (
             type(entry.delta) is int
             and entry.events == 1
@@ -60,13 +60,14 @@ def puts_of_json(batch: PutBatch) -> list[orjson.Fragment]:
             and entry.occurred_at_ms is None
         )
         if not is_plain:
-            puts.append(_put_of(encode(encode_entry(entry, spreads[entry.counter]))))
+            puts.append(_put_of(encode(encode_entry(entry, spread))))
             continue
-        shared = entry.counter, entry.at_ms, entry.origin
-        head = heads.get(shared)
+        made = entry.at_ms, entry.origin
+        head = shared.get(made)
         if head is None:
-            head = heads[shared] = _head_of(entry)
-        puts.append(f'{head}{sort_key}}},"delta":{{"N":"{entry.delta}"}}}}}}}}')
+            head = shared[made] = _head_of(*made)
+        delta = entry.delta
+        puts.append(f'{head}{counter}}},"entry":{{"S":{sort_key}}},"delta":{{"N":"{delta}"}}}}}}}}')
     return [*map(orjson.Fragment, puts)]
 
 
@@ -81,14 +82,10 @@ def _put_of(item: Mapping[str, Any]) -> str:
     return spelled({"PutRequest": {"Item": item}}).decode()
 
 
-def _head_of(entry: Entry) -> str:
-    """The put of a plain entry, up to its sort key."""
-    shared = {
-        "counter": {"S": entry.counter},
-        "at": {"N": str(entry.at_ms)},
-        "origin": {"S": entry.origin},
-    }
-    return f'{_put_of(shared)[:-3]},"entry":{{"S":'
+def _head_of(at_ms: int, origin: str) -> str:
+    """The put of a plain entry, up to its counter."""
+    put = _put_of({"at": {"N": str(at_ms)}, "origin": {"S": origin}})
+    return f'{put[:-3]},"counter":{{"S":'
 
 
 def without_json(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -152,7 +152,7 @@ class AsyncBuffer:
     def _end(self, batch: EntryBatch, delivered: Delivered) -> None:
         state = self.state
         with self._lock:
-            state.outcomes.resolve(batch.pendings, delivered.outcomes)
+            state.outcomes.resolve(batch.pendings, delivered.others)
         state.outcomes.notify(batch.pendings)
         state.ended(batch, delivered)
         self._changes.signal()
@@ -194,7 +194,7 @@ class AsyncBuffer:
         if self._timer is not None:
             self._timer.cancel()
         for pending in under_way:
-            pending.outcome = not_sent(pending)
+            pending.settle(not_sent(pending))
         outcomes = self.state.outcomes
         outcomes.notify([*left, *under_way])
         return (*failures, *outcomes.report(lost))

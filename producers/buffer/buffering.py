@@ -17,7 +17,7 @@ from countledger.ledger.limits import BATCH_WRITE_ITEMS, DAY_MS, HORIZON_MIN_MS,
 from countledger.producers.event import Receipt, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     from countledger.ledger.entry import Entry
@@ -147,12 +147,12 @@ class BufferTally:
     duplicates: int = 0
     failed: int = 0
 
-    def count(self, outcomes: Sequence[Outcome]) -> None:
-        """Count outcomes."""
-        states = [one.status if isinstance(one, Receipt) else None for one in outcomes]
-        self.recorded += (recorded := states.count(Status.RECORDED))
+    def count(self, entries: int, others: Iterable[Outcome]) -> None:
+        """Count so many entries; others are the outcomes of those not simply recorded."""
+        states = [one.status if isinstance(one, Receipt) else None for one in others]
         self.failed += (failed := states.count(None))
-        self.duplicates += len(states) - recorded - failed
+        self.duplicates += (duplicates := states.count(Status.DUPLICATE))
+        self.recorded += entries - failed - duplicates
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Receipt, make_entry, unacknowledged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from countledger.ledger.attempts import Answer, Step, Steps
     from countledger.ledger.connection import Connection
@@ -108,11 +108,11 @@ class Delivered:
     """The result of a batch.
 
     Attributes:
-        outcomes: one for each of its entries, in order.
+        others: by their number, the outcomes of its entries that are not simply recorded.
         waits: the number of attempts that were throttled or not answered, and repeated.
     """
 
-    outcomes: list[Outcome]
+    others: Mapping[int, Outcome]
     waits: int
 
 
@@ -161,11 +161,11 @@ class BatchDelivery:
         if refused is not None:
             return refused
         try:
-            outcomes = run(sending(batch, sender), perform)
+            others = run(sending(batch, sender), perform)
         # Any error, also a bug here: the entries must return to their owner.
         except Exception as error:  # noqa: BLE001
-            outcomes = unknown_outcomes(batch, error)
-        return delivered(batch, spool, outcomes, perform.pauses)
+            others = unknown_outcomes(batch, error)
+        return delivered(batch, spool, others, perform.pauses)
 
 
 def kept(batch: EntryBatch, spool: Spool | None) -> Delivered | None:
@@ -173,33 +173,30 @@ def kept(batch: EntryBatch, spool: Spool | None) -> Delivered | None:
     try:
         keep(batch.pendings, spool)
     except CountledgerError as error:
-        return Delivered([error] * len(batch.pendings), 0)
+        return Delivered(dict.fromkeys(range(len(batch.pendings)), error), 0)
     return None
 
 
-def sending(batch: EntryBatch, sender: Sender) -> Steps[list[Outcome]]:
-    """The steps that send the entries of a batch; an outcome for each.
+def sending(batch: EntryBatch, sender: Sender) -> Steps[dict[int, Outcome]]:
+    """The steps that send the entries of a batch; the outcomes of those not simply recorded.
 
     An entry whose namespace cannot be read is not sent; the others are.
     """
     entries = _entries(batch)
     if batch.keyed:
-        return [(yield from sender.sending_alone(entries[0]))]
-    try:
-        return (yield from sender.sending_batch(entries))
-    except CountledgerError:
-        # The namespace of one of them could not be read; none was sent.
-        counters = [entry.counter for entry in entries]
-        _, outcomes = ledgers_of(counters, sender.namespaces, (CountledgerError,))
-    readable = {number: one for number, one in enumerate(entries) if number not in outcomes}
-    sent = yield from sender.sending_batch([*readable.values()])
-    outcomes |= dict(zip(readable, sent, strict=True))
-    return [outcomes[number] for number in range(len(entries))]
+        return {0: (yield from sender.sending_alone(entries[0]))}
+    counters = [entry.counter for entry in entries]
+    namespaces, others = ledgers_of(counters, sender.namespaces, (CountledgerError,))
+    numbers = [n for n in range(len(entries)) if n not in others]
+    if numbers:
+        found = yield from sender.sending_batch([entries[n] for n in numbers], namespaces)
+        others.update((numbers[n], one) for n, one in found.items())
+    return others
 
 
-def unknown_outcomes(batch: EntryBatch, error: BaseException) -> list[Outcome]:
+def unknown_outcomes(batch: EntryBatch, error: BaseException) -> dict[int, Outcome]:
     """The outcomes of a batch that ended with an error which is not one of ours."""
-    return [unacknowledged(entry, repr(error)) for entry in _entries(batch)]
+    return {n: unacknowledged(one, repr(error)) for n, one in enumerate(_entries(batch))}
 
 
 def undeliverable(batch: EntryBatch, spool: Spool | None, error: BaseException) -> Delivered:
@@ -208,12 +205,12 @@ def undeliverable(batch: EntryBatch, spool: Spool | None, error: BaseException) 
     if refused is not None:
         return refused
     if isinstance(error, CountledgerError):
-        return Delivered([error] * len(batch.pendings), 0)
+        return Delivered(dict.fromkeys(range(len(batch.pendings)), error), 0)
     return Delivered(unknown_outcomes(batch, error), 0)
 
 
 def delivered(
-    batch: EntryBatch, spool: Spool | None, outcomes: list[Outcome], waits: int
+    batch: EntryBatch, spool: Spool | None, others: Mapping[int, Outcome], waits: int
 ) -> Delivered:
     """The result of a batch that was sent; the spool is updated.
 
@@ -221,18 +218,18 @@ def delivered(
     the next start.
     """
     if spool is not None and any(pending.rows for pending in batch.pendings):
-        _update_spool(spool, batch.pendings, outcomes)
-    return Delivered(outcomes, waits)
+        _update_spool(spool, batch.pendings, others)
+    return Delivered(others, waits)
 
 
 def _update_spool(
-    spool: Spool, pendings: Sequence[PendingEntry], outcomes: Sequence[Outcome]
+    spool: Spool, pendings: Sequence[PendingEntry], others: Mapping[int, Outcome]
 ) -> None:
     acknowledged: list[int] = []
     refused: list[tuple[str, int]] = []
-    for pending, outcome in zip(pendings, outcomes, strict=True):
-        rows = pending.rows or []
-        if isinstance(outcome, Receipt):
+    for number, pending in enumerate(pendings):
+        rows, outcome = pending.rows or [], others.get(number)
+        if outcome is None or isinstance(outcome, Receipt):
             acknowledged += rows[:1]
         elif isinstance(outcome, _FINAL_REFUSALS):
             refused += [(str(outcome), row) for row in rows[:1]]

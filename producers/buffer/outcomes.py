@@ -17,10 +17,10 @@ from countledger.producers.buffer.buffering import (
     ProducerClosed,
     size_of,
 )
-from countledger.producers.event import Receipt
+from countledger.producers.event import Receipt, receipt_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from countledger.ledger.entry import Entry
     from countledger.producers.batch import Outcome
@@ -37,19 +37,20 @@ class PendingEntry:
         delta: the sum so far, which the entry adds.
         events: the number of events so far.
         entry: the entry; None until it is created, at the latest just before its first send.
-        outcome: the receipt or the error; None until it is known.
+        done: whether the outcome is known.
     """
 
     __slots__ = (
+        "_other",
         "_outcomes",
         "at_ms",
         "callbacks",
         "counter",
         "delta",
+        "done",
         "entry",
         "events",
         "handed_back",
-        "outcome",
         "reported",
         "rows",
         "size",
@@ -69,7 +70,8 @@ class PendingEntry:
         self.delta = delta
         self.entry = entry
         self.events = 1 if entry is None else entry.events
-        self.outcome: Outcome | None = None
+        self.done = False
+        self._other: Outcome | None = None
         # The attributes below are internal to the buffer.
         self.at_ms = at_ms  # the time of the entry that is created later; None means that time
         self.size = ENTRY_BYTES + len(counter) if entry is None else size_of(entry)
@@ -80,9 +82,18 @@ class PendingEntry:
         self.callbacks: list[Callable[[PendingEntry], object]] | None = None
 
     @property
-    def done(self) -> bool:
-        """Whether the outcome is known."""
-        return self.outcome is not None
+    def outcome(self) -> Outcome | None:
+        """The receipt or the error; None until it is known."""
+        if not self.done:
+            return None
+        if self._other is None and self.entry is not None:
+            self._other = receipt_of(self.counter, self.entry.id)
+        return self._other
+
+    def settle(self, other: Outcome | None) -> None:
+        """The outcome is known: of an entry that is not simply recorded it is another one."""
+        self._other = other
+        self.done = True
 
     def result(self, timeout_s: float | None = None) -> Receipt:
         """Wait until the entry is acknowledged.
@@ -157,19 +168,23 @@ class Outcomes:
         self._abandoned = True
 
     def resolve(
-        self, pendings: Sequence[PendingEntry], outcomes: Sequence[Outcome]
+        self, pendings: Sequence[PendingEntry], others: Mapping[int, Outcome]
     ) -> list[PendingEntry]:
         """Store outcomes and wake the callers that wait; called under the lock.
+
+        Args:
+            pendings: the entries.
+            others: by their number, the outcomes of those that are not simply recorded.
 
         Returns:
             The entries to `notify` about: all but those that are recorded and have no callback.
         """
         to_notify: list[PendingEntry] = []
-        self.tally.count(outcomes)
+        self.tally.count(len(pendings), others.values())
         self.progress_s = monotonic()
-        for pending, outcome in zip(pendings, outcomes, strict=True):
-            pending.outcome = outcome
-            recorded = type(outcome) is Receipt
+        for number, pending in enumerate(pendings):
+            pending.settle(outcome := others.get(number))
+            recorded = outcome is None or type(outcome) is Receipt
             if recorded and pending.callbacks is None and pending.rows is None:
                 continue
             to_notify.append(pending)

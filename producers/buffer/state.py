@@ -211,11 +211,10 @@ class BufferState:
         try:
             keep(left, self.spool)
         except CountledgerError as error:
-            self.outcomes.resolve(
-                left, [error if one.entry is None else not_sent(one) for one in left]
-            )
+            errors = [error if one.entry is None else not_sent(one) for one in left]
         else:
-            self.outcomes.resolve(left, [not_sent(one) for one in left])
+            errors = [not_sent(one) for one in left]
+        self.outcomes.resolve(left, dict(enumerate(errors)))
         # If the spool has the events and not the entry, the events are sent at the next start.
         lost = tuple(
             Failure(None if one.unfrozen else one.entry, not_sent(one)) for one in under_way

@@ -206,7 +206,7 @@ class ThreadedBuffer:
 
     def _end(self, batch: EntryBatch, delivered: Delivered) -> None:
         with self.lock:
-            to_notify = self.outcomes.resolve(batch.pendings, delivered.outcomes)
+            to_notify = self.outcomes.resolve(batch.pendings, delivered.others)
             if not to_notify:
                 self._finish(batch, delivered)
                 return

@@ -23,9 +23,8 @@ from countledger.ledger.errors import (
     RequestRejected,
     shown,
 )
-from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import BATCH_WRITE_ITEMS, SECOND_MS, TIME_LIMIT_MS
-from countledger.ledger.namespace import Kind
+from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Receipt, Status
 from countledger.producers.kinesis.aggregate import BrokenAggregate, decode, unpack
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.before_send import Deadline
     from countledger.ledger.entry import Entry
+    from countledger.ledger.namespace import Namespace
     from countledger.producers.sender import Sender
 
 # The result of writing an entry: it is in the ledger, or why not.
@@ -188,7 +188,9 @@ class EntryWriter:
         Returns:
             For each entry, in order, its status or its own error.
         """
-        results = self._refusals(entries)
+        counters = [entry.counter for entry in entries]
+        namespaces, refusals = ledgers_of(counters, self.sender.namespaces, (CountledgerError,))
+        results = {number: _result_of(one) for number, one in refusals.items()}
         keyed: dict[tuple[str, str], list[int]] = {}
         plain: dict[tuple[str, str], list[int]] = {}
         for number, entry in enumerate(entries):
@@ -207,7 +209,7 @@ class EntryWriter:
             ):
                 results |= sent
             for sent in pool.map(
-                lambda batch: self._write_batch(entries, batch, deadline), batches
+                lambda batch: self._write_batch(entries, batch, namespaces, deadline), batches
             ):
                 results |= sent
         for first, *others in plain.values():
@@ -216,26 +218,6 @@ class EntryWriter:
             again = Status.DUPLICATE if isinstance(result, Status) else result
             results |= dict.fromkeys(others, again)
         return [results[number] for number in range(len(entries))]
-
-    def _refusals(self, entries: Sequence[Entry]) -> dict[int, WriteResult]:
-        """The errors of entries whose namespace takes none; each namespace is looked up once."""
-        refusals: dict[str, CountledgerError | None] = {}
-        for entry in entries:
-            namespace = namespace_of(entry.counter)
-            if namespace not in refusals:
-                refusals[namespace] = self._refusal_of(entry.counter)
-        return {
-            number: refusal
-            for number, entry in enumerate(entries)
-            if (refusal := refusals[namespace_of(entry.counter)]) is not None
-        }
-
-    def _refusal_of(self, counter: str) -> CountledgerError | None:
-        try:
-            self.sender.namespaces.for_use(counter, Kind.LEDGER)
-        except CountledgerError as error:
-            return error
-        return None
 
     def _write_keyed(
         self, entries: Sequence[Entry], numbers: list[int], deadline: Deadline | None
@@ -247,13 +229,18 @@ class EntryWriter:
         return results
 
     def _write_batch(
-        self, entries: Sequence[Entry], numbers: list[int], deadline: Deadline | None
+        self,
+        entries: Sequence[Entry],
+        numbers: list[int],
+        namespaces: Mapping[str, Namespace],
+        deadline: Deadline | None,
     ) -> dict[int, WriteResult]:
         late = _lateness(deadline)
         if late is not None:
             return dict.fromkeys(numbers, late)
-        outcomes = self.sender.send_batch([entries[number] for number in numbers])
-        return dict(zip(numbers, map(_result_of, outcomes), strict=True))
+        others = self.sender.send_batch([entries[number] for number in numbers], namespaces)
+        results: dict[int, WriteResult] = dict.fromkeys(numbers, Status.RECORDED)
+        return results | {numbers[n]: _result_of(one) for n, one in others.items()}
 
 
 def _result_of(outcome: Receipt | CountledgerError) -> WriteResult:

@@ -18,11 +18,12 @@ from tests.simulation.product import Product
 from tests.simulation.spool import SimulatedSpool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from countledger.ledger.attempts import Steps
     from countledger.ledger.entry import Entry
+    from countledger.ledger.namespace import Namespace
     from countledger.producers.batch import Outcome
     from countledger.producers.buffer.buffering import Failure
     from countledger.producers.buffer.producer import BufferedProducer
@@ -43,10 +44,12 @@ class SlowSender(Sender):
 
     takes_ms: int = 0
 
-    def sending_batch(self, entries: Sequence[Entry]) -> Steps[list[Outcome]]:
+    def sending_batch(
+        self, entries: Sequence[Entry], namespaces: Mapping[str, Namespace]
+    ) -> Steps[dict[int, Outcome]]:
         """As the product's, later."""
         self.clock.sleep_ms(self.takes_ms)
-        return (yield from Sender.sending_batch(self, entries))
+        return (yield from Sender.sending_batch(self, entries, namespaces))
 
 
 def _open(

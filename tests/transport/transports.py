@@ -46,7 +46,7 @@ class Place:
     def batch(self) -> PutBatch:
         """The same as a batch."""
         entry = Entry(counter=self.name, id="new", delta=2, at_ms=1, origin="eu-west-1")
-        return PutBatch(self.table, [entry], {entry.counter: 1})
+        return PutBatch(self.table, [entry], [1])
 
 
 def impatient(connection: Connection, call_ms: int = 30_000, attempts: int = 100) -> Connection:

@@ -3,7 +3,7 @@
 import inspect
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Final, assert_type
 
 import pytest
@@ -106,7 +106,7 @@ def test_type_checkers_know_what_a_call_takes_and_returns() -> None:
 
     async def use(ledger: AsyncCountLedger) -> None:
         assert_type(await ledger.record("a", 1), Receipt)
-        assert_type(await ledger.record_many([Event("a", 1)]), list[Receipt | CountledgerError])
+        assert_type(await ledger.record_many([Event("a", 1)]), Sequence[Receipt | CountledgerError])
         assert_type(await ledger.total("a"), Total)
         assert_type(await ledger.total("a", regions=True), TotalOverRegions)
         assert_type(await ledger.strict.change("a", 1, key="k"), StrictOutcome)

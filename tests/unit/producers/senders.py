@@ -1,8 +1,11 @@
 """A recorder over tables in memory."""
 
+from collections.abc import Sequence
 from random import Random
 
+from countledger.ledger.entry import Entry
 from countledger.ledger.namespace import Namespaces
+from countledger.producers.batch import Outcome, OutcomeList, ledgers_of
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.unit.ledger.clocks import ManualClock
@@ -27,3 +30,11 @@ def recorder_on(dynamo: MemoryClient, clock: ManualClock | None = None) -> Recor
 def entries_in(dynamo: MemoryClient) -> list[object]:
     """The deltas of the entries in the table."""
     return [item["delta"] for item in dynamo.items(TABLE) if item["entry"].startswith("e#")]
+
+
+def sent(sender: Sender, entries: Sequence[Entry]) -> list[Outcome]:
+    """What becomes of the entries of a batch."""
+    counters = [one.counter for one in entries]
+    namespaces, _ = ledgers_of(counters, sender.namespaces, ())
+    others = sender.send_batch(entries, namespaces)
+    return [*OutcomeList(counters, [one.id for one in entries], others)]

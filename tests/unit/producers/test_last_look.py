@@ -12,7 +12,7 @@ from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, HORIZON_DEFAULT_MS,
 from countledger.producers.event import Event, Receipt, make_entry
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient, meanwhile
-from tests.unit.producers.senders import REGION, entries_in, sender_on
+from tests.unit.producers.senders import REGION, entries_in, sender_on, sent
 
 if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
@@ -46,7 +46,7 @@ def test_an_entry_leaves_only_while_the_clock_allows_it(
     if batch:
         # The others of the batch are sent again at once.
         other_ms = NOW_MS + (-SECOND_MS if set_by_ms < 0 else SECOND_MS)
-        first, second = sender.send_batch([_entry(2), _entry(3, other_ms)])
+        first, second = sent(sender, [_entry(2), _entry(3, other_ms)])
         assert isinstance(first, refused or Receipt)
         assert isinstance(second, Receipt)
         left.append(3)

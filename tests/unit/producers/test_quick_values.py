@@ -11,7 +11,7 @@ import pytest
 
 from countledger.ledger.entry import Entry, new_entry
 from countledger.ledger.errors import BadCounterName
-from countledger.producers.event import Event, Receipt, Status, receipts_of
+from countledger.producers.event import Event, Receipt, Status, receipt_of
 
 
 class Like(Event):
@@ -64,7 +64,7 @@ def test_a_quick_entry_has_the_defaults_of_the_class() -> None:
 
 
 def test_a_quick_receipt_is_a_receipt() -> None:
-    (receipt,) = receipts_of([new_entry("a:b", "an id", 5, 7, "here")])
+    receipt = receipt_of("a:b", "an id")
 
     assert type(receipt) is Receipt
     assert receipt == Receipt("a:b", "an id", Status.RECORDED)

@@ -32,7 +32,7 @@ from countledger.ledger.suspension import CallNotes, Interrupted
 from countledger.producers.event import Event, Receipt, Status, make_entry
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, at
-from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
+from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on, sent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ def test_each_entry_of_a_batch_has_its_own_outcome(
 ) -> None:
     dynamo, entries = MemoryClient(faults=[*faults]), [_entry(delta) for delta in (1, 2, 3)]
 
-    outcomes = sender_on(dynamo, ManualClock()).send_batch(entries)
+    outcomes = sent(sender_on(dynamo, ManualClock()), entries)
 
     assert [type(outcome) for outcome in outcomes] == ends
     recorded = [e.delta for e, end in zip(entries, ends, strict=True) if end is Receipt]
@@ -143,7 +143,7 @@ def test_what_a_batch_has_written_is_recorded_whatever_becomes_of_the_rest() -> 
     dynamo = MemoryClient(plans=[at(leaves, "put_batch")])
     sender = replace(sender_on(dynamo, ManualClock()), backoff=Backoff(2))
 
-    outcomes = sender.send_batch([_entry(delta) for delta in (1, 2, 3)])
+    outcomes = sent(sender, [_entry(delta) for delta in (1, 2, 3)])
 
     assert [type(outcome) for outcome in outcomes] == [Receipt, Receipt, Unacknowledged]
     assert set(entries_in(dynamo)) == {1, 2}

@@ -31,8 +31,8 @@ _ENTRIES = st.builds(
 def test_the_json_of_a_batch_is_that_of_its_items(
     entries: list[Entry], data: st.DataObject
 ) -> None:
-    spreads = {one.counter: data.draw(st.sampled_from([1, 16, 256])) for one in entries}
-    batch = PutBatch("t", entries, spreads)
+    spreads = data.draw(st.lists(st.sampled_from([1, 16, 256]), min_size=25, max_size=25))
+    batch = PutBatch("t", entries, spreads[: len(entries)])
 
     puts = orjson.loads(spelled({"t": puts_of_json(batch)}))
 
