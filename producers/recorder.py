@@ -42,7 +42,7 @@ _SENDERS: Final = 8
 _CHUNK: Final = _SENDERS * BATCH_WRITE_ITEMS
 # Of events that are all there: to hand over a batch to a thread takes as long as to send some of
 # its entries.
-_LARGE_CHUNK: Final = 5 * _CHUNK
+_LARGE_CHUNK: Final = 10 * _CHUNK
 # What belongs to one event is its outcome; what concerns every event is raised.
 _OF_ONE_EVENT: Final = (BadInput, ServiceFailed, CorruptItem)
 
