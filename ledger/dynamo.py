@@ -6,7 +6,6 @@ meaning is known. What the SDK retries is a matter of its client (see `connectio
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -136,7 +135,7 @@ class DynamoClient:
             ConditionFailed: with the item that is there.
         """
         what = f"PutItem on {write.table}"
-        with translated(what), self._conditions():
+        with translated(what), _conditions(self.meter):
             answer = self.client.put_item(**write.arguments(), **METERED)
         self.meter.written(consumed_in(answer, what))
 
@@ -150,7 +149,7 @@ class DynamoClient:
             ConditionFailed: with the item that is there.
         """
         what = f"UpdateItem on {write.table}"
-        with translated(what), self._conditions():
+        with translated(what), _conditions(self.meter):
             answer = self.client.update_item(**write.arguments(), **METERED)
         self.meter.written(consumed_in(answer, what))
         attributes = answer.get("Attributes")
@@ -163,7 +162,7 @@ class DynamoClient:
             ConditionFailed: with the item that is there.
         """
         what = f"DeleteItem on {write.table}"
-        with translated(what), self._conditions():
+        with translated(what), _conditions(self.meter):
             answer = self.client.delete_item(**write.arguments(), **METERED)
         self.meter.written(consumed_in(answer, what))
 
@@ -183,7 +182,7 @@ class DynamoClient:
             TokenMismatch: the token stands for other writes.
         """
         what = f"TransactWriteItems on {', '.join(sorted({write.table for write in writes}))}"
-        with translated(what), self._conditions(2.0 * len(writes)):
+        with translated(what), _conditions(self.meter, 2.0 * len(writes)):
             actions: Any = [action(write) for write in writes]
             answer = self.client.transact_write_items(
                 TransactItems=actions, ClientRequestToken=token, **METERED
@@ -201,7 +200,7 @@ class DynamoClient:
         """
         gets: Any = [{"Get": {"TableName": table, "Key": encode(key)}} for key in keys]
         what = "TransactGetItems"
-        with translated(what), self._conditions(0.0):
+        with translated(what), _conditions(self.meter, 0.0):
             answer = self.client.transact_get_items(TransactItems=gets, **METERED)
         self.meter.read(consumed_in(answer, what))
         found = (one.get("Item") for one in answer["Responses"])
@@ -239,27 +238,43 @@ class DynamoClient:
             raise _not_the_services(what)
         return answer["Table"]
 
-    @contextmanager
-    def _conditions(self, write_units: float = 1.0) -> Iterator[None]:
-        """Turn failed conditions into errors of their own before they pass for failed calls.
+
+class _conditions:  # noqa: N801 - a context manager; not by a generator, which takes three times as long
+    """Turn failed conditions into errors of their own before they pass for failed calls."""
+
+    __slots__ = ("_meter", "_write_units")
+
+    def __init__(self, meter: Meter, write_units: float = 1.0) -> None:
+        """Of one call.
 
         Args:
-            write_units: what a refused write costs, at the least.
+            meter: where a refused write is counted.
+            write_units: what it costs, at the least.
         """
-        try:
-            yield
-        except ClientError as error:
-            answer: Any = error.response
-            code = answer["Error"]["Code"]
-            if code not in {_CONDITION_FAILED, _CANCELLED}:
-                raise
-            self.meter.refused(write_units)
-            if code == _CONDITION_FAILED:
-                raise ConditionFailed(_found(answer)) from error
-            reasons = answer.get("CancellationReasons", [])
-            raise TransactionCancelled(
-                tuple(Reason(one.get("Code", "None"), _found(one)) for one in reasons)
-            ) from error
+        self._meter, self._write_units = meter, write_units
+
+    def __enter__(self) -> None:
+        """Nothing is refused yet."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """The call has ended.
+
+        Raises:
+            ConditionFailed, TransactionCancelled: its conditions failed.
+        """
+        if not isinstance(error, ClientError):
+            return
+        answer: Any = error.response
+        code = answer["Error"]["Code"]
+        if code not in {_CONDITION_FAILED, _CANCELLED}:
+            return
+        self._meter.refused(self._write_units)
+        if code == _CONDITION_FAILED:
+            raise ConditionFailed(_found(answer)) from error
+        reasons = answer.get("CancellationReasons", [])
+        raise TransactionCancelled(
+            tuple(Reason(one.get("Code", "None"), _found(one)) for one in reasons)
+        ) from error
 
 
 def consumed_in(answer: Any, what: str) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - of any call

@@ -118,9 +118,14 @@ class LockPerProcess:
         """
         self._lock = PerProcess(make)
 
+    @property
+    def here(self) -> Any:  # noqa: ANN401 - of `make`
+        """The lock of this process: `with lock.here` asks once which process this is."""
+        return self._lock.get()
+
     def __enter__(self) -> None:
         """Wait until it is free, and hold it."""
-        self._lock.get().acquire()
+        self.here.acquire()
 
     def __exit__(self, *_: object) -> None:
         """Let it go."""
@@ -128,7 +133,7 @@ class LockPerProcess:
 
     def release(self) -> None:
         """Let it go."""
-        self._lock.get().release()
+        self.here.release()
 
 
 def lock_open_in_forks() -> LockPerProcess:

@@ -46,7 +46,7 @@ class Meter:
 
     def _count(self, write_units: float, read_units: float) -> None:
         meter: Meter | None = self
-        with _COUNTING:
+        with _COUNTING.here:
             while meter is not None:
                 meter.write_units += write_units
                 meter.read_units += read_units

@@ -91,6 +91,11 @@ class FastClient:
             raise AttributeError(name)
         return getattr(self._client, name)
 
+    def close(self) -> None:
+        """Close the connections that are idle, here and in the boto3 client."""
+        self._routes.close()
+        self._client.close()
+
     def _call(self, method: str, operation: str, **arguments: Any) -> Any:  # noqa: ANN401
         """One call: one attempt, or several where they may succeed.
 
@@ -139,10 +144,9 @@ class FastClient:
         request = route.signer.request(credentials, route.target, body, self._trace())
         # The check of the time is one of the handlers. Another one may answer in the service's
         # place, as a mock does.
-        replies = self._client.meta.events.emit(
-            f"before-send.dynamodb.{operation}", request=LeavingRequest(route.url, request, body)
-        )
-        mocked = next((reply for _, reply in replies if reply is not None), None)
+        leaving = LeavingRequest(route.url, request, body)
+        replies = [handle(request=leaving) for handle in self._handlers.before_send(operation)]
+        mocked = next((reply for reply in replies if reply is not None), None)
         if mocked is None:
             answer = route.connections.exchange(request)
         else:

@@ -1,18 +1,21 @@
-"""Connections of the fast transport: those of a boto3 client's own pool.
+"""Connections of the fast transport, made by a boto3 client's own pool.
 
 So TLS settings, CA bundles, proxies, time-outs and the size of the pool are what boto3 makes of the
-same configuration. A connection carries one request at a time. It goes back into the pool open only
-if its answer was read to the last byte; after any error it is closed.
+same configuration. A connection carries one request at a time. It is kept for another one only if
+its answer was read to the last byte; after any error it is closed.
 """
 
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
+from weakref import finalize
 
 from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
+from urllib3.util.connection import is_connection_dropped
 
 from countledger.ledger.before_send import leave, never_sent
 from countledger.ledger.transport.wire import AnswerParser, MalformedAnswer, TruncatedAnswer
@@ -30,7 +33,16 @@ _RECEIVED_AT_ONCE: Final = 16_384
 class Connections:
     """The connections to one endpoint. Safe to share between threads."""
 
-    __slots__ = ("_connect_timeout_s", "_pool", "_read_timeout_s", "_tunnels", "_url")
+    __slots__ = (
+        "__weakref__",
+        "_connect_timeout_s",
+        "_idle",
+        "_idle_max",
+        "_pool",
+        "_read_timeout_s",
+        "_tunnels",
+        "_url",
+    )
 
     def __init__(self, client: Any, url: str) -> None:  # noqa: ANN401 - a boto3 client
         """Connections of a client to an endpoint.
@@ -52,6 +64,10 @@ class Connections:
         config = client.meta.config
         self._connect_timeout_s = config.connect_timeout
         self._read_timeout_s = config.read_timeout
+        # The last used one is at the end. A pool's own queue takes several locks for each request.
+        self._idle: list[Any] = []
+        self._idle_max = config.max_pool_connections
+        finalize(self, _close_all, self._idle)
 
     def exchange(self, request: bytes) -> Answer:
         """Send one request and return its answer.
@@ -62,8 +78,7 @@ class Connections:
             ResponseParserError: what came is not an answer of HTTP.
             CountledgerError: the check of the request, as it leaves, refuses it.
         """
-        pool: Any = self._pool
-        connection = pool._get_conn()  # noqa: SLF001 - closed if anything came while it was idle
+        connection = self._taken()
         reusable = False
         try:
             if connection.is_closed:
@@ -72,10 +87,26 @@ class Connections:
             answer = self._talk(connection.sock, request)
             reusable = answer.reusable
         finally:
-            if not reusable:
+            if reusable and len(self._idle) < self._idle_max:
+                self._idle.append(connection)
+            else:
                 connection.close()
-            pool._put_conn(connection)  # noqa: SLF001
         return answer
+
+    def close(self) -> None:
+        """Close those that are idle."""
+        _close_all(self._idle)
+
+    def _taken(self) -> Any:  # noqa: ANN401 - of urllib3
+        """An idle connection on which nothing came since its last answer, or a new one."""
+        pool: Any = self._pool
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            return pool._new_conn()  # noqa: SLF001 - no public way
+        if is_connection_dropped(connection):
+            connection.close()
+        return connection
 
     def _connect(self, connection: Any) -> None:  # noqa: ANN401 - of urllib3
         """Make a connection, through the proxy if there is one."""
@@ -117,6 +148,12 @@ class Connections:
             place = f"{proxy.scheme}://{proxy.netloc}" if proxy else self._url
             return sdk.ProxyConnectionError(proxy_url=place, error=error)
         return sdk.EndpointConnectionError(endpoint_url=self._url, error=error)
+
+
+def _close_all(idle: list[Any]) -> None:
+    while idle:
+        with suppress(IndexError):  # another thread took the last one
+            idle.pop().close()
 
 
 def is_direct(client: Any, url: str) -> bool:  # noqa: ANN401 - a boto3 client

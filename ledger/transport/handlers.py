@@ -7,7 +7,10 @@ ways that only botocore carries out; where such a one is registered, boto3 makes
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 # The last one adds its name to the user agent of every client, as the functions load it.
 _OWN: Final = ("botocore.", "boto3.", "countledger.", "aws_lambda_powertools.shared.user_agent.")
@@ -32,7 +35,7 @@ _SKIPPED: Final = (
 class Handlers:
     """The handlers of one client. A handler may be registered at any time."""
 
-    __slots__ = ("_emitter", "_known", "_version")
+    __slots__ = ("_allowed", "_before_send", "_emitter", "_version")
 
     def __init__(self, client: Any) -> None:  # noqa: ANN401 - a boto3 client
         """The handlers of a client.
@@ -46,23 +49,46 @@ class Handlers:
         self._emitter = client.meta.events._emitter  # noqa: SLF001 - no public way
         # botocore replaces this object whenever a handler comes or goes.
         self._version = self._emitter._lookup_cache  # noqa: SLF001
-        self._known: dict[str, bool] = {}
+        self._allowed: dict[str, bool] = {}
+        self._before_send: dict[str, tuple[Callable[..., Any], ...]] = {}
 
     def allow(self, operation: str) -> bool:
         """Whether none but botocore and this library handle what the fast transport skips."""
+        self._look_again()
+        allowed = self._allowed.get(operation)
+        if allowed is None:
+            allowed = self._allowed[operation] = not any(
+                _is_foreign(handler) for event in _SKIPPED for handler in self._of(event, operation)
+            )
+        return allowed
+
+    def before_send(self, operation: str) -> tuple[Callable[..., Any], ...]:
+        """What is called with each request that leaves, in this order."""
+        self._look_again()
+        found = self._before_send.get(operation)
+        if found is None:
+            handlers = self._of("before-send", operation)
+            found = tuple(
+                partial(one, event_name=_name("before-send", operation)) for one in handlers
+            )
+            self._before_send[operation] = found
+        return found
+
+    def _look_again(self) -> None:
+        """Forget what was found, if a handler came or went since."""
         version = self._emitter._lookup_cache  # noqa: SLF001
         if version is not self._version:
-            self._known, self._version = {}, version
-        known = self._known.get(operation)
-        if known is None:
-            known = self._known[operation] = not any(
-                _is_foreign(handler)
-                for event in _SKIPPED
-                for handler in self._emitter._handlers.prefix_search(  # noqa: SLF001
-                    f"{event}.dynamodb.{operation}"
-                )
-            )
-        return known
+            self._allowed, self._before_send, self._version = {}, {}, version
+
+    def _of(self, event: str, operation: str) -> Iterable[Callable[..., Any]]:
+        found: Iterable[Callable[..., Any]] = self._emitter._handlers.prefix_search(  # noqa: SLF001
+            _name(event, operation)
+        )
+        return found
+
+
+def _name(event: str, operation: str) -> str:
+    return f"{event}.dynamodb.{operation}"
 
 
 def _is_foreign(handler: Any) -> bool:  # noqa: ANN401 - anything that can be called

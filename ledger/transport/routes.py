@@ -73,6 +73,12 @@ class Routes:
             route = self._known[known] = self._resolved(operation, arguments)
             return route
 
+    def close(self) -> None:
+        """Close the connections that are idle."""
+        for route in [*self._known.values()]:
+            if route is not None:
+                route.connections.close()
+
     def _resolved(self, operation: str, arguments: Mapping[str, Any]) -> Route | None:
         client, service = self._client, self._client.meta.service_model
         config = client.meta.config

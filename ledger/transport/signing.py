@@ -28,7 +28,7 @@ class _Key:
         credentials: as they were when the key was derived.
         day: as in `20261122`.
         scope: what the key is good for.
-        key: the key.
+        signing: signs with the key; a copy of it takes half the time of a new one.
         access_key: the name of the credentials, in one line.
         token: the session token, in one line, or nothing.
     """
@@ -36,7 +36,7 @@ class _Key:
     credentials: ReadOnlyCredentials = field(repr=False)
     day: str
     scope: str
-    key: bytes = field(repr=False)
+    signing: hmac.HMAC = field(repr=False)
     access_key: str
     token: str = field(repr=False)
 
@@ -93,7 +93,9 @@ class Signer:
         )
         digest = sha256(canonical.encode()).hexdigest()
         text = f"{_ALGORITHM}\n{date}\n{key.scope}\n{digest}"
-        signature = hmac.digest(key.key, text.encode(), "sha256").hex()
+        signing = key.signing.copy()
+        signing.update(text.encode())
+        signature = signing.hexdigest()
         head = (
             f"{self._fixed}X-Amz-Target: {target}\r\nX-Amz-Date: {date}\r\n{token_header}{extra}"
             f"Authorization: {_ALGORITHM} Credential={key.access_key}/{key.scope}, "
@@ -121,7 +123,7 @@ class Signer:
                 credentials,
                 day,
                 f"{day}/{self._region}/{self._service}/aws4_request",
-                derived,
+                hmac.new(derived, digestmod="sha256"),
                 _one_line(credentials.access_key or ""),
                 _one_line(credentials.token or ""),
             )
