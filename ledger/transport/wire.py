@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_END_OF_LINE: Final = b"\r\n"
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _VERSION: Final = b"HTTP/1."
 _HEAD_MAX_BYTES: Final = 65_536
 _LENGTH: Final = "content-length"
 _STATUS_LINE: Final = re.compile(r"HTTP/1\.[01] ([0-9]{3})(?: .*)?", re.DOTALL)
-_HEADER: Final = re.compile(r"([^\s:](?:[^:\r\n]*[^\s:])?):[ \t]*([^\r\n]*)\r\n")
 _LENGTH_MAX_DIGITS: Final = 12
 _INTERIM: Final = range(100, 200)
 
@@ -99,27 +97,28 @@ class AnswerParser:
                 if len(received) > _HEAD_MAX_BYTES:
                     raise MalformedAnswer(f"its head is longer than {_HEAD_MAX_BYTES} bytes")
                 return False
-            head = received[: end + len(_END_OF_LINE)].decode("latin-1")
-            first, _, rest = head.partition("\r\n")
-            status = _status_of(first)
+            lines = received[:end].decode("latin-1").split("\r\n")
+            status = _status_of(lines[0])
             if status not in _INTERIM:
                 break
             self._received = received[end + len(_END_OF_HEAD) :]
         self._begin = end + len(_END_OF_HEAD)
-        # What is between the headers, their names, and their values.
-        parts = _HEADER.split(rest)
-        if wrong := "".join(parts[::3]):
-            raise MalformedAnswer(f"it has the header {wrong[:60]!r}")
-        names = [name.lower() for name in parts[1::3]]
-        headers = dict(zip(names, [value.rstrip(" \t") for value in parts[2::3]], strict=True))
-        twice = names.count(_LENGTH) > 1
+        headers: dict[str, str] = {}
+        twice = False
+        for line in lines[1:]:
+            name, colon, value = line.partition(":")
+            if not colon or not name or name != name.strip():
+                raise MalformedAnswer(f"it has the header {line[:60]!r}")
+            name = name.lower()
+            twice = twice or (name == _LENGTH and name in headers)
+            headers[name] = value.strip(" \t")
         length = headers.get(_LENGTH)
         if twice or (length is not None and not _is_number(length, _LENGTH_MAX_DIGITS)):
             raise MalformedAnswer("its length is not one number")
         if length is not None and "transfer-encoding" not in headers:
             self._end = self._begin + int(length)
         closes = "close" in headers.get("connection", "").lower()
-        keeps = first.startswith("HTTP/1.1") and not closes
+        keeps = lines[0].startswith("HTTP/1.1") and not closes
         self._answer = status, headers, keeps
         return True
 
