@@ -144,7 +144,7 @@ class _Seeded:
 def new_id(at_ms: int) -> str:
     """A new UUIDv7 of that millisecond; no two processes make the same one."""
     seed_here()
-    return seeded_id(at_ms)
+    return _seeded_id(at_ms)
 
 
 def seed_here() -> None:
@@ -156,7 +156,7 @@ def seed_here() -> None:
         _Seeded.process = here
 
 
-def seeded_id(at_ms: int) -> str:
+def _seeded_id(at_ms: int) -> str:
     """`new_id` in two thirds of its time, after this process has called `seed_here`."""
     return str(uuid_utils.uuid7(nanoseconds=at_ms * 1_000_000))
 
@@ -170,7 +170,7 @@ def new_ids(at_ms: int, count: int) -> list[str]:
     seed_here()
     ids: list[str] = []
     for first in range(0, count, len(_LAST_DIGITS)):
-        head = seeded_id(at_ms)[:-2]
+        head = _seeded_id(at_ms)[:-2]
         ids += [head + last for last in _LAST_DIGITS[: count - first]]
     return ids
 

@@ -111,7 +111,6 @@ def buffered_producer(
         SetupError: the stack does not exist, or the spool cannot be used.
     """
     from countledger.ledger.assembly import namespaces_of
-    from countledger.ledger.ids import seeded_id
     from countledger.producers.buffer.delivery import EntryMaker, ledger_name
     from countledger.producers.buffer.producer import BufferedProducer
 
@@ -119,7 +118,7 @@ def buffered_producer(
         buffering,
         # Each process has connections of its own: a fork must not use those of its parent.
         lambda: delivery_of(connection, buffering, namespaces_of(connection)),
-        EntryMaker(connection.region, connection.clock, seeded_id),
+        EntryMaker(connection.region, connection.clock),
         ledger=ledger_name(connection),
         on_failure=on_failure,
     )

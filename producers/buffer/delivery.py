@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.attempts import Pause, run
 from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.entry import new_entry
 from countledger.ledger.errors import CountledgerError, IdempotencyKeyReused, KeyExpired, WrongKind
-from countledger.ledger.ids import new_id
+from countledger.ledger.ids import new_ids
 from countledger.ledger.performer import DynamoPerformer
 from countledger.producers.batch import ledgers_of
-from countledger.producers.event import Receipt, make_entry, unacknowledged
+from countledger.producers.event import Receipt, make_entries, unacknowledged, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -54,30 +55,35 @@ class EntryMaker:
     Attributes:
         region: the region of this process, which is the origin of every entry.
         clock: gives the time of an entry.
-        new_id: creates an id for a time in milliseconds.
+        new_ids: creates so many ids for a time in milliseconds.
     """
 
     region: str
     clock: Clock = field(default_factory=SystemClock)
-    new_id: Callable[[int], str] = new_id
+    new_ids: Callable[[int, int], list[str]] = new_ids
 
     def of_event(self, event: Event) -> Entry:
         """The entry of one event."""
-        return make_entry(event, now_ms=self.clock.now_ms(), origin=self.region, new_id=self.new_id)
+        now_ms, made = self.clock.now_ms(), values_of([event])
+        (entry,) = make_entries(made, now_ms=now_ms, origin=self.region, new_ids=self.new_ids)
+        return entry
 
     def make(self, pendings: Iterable[PendingEntry]) -> None:
         """Create the entries that are not created yet: of plain events and of sums.
 
         A sum may be 0: its entry is written too, because it has the number of events.
         """
-        now_ms, new_id, region = self.clock.now_ms(), self.new_id, self.region
-        for draft in pendings:
-            if draft.entry is None:
-                at_ms = now_ms if draft.at_ms is None else draft.at_ms
-                draft.entry = new_entry(
-                    draft.counter, new_id(at_ms), draft.delta, at_ms, region, draft.events
-                )
-                draft.unfrozen = draft.rows is not None
+        now_ms, region = self.clock.now_ms(), self.region
+        drafts = [one for one in pendings if one.entry is None]
+        times_ms = [now_ms if one.at_ms is None else one.at_ms for one in drafts]
+        ids = [
+            one for at_ms, same in groupby(times_ms) for one in self.new_ids(at_ms, len([*same]))
+        ]
+        for draft, at_ms, entry_id in zip(drafts, times_ms, ids, strict=True):
+            draft.entry = new_entry(
+                draft.counter, entry_id, draft.delta, at_ms, region, draft.events
+            )
+            draft.unfrozen = draft.rows is not None
 
 
 def keep(pendings: Iterable[PendingEntry], spool: Spool | None) -> None:

@@ -264,7 +264,7 @@ def open_producer(process: Process, buffering: Buffering, hear: Hear) -> Buffere
     return BufferedProducer(
         buffering,
         partial(BatchDelivery, Product(process).recorder.sender, buffering.attempts),
-        EntryMaker(process.region, process, process.world.new_id),
+        EntryMaker(process.region, process, process.world.new_ids),
         ledger="simulated",
         on_failure=hear,
     )
@@ -302,7 +302,7 @@ def _async_producer(process: Process, buffering: Buffering, hear: Hear) -> Async
     return AsyncBufferedProducer(
         buffering,
         lambda: _OpenDelivery(process, buffering.attempts),
-        EntryMaker(process.region, process, process.world.new_id),
+        EntryMaker(process.region, process, process.world.new_ids),
         open_spool=lambda: (
             None if spool is None else threads.spool().open(spool, ledger="simulated")
         ),

@@ -56,7 +56,7 @@ _SOURCES = {
     ),
     "entries of a buffer": (
         _PRODUCER,
-        "lambda: producer._here().state.maker.new_id(1_900_000_000_000)",
+        "lambda: producer._here().state.maker.new_ids(1_900_000_000_000, 1)[0]",
         1_000,
     ),
     "runs of the compactor": (

@@ -10,7 +10,6 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Self
 
 from countledger.ledger.asynchronous.greenlets import current
-from countledger.ledger.ids import seeded_id
 from countledger.producers.asynchronous.producer import AsyncBufferedProducer
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
@@ -88,7 +87,7 @@ def producer_on(
     return BufferedProducer(
         buffering,
         make_delivery,
-        EntryMaker(REGION, clock, seeded_id),
+        EntryMaker(REGION, clock),
         ledger=ledger,
         on_failure=on_failure,
     )

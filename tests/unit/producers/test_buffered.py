@@ -19,7 +19,6 @@ from countledger.ledger.errors import (
     Unacknowledged,
     Unclear,
 )
-from countledger.ledger.ids import seeded_id
 from countledger.ledger.namespace import Namespaces
 from countledger.producers.buffer.buffering import (
     BufferFull,
@@ -238,7 +237,7 @@ def test_what_concerns_every_event_is_the_outcome_where_no_client_can_be_made() 
     def make_delivery() -> BatchDelivery:
         raise errors.pop(0)
 
-    maker = EntryMaker(REGION, ManualClock(), seeded_id)
+    maker = EntryMaker(REGION, ManualClock())
     producer = BufferedProducer(Buffering(), make_delivery, maker, ledger="l")
     outcomes = producer.record_many([Event("a:b", 1)]) + producer.record_many([Event("a:b", 1)])
     producer.close()
