@@ -10,21 +10,16 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
 from countledger.ledger.attributes import Item, Key, decode, encode
 from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.errors import (
-    ConditionFailed,
-    Reason,
     Throttled,
-    TransactionCancelled,
     Unclear,
 )
 from countledger.ledger.limits import BATCH_GET_KEYS
 from countledger.ledger.meter import Meter
 from countledger.ledger.operations import Page, Query, action
-from countledger.ledger.service_errors import translated
+from countledger.ledger.service_errors import conditions, translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,8 +36,6 @@ if TYPE_CHECKING:
 
 # Every call requests its units: to sum them, and because only the service itself reports them.
 METERED: dict[str, Any] = {"ReturnConsumedCapacity": "TOTAL"}
-_CONDITION_FAILED = "ConditionalCheckFailedException"
-_CANCELLED = "TransactionCanceledException"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +128,7 @@ class DynamoClient:
             ConditionFailed: with the item that is there.
         """
         what = f"PutItem on {write.table}"
-        with translated(what), _conditions(self.meter):
+        with translated(what), conditions(self.meter):
             answer = self.client.put_item(**write.arguments(), **METERED)
         self.meter.written(consumed_in(answer, what))
 
@@ -149,7 +142,7 @@ class DynamoClient:
             ConditionFailed: with the item that is there.
         """
         what = f"UpdateItem on {write.table}"
-        with translated(what), _conditions(self.meter):
+        with translated(what), conditions(self.meter):
             answer = self.client.update_item(**write.arguments(), **METERED)
         self.meter.written(consumed_in(answer, what))
         attributes = answer.get("Attributes")
@@ -162,7 +155,7 @@ class DynamoClient:
             ConditionFailed: with the item that is there.
         """
         what = f"DeleteItem on {write.table}"
-        with translated(what), _conditions(self.meter):
+        with translated(what), conditions(self.meter):
             answer = self.client.delete_item(**write.arguments(), **METERED)
         self.meter.written(consumed_in(answer, what))
 
@@ -182,7 +175,7 @@ class DynamoClient:
             TokenMismatch: the token stands for other writes.
         """
         what = f"TransactWriteItems on {', '.join(sorted({write.table for write in writes}))}"
-        with translated(what), _conditions(self.meter, 2.0 * len(writes)):
+        with translated(what), conditions(self.meter, 2.0 * len(writes)):
             actions: Any = [action(write) for write in writes]
             answer = self.client.transact_write_items(
                 TransactItems=actions, ClientRequestToken=token, **METERED
@@ -200,7 +193,7 @@ class DynamoClient:
         """
         gets: Any = [{"Get": {"TableName": table, "Key": encode(key)}} for key in keys]
         what = "TransactGetItems"
-        with translated(what), _conditions(self.meter, 0.0):
+        with translated(what), conditions(self.meter, 0.0):
             answer = self.client.transact_get_items(TransactItems=gets, **METERED)
         self.meter.read(consumed_in(answer, what))
         found = (one.get("Item") for one in answer["Responses"])
@@ -239,44 +232,6 @@ class DynamoClient:
         return answer["Table"]
 
 
-class _conditions:  # noqa: N801 - a context manager; not by a generator, which takes three times as long
-    """Turn failed conditions into errors of their own before they pass for failed calls."""
-
-    __slots__ = ("_meter", "_write_units")
-
-    def __init__(self, meter: Meter, write_units: float = 1.0) -> None:
-        """Of one call.
-
-        Args:
-            meter: where a refused write is counted.
-            write_units: what it costs, at the least.
-        """
-        self._meter, self._write_units = meter, write_units
-
-    def __enter__(self) -> None:
-        """Nothing is refused yet."""
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """The call has ended.
-
-        Raises:
-            ConditionFailed, TransactionCancelled: its conditions failed.
-        """
-        if not isinstance(error, ClientError):
-            return
-        answer: Any = error.response
-        code = answer["Error"]["Code"]
-        if code not in {_CONDITION_FAILED, _CANCELLED}:
-            return
-        self._meter.refused(self._write_units)
-        if code == _CONDITION_FAILED:
-            raise ConditionFailed(_found(answer)) from error
-        reasons = answer.get("CancellationReasons", [])
-        raise TransactionCancelled(
-            tuple(Reason(one.get("Code", "None"), _found(one)) for one in reasons)
-        ) from error
-
-
 def consumed_in(answer: Any, what: str) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - of any call
     """The units in an answer; every request names them.
 
@@ -306,9 +261,3 @@ def of_the_table(lists: Mapping[str, Sequence[Any]]) -> list[Any]:
 
 def _not_the_services(what: str) -> Unclear:
     return Unclear(f"{what}: no clear answer (it came with status 200, but is not the service's)")
-
-
-def _found(answer: Any) -> Item | None:  # noqa: ANN401 - an error's answer, or a reason in one
-    """The item that a failed condition met."""
-    item = answer.get("Item")
-    return decode(item) if item else None

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
 
+from countledger.ledger.attributes import decode
 from countledger.ledger.before_send import attempts_noted, never_sent
 from countledger.ledger.errors import (
     AccessDenied,
     BadSetting,
+    ConditionFailed,
     CountledgerError,
     NoCredentials,
+    Reason,
     RequestRejected,
     ServiceFailed,
     SetupError,
@@ -20,13 +23,16 @@ from countledger.ledger.errors import (
     TableNotFound,
     Throttled,
     TokenMismatch,
+    TransactionCancelled,
     Unclear,
     Unreachable,
 )
 from countledger.ledger.suspension import Interrupted, note_write
 
 if TYPE_CHECKING:
+    from countledger.ledger.attributes import Item
     from countledger.ledger.before_send import SentAttempts
+    from countledger.ledger.meter import Meter
 
 _BY_CODE: Final[dict[str, type[CountledgerError]]] = {
     "ResourceNotFoundException": TableNotFound,
@@ -101,6 +107,8 @@ _NO_ANSWER: Final = (
     sdk.ChecksumError,
     ResponseParserError,
 )
+_CONDITION_FAILED: Final = "ConditionalCheckFailedException"
+_CANCELLED: Final = "TransactionCanceledException"
 _BAD_URL: Final = ("Invalid endpoint", "Invalid IPv6 URL")
 
 
@@ -143,6 +151,50 @@ class translated:  # noqa: N801 - a context manager
             note_write()
         if meaning is not error and meaning is not None:
             raise meaning from error
+
+
+class conditions:  # noqa: N801 - likewise
+    """Turn failed conditions into errors of their own before they pass for failed calls."""
+
+    __slots__ = ("_meter", "_write_units")
+
+    def __init__(self, meter: Meter, write_units: float = 1.0) -> None:
+        """Of one call.
+
+        Args:
+            meter: where a refused write is counted.
+            write_units: what it costs, at the least.
+        """
+        self._meter, self._write_units = meter, write_units
+
+    def __enter__(self) -> None:
+        """Nothing is refused yet."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """The call has ended.
+
+        Raises:
+            ConditionFailed, TransactionCancelled: its conditions failed.
+        """
+        if not isinstance(error, sdk.ClientError):
+            return
+        answer: Any = error.response
+        code = answer["Error"]["Code"]
+        if code not in {_CONDITION_FAILED, _CANCELLED}:
+            return
+        self._meter.refused(self._write_units)
+        if code == _CONDITION_FAILED:
+            raise ConditionFailed(_found(answer)) from error
+        reasons = answer.get("CancellationReasons", [])
+        raise TransactionCancelled(
+            tuple(Reason(one.get("Code", "None"), _found(one)) for one in reasons)
+        ) from error
+
+
+def _found(answer: Any) -> Item | None:  # noqa: ANN401 - an error's answer, or a reason in one
+    """The item that a failed condition met."""
+    item = answer.get("Item")
+    return decode(item) if item else None
 
 
 def _may_be_applied(error: BaseException | None) -> bool:

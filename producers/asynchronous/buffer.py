@@ -194,7 +194,7 @@ class AsyncBuffer:
         if self._timer is not None:
             self._timer.cancel()
         for pending in under_way:
-            pending.settle(not_sent(pending))
+            pending.outcome = not_sent(pending)
         outcomes = self.state.outcomes
         outcomes.notify([*left, *under_way])
         return (*failures, *outcomes.report(lost))

@@ -6,9 +6,10 @@ import logging
 from collections import deque
 from threading import Condition, Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.amount import Amount, add, may_be_added
+from countledger.ledger.errors import CountledgerError
 from countledger.ledger.forks import this_process
 from countledger.producers.buffer.buffering import (
     ENTRY_BYTES,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from countledger.producers.batch import Outcome
 
 _LOG: Final = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 
 class PendingEntry:
@@ -37,20 +37,19 @@ class PendingEntry:
         delta: the sum so far, which the entry adds.
         events: the number of events so far.
         entry: the entry; None until it is created, at the latest just before its first send.
-        done: whether the outcome is known.
+        outcome: the receipt or the error; None until it is known.
     """
 
     __slots__ = (
-        "_other",
         "_outcomes",
         "at_ms",
         "callbacks",
         "counter",
         "delta",
-        "done",
         "entry",
         "events",
         "handed_back",
+        "outcome",
         "reported",
         "rows",
         "size",
@@ -70,8 +69,7 @@ class PendingEntry:
         self.delta = delta
         self.entry = entry
         self.events = 1 if entry is None else entry.events
-        self.done = False
-        self._other: Outcome | None = None
+        self.outcome: Outcome | None = None
         # The attributes below are internal to the buffer.
         self.at_ms = at_ms  # the time of the entry that is created later; None means that time
         self.size = ENTRY_BYTES + len(counter) if entry is None else size_of(entry)
@@ -82,18 +80,9 @@ class PendingEntry:
         self.callbacks: list[Callable[[PendingEntry], object]] | None = None
 
     @property
-    def outcome(self) -> Outcome | None:
-        """The receipt or the error; None until it is known."""
-        if not self.done:
-            return None
-        if self._other is None and self.entry is not None:
-            self._other = receipt_of(self.counter, self.entry.id)
-        return self._other
-
-    def settle(self, other: Outcome | None) -> None:
-        """The outcome is known: of an entry that is not simply recorded it is another one."""
-        self._other = other
-        self.done = True
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self.outcome is not None
 
     def result(self, timeout_s: float | None = None) -> Receipt:
         """Wait until the entry is acknowledged.
@@ -172,9 +161,7 @@ class Outcomes:
     ) -> list[PendingEntry]:
         """Store outcomes and wake the callers that wait; called under the lock.
 
-        Args:
-            pendings: the entries.
-            others: by their number, the outcomes of those that are not simply recorded.
+        `others` are, by their number, the outcomes of entries that are not simply recorded.
 
         Returns:
             The entries to `notify` about: all but those that are recorded and have no callback.
@@ -183,8 +170,11 @@ class Outcomes:
         self.tally.count(len(pendings), others.values())
         self.progress_s = monotonic()
         for number, pending in enumerate(pendings):
-            pending.settle(outcome := others.get(number))
-            recorded = outcome is None or type(outcome) is Receipt
+            entry, outcome = pending.entry, others.get(number)
+            if outcome is None and entry is not None:
+                outcome = receipt_of(entry.counter, entry.id)
+            pending.outcome = outcome
+            recorded = type(outcome) is Receipt
             if recorded and pending.callbacks is None and pending.rows is None:
                 continue
             to_notify.append(pending)
@@ -193,8 +183,8 @@ class Outcomes:
                     self.failed.append(pending)
                 else:
                     pending.reported = True
-            if pending.rows and pending.entry:
-                identity = pending.entry.counter, pending.entry.id
+            if pending.rows and entry:
+                identity = entry.counter, entry.id
                 if recorded:
                     self._rows.pop(identity, None)
                 else:
@@ -209,9 +199,8 @@ class Outcomes:
                 _call(callback, pending)
             pending.callbacks = None
             outcome = pending.outcome
-            if outcome is None or isinstance(outcome, Receipt) or pending.handed_back:
-                continue
-            self.report((Failure(pending.entry, outcome),))
+            if isinstance(outcome, CountledgerError) and not pending.handed_back:
+                self.report((Failure(pending.entry, outcome),))
 
     def report(self, failures: tuple[Failure, ...]) -> tuple[Failure, ...]:
         """Call `on_failure`, or return the failures if it is not set; called without the lock."""
@@ -293,11 +282,9 @@ class Outcomes:
     def take_failures(self) -> tuple[Failure, ...]:
         """The failures that no caller has got, each once; called under the lock."""
         failures = tuple(
-            Failure(pending.entry, pending.outcome)
-            for pending in self.failed
-            if not pending.reported
-            and pending.outcome is not None
-            and not isinstance(pending.outcome, Receipt)
+            Failure(one.entry, one.outcome)
+            for one in self.failed
+            if not one.reported and isinstance(one.outcome, CountledgerError)
         )
         self.failed.clear()
         return failures
@@ -307,7 +294,7 @@ class Outcomes:
         return self._rows.get((counter, entry_id))
 
 
-def _call(callback: Callable[[_T], object], value: _T) -> None:
+def _call(callback: Callable[[Any], object], value: object) -> None:
     """Call a function of the app; its errors are logged and stop nothing here."""
     try:
         callback(value)
