@@ -13,7 +13,6 @@ from countledger.consumers.total_writer import update_of
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import (
-    BadCounterName,
     ConditionFailed,
     CorruptItem,
     NewerFormat,
@@ -121,18 +120,6 @@ def test_a_corrupt_total_is_an_error(
             store.dynamo().update(
                 update_of(store.counters, counter, FoldedChange(1, 1, 5, 1, 1), "s", 1)
             )
-
-
-def test_a_bad_name_is_refused_before_any_read(store: Store) -> None:
-    """The reader asks for no key that cannot be a counter's."""
-    reader = store.totals()
-    with calls(reader.dynamo.client) as made:
-        for bad in ("", "stream#1", "a:", "\x00"):
-            with pytest.raises(BadCounterName):
-                reader.read(bad)
-            with pytest.raises(BadCounterName):
-                reader.read_many([bad])
-    assert made == []
 
 
 def test_progress_moves_on_and_never_back(store: Store, namespace: str) -> None:
