@@ -149,7 +149,7 @@ def read_events(history: History) -> Iterator[list[Event]]:
         token = next(tokens, b"")
         while token:
             commit, author, written = token[1:].decode(), next(tokens), _time(next(tokens))
-            events = [Event(counter_name(COMMITS, author), 1, commit, written)]
+            found = [Event(counter_name(COMMITS, author), 1, commit, written)]
             while (token := next(tokens, b"")) and not token.startswith(b">"):
                 old_mode, mode, old, new, _ = token.lstrip(b"\n:").split(b" ")
                 counter = counter_name(LINES, next(tokens))
@@ -157,8 +157,8 @@ def read_events(history: History) -> Iterator[list[Event]]:
                 if delta:
                     # The counter's spelling of the path: valid in a key, and never too long.
                     key = f"{commit}:{counter[len(LINES) + 1 :]}"
-                    events.append(Event(counter, delta, key, written))
-            yield events
+                    found.append(Event(counter, delta, key, written))
+            yield found
 
 
 def _time(seconds: bytes) -> datetime | None:
