@@ -208,29 +208,6 @@ def test_a_head_that_cannot_be_read_is_left_alone(
     assert len(store.entry_items(counter)) == 3
 
 
-def test_a_key_used_anew_while_its_old_entry_is_retired_counts(store: Store, counter: str) -> None:
-    """A bare key is forgotten with its entry; the new entry lies under the same sort key."""
-    made = HandClock()
-    store.recorder(clock=made).record(Event(counter, 5, "daily"))
-    later = two_days_later()
-    crashed = compactor(store, clock=later)
-    with suppress(Crash):
-        crashed.compact(counter, on_step=_die_while_waiting)
-
-    again = store.recorder(clock=later).record(Event(counter, 5, "daily"))
-
-    assert again.status == "recorded"
-    assert _numbers(store, counter) == (10, 2, 2)
-    assert compactor(store, clock=later).compact(counter).outcome is RunOutcome.MERGED
-    assert _numbers(store, counter) == (10, 2, 2)
-    assert [item["at"] for item in store.entry_items(counter)] == [later.now_ms()]
-
-
-def _die_while_waiting(step: CompactionStep) -> None:
-    if step.verb is Verb.WAIT_UNTIL_DELETED:
-        raise Crash
-
-
 def test_a_tampered_entry_is_found_before_anything_is_deleted(store: Store, counter: str) -> None:
     """A run that goes on where another died looks first; once mended, it goes on."""
     fill(store, counter, COUNT)
