@@ -12,7 +12,6 @@ import pytest
 from countledger.ledger.errors import (
     AccessDenied,
     CountledgerError,
-    IdempotencyKeyReused,
     NoCredentials,
     TableNotFound,
     WrongKind,
@@ -34,25 +33,6 @@ NO_TABLE = [Fault(TableNotFound("no such table"))] * 8
 
 def _ones(number: int) -> Iterator[Event]:
     return (Event("a:b", 1) for _ in range(number))
-
-
-def test_an_error_of_one_event_is_a_value() -> None:
-    dynamo = MemoryClient()
-    recorder = recorder_on(dynamo)
-    recorder.sender.namespaces.create("stock", kind=Kind.STRICT)
-    recorder.record(Event("a:b", 1, "used"))
-
-    outcomes = recorder.record_many([Event("a:b", 1), Event("stock:x", 1), Event("a:b", 2, "used")])
-
-    assert [type(outcome) for outcome in outcomes] == [Receipt, WrongKind, IdempotencyKeyReused]
-
-
-def test_a_thousand_plain_events_are_forty_batches() -> None:
-    dynamo = MemoryClient()
-
-    recorder_on(dynamo).record_many(_ones(1000))
-
-    assert dynamo.calls == ["put_batch"] * 40
 
 
 @pytest.mark.parametrize("number", [24, 25, 26, 51, 60])
