@@ -42,8 +42,8 @@ _KEPT: Final = ("GIT_EXEC_PATH", "GIT_CONFIG", "GIT_CEILING", "GIT_DISCOVERY")
 # Neither replacement refs nor grafts alter the history, and no object is fetched on the way.
 _SET: Final = {"GIT_GRAFT_FILE": "", "GIT_ALLOW_PROTOCOL": "", "LC_ALL": "C"}
 _CHANGES: Final = (
-    "diff-tree --stdin --root --diff-merges=first-parent --always -r -z --raw --no-abbrev "
-    "--no-renames --encoding=UTF-8 --format=>%H%x00%an%x00%at"
+    "diff-tree --stdin --root --diff-merges=first-parent --always -r -z --raw --encoding=UTF-8 "
+    "--format=>%H%x00%an%x00%at"
 )
 _AUTHORS: Final = "log --first-parent -z --no-show-signature --encoding=UTF-8 --format=%an"
 
@@ -148,7 +148,9 @@ def read_events(history: History) -> Iterator[list[Event]]:
         tokens = iter(_tokens(history.root, _CHANGES, stdin=commits))
         token = next(tokens, b"")
         while token:
-            commit, author, written = token[1:].decode(), next(tokens), _time(next(tokens))
+            commit, author, seconds, written = token[1:].decode(), next(tokens), next(tokens), None
+            with suppress(ValueError, OverflowError, OSError):  # git cannot read it, or nobody can
+                written = datetime.fromtimestamp(int(seconds), UTC)
             found = [Event(counter_name(COMMITS, author), 1, commit, written)]
             while (token := next(tokens, b"")) and not token.startswith(b">"):
                 old_mode, mode, old, new, _ = token.lstrip(b"\n:").split(b" ")
@@ -159,14 +161,6 @@ def read_events(history: History) -> Iterator[list[Event]]:
                     key = f"{commit}:{counter[len(LINES) + 1 :]}"
                     found.append(Event(counter, delta, key, written))
             yield found
-
-
-def _time(seconds: bytes) -> datetime | None:
-    """The time of a commit; None if git cannot read it, or nobody can."""
-    try:
-        return datetime.fromtimestamp(int(seconds), UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def lines_in(content: bytes) -> int:
