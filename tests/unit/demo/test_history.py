@@ -180,6 +180,6 @@ def test_random_histories_add_up(tmp_path: Path) -> None:
         names = dice.sample([b"a", b"b", b"c", b"d/a", b"d/b", b"e"], 3)
         made.commit({name: dice.choice(bodies) for name in names})
 
-    with open_repository(made.path) as view:
-        assert len(view.commits) == 40
+    with open_repository(made.path) as history:
+        assert len(history.commits) == 40
     lines_of(made.path)
