@@ -6,13 +6,10 @@ from typing import Any, Final
 import pytest
 
 from countledger.infra.local.stack import LocalStack
-from countledger.ledger.ids import id_of_key
-from countledger.producers.strict.hold import hold_id
 from tests.e2e.command import Command
 from tests.e2e.steps import ANY, Story, play, problem, step, totals
 
 _HALL: Final = "strict create NS:hall --lower 0"
-_HOLD: Final = hold_id("NS:hall", id_of_key("k"))
 _RULE: Final = "alert create NS --prefix NS: --threshold 100 --direction rising"
 _SCHEDULE: Final = {
     "namespace": "NS",
@@ -116,22 +113,6 @@ _STORIES: Final[dict[str, Story]] = {
             err="a new change needs a new key",
         ),
         step("strict show NS:hall", {"value": 8}),
-    ),
-    "two seats are held and one is taken": (
-        step(f"{_HALL} --method marker --opening 10"),
-        step("strict hold NS:hall 2 --key k --expires-in 10m", {"status": "held", "hold": _HOLD}),
-        step("strict hold NS:hall 2 --key k --expires-in 10m", {"status": "duplicate"}),
-        step("strict holds NS:hall", [{"id": _HOLD}]),
-        step("strict change NS:hall -9 --key order-1", code=4),
-        step(f"strict confirm {_HOLD} 1", {"released": 1}),
-        step("strict show NS:hall", {"value": 9, "held": 0, "available": 9}),
-    ),
-    "a hold that is cancelled cannot be confirmed": (
-        step(f"{_HALL} --method marker --opening 10"),
-        step("strict hold NS:hall 10 --key k", {"hold": _HOLD}),
-        step(f"strict cancel {_HOLD}", {"status": "cancelled"}),
-        step(f"strict confirm {_HOLD}", code=4, err="was cancelled"),
-        step("strict show NS:hall", {"available": 10}),
     ),
     "bounds move while the counter is in use": (
         step("strict create NS:a --method atomic --opening 500"),

@@ -1,6 +1,7 @@
-"""Holds on the deployed stack: what releases them, and which policies they need."""
+"""Holds on the deployed stack: their commands, what releases them, and which policies they need."""
 
 from datetime import timedelta
+from typing import Final
 
 import pytest
 
@@ -10,10 +11,39 @@ from countledger.infra.cli.audit_outcomes import all_with_holds, held_verdicts
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import AccessDenied
+from countledger.ledger.ids import id_of_key
 from countledger.ledger.limits import MINUTE_MS
 from countledger.producers.strict.counters import StrictCounters
+from countledger.producers.strict.hold import hold_id
 from tests.e2e.command import Command
+from tests.e2e.steps import Story, play, step
 from tests.e2e.world import client_of, edit, invoke
+
+_HOLD: Final = hold_id("NS:hall", id_of_key("k"))
+_CREATE: Final = "strict create NS:hall --lower 0 --method marker --opening 10"
+_STORIES: Final[dict[str, Story]] = {
+    "two seats are held and one is taken": (
+        step(_CREATE),
+        step("strict hold NS:hall 2 --key k --expires-in 10m", {"status": "held", "hold": _HOLD}),
+        step("strict hold NS:hall 2 --key k --expires-in 10m", {"status": "duplicate"}),
+        step("strict holds NS:hall", [{"id": _HOLD}]),
+        step("strict change NS:hall -9 --key order-1", code=4),
+        step(f"strict confirm {_HOLD} 1", {"released": 1}),
+        step("strict show NS:hall", {"value": 9, "held": 0, "available": 9}),
+    ),
+    "a hold that is cancelled cannot be confirmed": (
+        step(_CREATE),
+        step("strict hold NS:hall 10 --key k", {"hold": _HOLD}),
+        step(f"strict cancel {_HOLD}", {"status": "cancelled"}),
+        step(f"strict confirm {_HOLD}", code=4, err="was cancelled"),
+        step("strict show NS:hall", {"available": 10}),
+    ),
+}
+
+
+@pytest.mark.parametrize("title", _STORIES)
+def test_it_happens_as_told(command: Command, title: str) -> None:
+    play(command, _STORIES[title])
 
 
 def test_expired_holds_are_released_by_the_stack_under_its_own_policies(
