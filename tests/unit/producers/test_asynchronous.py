@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
 from countledger.ledger.asynchronous.greenlets import running_call
-from countledger.ledger.errors import BadInput, KeyExpired, NoCredentials, Unacknowledged
+from countledger.ledger.errors import KeyExpired, NoCredentials, Unacknowledged
 from countledger.ledger.limits import DAY_MS
 from countledger.producers.buffer.buffering import (
     Buffering,
@@ -113,17 +113,6 @@ async def test_of_many_tasks_that_wait_for_headroom_one_looks(dynamo: GatedClien
 
     assert len(entries_in(dynamo)) == 1_000
     assert len(looks) <= 2 * 1_000
-
-
-@in_a_loop
-async def test_what_is_no_event_is_refused_before_anything_is_accepted(
-    dynamo: GatedClient,
-) -> None:
-    async with loop_producer_on(dynamo) as producer:
-        with pytest.raises(BadInput, match="7 is of type int, not an Event"):
-            await producer.add_many([*[Event("a:b", 1)] * 600, cast("Event", 7)])
-
-    assert entries_in(dynamo) == []
 
 
 @in_a_loop

@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from countledger.ledger.errors import (
     AccessDenied,
-    BadInput,
     CountledgerError,
     IdempotencyKeyReused,
     NoCredentials,
@@ -177,24 +176,6 @@ def test_a_namespace_that_cannot_be_read_hides_no_receipt() -> None:
     outcomes = recorder.record_many([*_ones(2_100), Event("shut:x", 1)])
 
     assert [type(o) for o in outcomes] == [Receipt] * 2_000 + [AccessDenied] * 101
-
-
-def test_what_is_no_event_is_refused_before_anything_is_sent() -> None:
-    """Far behind in a list as well, whose first groups would be recorded without a receipt."""
-    dynamo = MemoryClient()
-    recorder, wrong = recorder_on(dynamo), cast("Event", {"counter": "a:b", "delta": 1})
-
-    with pytest.raises(BadInput, match=r"\{'counter': 'a:b', 'delta': 1\} is of type dict"):
-        recorder.record_many([*_ones(2_100), wrong])
-
-    assert entries_in(dynamo) == []
-
-    streamed: list[Receipt | CountledgerError] = []
-
-    with pytest.raises(BadInput, match="is of type dict"):
-        streamed.extend(recorder.record_stream([*_ones(300), wrong]))
-
-    assert len(streamed) == len(entries_in(dynamo)) == 200
 
 
 def test_a_resend_that_sends_nothing_raises_as_the_recording_did() -> None:
