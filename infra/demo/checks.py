@@ -50,11 +50,10 @@ _PROBLEMS: Final = {
 
 def problems(report: Report) -> list[str]:
     """What is wrong, a clause each; nothing for a good run."""
-    found = {clause: report.get(fact) for fact, clause in _PROBLEMS.items()}
     return [
-        clause.format(len(fact) if isinstance(fact, list) else fact)
-        for clause, fact in found.items()
-        if fact
+        clause.format(len(found) if isinstance(found, list) else found)
+        for fact, clause in _PROBLEMS.items()
+        if (found := report.get(fact))
     ]
 
 

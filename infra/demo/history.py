@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Final, cast
 
 from countledger import Event
@@ -42,10 +43,9 @@ _KEPT: Final = ("GIT_EXEC_PATH", "GIT_CONFIG", "GIT_CEILING", "GIT_DISCOVERY")
 # Neither replacement refs nor grafts alter the history, and no object is fetched on the way.
 _SET: Final = {"GIT_GRAFT_FILE": "", "GIT_ALLOW_PROTOCOL": "", "LC_ALL": "C"}
 _CHANGES: Final = (
-    "diff-tree --stdin --root --diff-merges=first-parent --always -r -z --raw --no-abbrev "
-    "--no-renames --encoding=UTF-8 --format=>%H%x00%an%x00%at"
+    "diff-tree --stdin --root --always -r -z --raw --encoding=UTF-8 --format=>%H%x00%an%x00%at"
 )
-_AUTHORS: Final = "log --first-parent -z --no-show-signature --encoding=UTF-8 --format=%an"
+_AUTHORS: Final = "rev-list --first-parent --encoding=UTF-8 --format=>%an"
 
 
 class GitUnusable(SetupError):
@@ -143,12 +143,16 @@ def read_events(history: History) -> Iterator[list[Event]]:
     Raises:
         GitUnusable: an object is missing.
     """
-    for n in range(0, len(history.commits), _COMMITS_AT_ONCE):
-        commits = "".join(f"{one}\n" for one in history.commits[n : n + _COMMITS_AT_ONCE])
-        tokens = iter(_tokens(history.root, _CHANGES, stdin=commits))
+    # A commit is compared with the one before, its first parent; the first one with nothing.
+    commits = [f"{one} {parent}\n" for parent, one in pairwise(("", *history.commits))]
+    for n in range(0, len(commits), _COMMITS_AT_ONCE):
+        stdin = "".join(commits[n : n + _COMMITS_AT_ONCE])
+        tokens = iter(_tokens(history.root, f"{_CHANGES}", stdin=stdin))
         token = next(tokens, b"")
         while token:
-            commit, author, written = token[1:].decode(), next(tokens), _time(next(tokens))
+            commit, author, seconds, written = token[1:].decode(), next(tokens), next(tokens), None
+            with suppress(ValueError, OverflowError, OSError):  # git cannot read it, or nobody can
+                written = datetime.fromtimestamp(int(seconds), UTC)
             found = [Event(counter_name(COMMITS, author), 1, commit, written)]
             while (token := next(tokens, b"")) and not token.startswith(b">"):
                 old_mode, mode, old, new, _ = token.lstrip(b"\n:").split(b" ")
@@ -159,14 +163,6 @@ def read_events(history: History) -> Iterator[list[Event]]:
                     key = f"{commit}:{counter[len(LINES) + 1 :]}"
                     found.append(Event(counter, delta, key, written))
             yield found
-
-
-def _time(seconds: bytes) -> datetime | None:
-    """The time of a commit; None if git cannot read it, or nobody can."""
-    try:
-        return datetime.fromtimestamp(int(seconds), UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def lines_in(content: bytes) -> int:
@@ -183,7 +179,8 @@ def read_truth(history: History) -> Counter[str]:
         GitUnusable: an object is missing.
     """
     root, head = history.root, history.commits[-1]
-    truth = Counter(counter_name(COMMITS, author) for author in _tokens(root, f"{_AUTHORS} {head}"))
+    log = _tokens(root, f"{_AUTHORS} {head}", end=b"\n")  # other lines name the commits
+    truth = Counter(counter_name(COMMITS, one[1:]) for one in log if one.startswith(b">"))
     for token in _tokens(root, f"ls-tree -r -z --full-tree {head}"):
         facts, _, path = token.partition(b"\t")
         mode, _, oid = facts.split(b" ")

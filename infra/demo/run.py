@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice, repeat
 from statistics import median
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from countledger import Buffering, CountledgerError, Receipt
 from countledger.compaction.compactor import Compactor
@@ -25,13 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from countledger import CountLedger, Event, ExactSum, Total
-    from countledger.compaction.report import CompactionReport
     from countledger.infra.demo.history import History
     from countledger.infra.local.stack import LocalStack
     from countledger.ledger.clock import Clock
     from countledger.producers.kinesis.sender import Sent
-
-    Outcome: TypeAlias = Receipt | Sent | CountledgerError
 
 # How many events are sent before the materializer's progress is read, which costs a few reads.
 _AT_ONCE: Final = 500
@@ -143,13 +140,17 @@ class DemoRun:
         self._emit(commits)
         self._drain()
         counters = [name for name, _ in self._events_of.most_common(_COMPACTED)]
-        waiting = [one.outcome is RunOutcome.WAITING for one in self._compacted(counters)]
-        self._drain()
-        totals = [one.totals(self._sum_of) for one in self.clients]
-        apart = sum(len({one[name].value for one in totals}) > 1 for name in self._sum_of)
-        self.stack.replicator.heal()
-        self._drain()
-        merged = sum(one.merged for one in self._compacted(counters))
+        to, namespaces = self.clients[0].connection, self.clients[0].namespaces
+        compact = Compactor(Regions.of(to), namespaces, lambda _: _ANY_AGE).compact
+        # A run waits for other regions for as long as it is patient.
+        with ThreadPoolExecutor(_COMPACTED) as pool:
+            waiting = [one.outcome is RunOutcome.WAITING for one in pool.map(compact, counters)]
+            self._drain()
+            totals = [one.totals(self._sum_of) for one in self.clients]
+            apart = sum(len({one[name].value for one in totals}) > 1 for name in self._sum_of)
+            self.stack.replicator.heal()
+            self._drain()
+            merged = sum(one.merged for one in pool.map(compact, counters))
         return {
             "cut_off": cut_off,
             "apart": apart,
@@ -158,13 +159,6 @@ class DemoRun:
             "merged": merged,
             "untried": (not apart) + (not all(waiting)) + (not merged),
         }
-
-    def _compacted(self, counters: Sequence[str]) -> list[CompactionReport]:
-        """Compact counters; a run waits for other regions for as long as it is patient."""
-        home = self.clients[0]
-        compactor = Compactor(Regions.of(home.connection), home.namespaces, lambda _: _ANY_AGE)
-        with ThreadPoolExecutor(len(counters)) as pool:
-            return list(pool.map(compactor.compact, counters))
 
     def _emit(self, commits: Iterable[list[Event]]) -> None:
         """Send the events of commits; regions take turns."""
@@ -193,7 +187,9 @@ class DemoRun:
                 self._waiting.append((self._facts["recorded"], self._now_s()))
                 self._look()
 
-    def _sent(self, client: CountLedger, events: Sequence[Event]) -> list[tuple[Outcome, bool]]:
+    def _sent(
+        self, client: CountLedger, events: Sequence[Event]
+    ) -> list[tuple[Receipt | Sent | CountledgerError, bool]]:
         """Send events in a region, and every tenth again: the outcomes, and whether of a retry."""
         if self.coalesce:
             # Without keys, which an entry of many events cannot have: that entry is sent again.

@@ -47,6 +47,7 @@ def test_no_configuration_and_no_attribute_alters_a_count(repository: Repository
         "diff.submodule": "log",
         "diff.ignoreSubmodules": "all",
         "color.ui": "always",
+        "core.abbrev": "4",
         "core.quotepath": "false",
         "core.attributesFile": str(info / "attributes"),
         "core.bigFileThreshold": "1",
@@ -183,6 +184,31 @@ def test_the_environment_does_not_point_elsewhere(
     with open_repository(repository.path) as history:
         steps = [step for made in read_events(history) for step in made]
         assert {ANN: 1, "lines:a": 1} == sums_of(steps) == read_truth(history)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"GIT_CEILING_DIRECTORIES": "."},
+        {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "safe.bareRepository",
+            "GIT_CONFIG_VALUE_0": "explicit",
+        },
+    ],
+)
+def test_the_environment_says_which_repositories_git_opens(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = Repository(tmp_path / "bare", "--bare")
+    made.commit({b"a": b"1\n"})
+    inside = made.path / "objects"
+    assert lines_of(inside) == {"a": 1}
+
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(made.path) if value == "." else value)
+
+    assert isinstance(refusal(inside), GitUnusable)
 
 
 def refusal(path: Path) -> CountledgerError:
