@@ -96,11 +96,11 @@ def demo(
     started_ms = clock.now_ms()
     # What can be refused is refused before an engine is started for it.
     with (
-        open_repository(repo) as view,
+        open_repository(repo) as history,
         open_progress() as bars,
         nullcontext() if options.names_a_stack else _own_stack(bars, regions, via) as stack,
     ):
-        commits, materialized = bars.add("commits", len(view.commits)), bars.add("materialized")
+        commits, materialized = bars.add("commits", len(history.commits)), bars.add("materialized")
 
         def on_progress(read: int, recorded: int, done: int) -> None:
             commits.set(read)
@@ -108,7 +108,7 @@ def demo(
 
         own = stack.stacks.values() if stack else ()
         clients = [one.ledger() for one in own] or [options.client()]
-        report = DemoRun(clients, view, clock, stack, kinesis, coalesce, on_progress).report()
+        report = DemoRun(clients, history, clock, stack, kinesis, coalesce, on_progress).report()
     report["seconds"] = round((clock.now_ms() - started_ms) / SECOND_MS, 3)
     found = problems(report)
     if options.json:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from itertools import chain, pairwise, takewhile
+from itertools import chain, pairwise, product, takewhile
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -21,7 +21,7 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.limits import SECOND_MS, WINDOWS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from countledger import Amount, CountLedger, Event, Total
     from countledger.consumers.alerts.rule import Rule
@@ -50,11 +50,10 @@ _PROBLEMS: Final = {
 
 def problems(report: Report) -> list[str]:
     """What is wrong, a clause each; nothing for a good run."""
-    found = {clause: report.get(fact) for fact, clause in _PROBLEMS.items()}
     return [
-        clause.format(len(fact) if isinstance(fact, list) else fact)
-        for clause, fact in found.items()
-        if fact
+        clause.format(len(found) if isinstance(found, list) else found)
+        for fact, clause in _PROBLEMS.items()
+        if (found := report.get(fact))
     ]
 
 
@@ -127,36 +126,34 @@ def updates_in(records: Iterable[Mapping[str, Any]]) -> Iterator[TotalUpdate]:
 class Days:
     """The windows of a run on a stack where nothing was ever counted, and what they must show."""
 
-    def __init__(self, client: CountLedger, clock: Clock) -> None:
-        """Switch windows on for entries of that clock, at once: no other setting can be known."""
-        self.client, now = client, to_datetime(clock.now_ms())
-        self._today, self._end = now.date(), now + timedelta(days=1)
+    def __init__(self, client: CountLedger) -> None:
+        """Switch windows on, at once: no other setting can be known."""
+        self.client, self._now = client, to_datetime(client.connection.clock.now_ms())
         self._logged: Counter[tuple[str, date]] = Counter()
-        settings = replace(client.window_settings, delay_ms=0, clock=clock)
+        settings = replace(client.window_settings, delay_ms=0)
         for namespace in (COMMITS, LINES):
             client.namespaces.create(namespace)
             settings.enable(namespace, by="day")
 
     def add(self, event: Event) -> None:
         """An event of git's log."""
-        at = event.occurred_at
-        day = self._today if at is None else min(at.date(), self._today)
-        self._logged[event.counter, day] += int(event.delta)
+        self._logged[event.counter, self._day(event.occurred_at or self._now)] += int(event.delta)
 
-    def check(self, counters: Iterable[str]) -> Report:
+    def _day(self, time: datetime) -> date:
+        return min(time, self._now).date()
+
+    def check(self, counters: Sequence[str]) -> Report:
         """Compare the days of some counters: for each a query for each 27 years."""
-        logged, counted = Counter[tuple[str, date]](), Counter[tuple[str, date]]()
-        starts = range(0, (self._end - _FIRST).days, WINDOWS_MAX)
-        bounds = [*(_FIRST + timedelta(days=n) for n in starts), self._end]
-        for counter in counters:
-            logged.update({one: n for one, n in self._logged.items() if one[0] == counter})
-            for since, until in pairwise(bounds):
-                for one in self.client.windows(counter, "day", since=since, until=until):
-                    if one.events:
-                        counted[counter, min(one.start.date(), self._today)] += int(one.value)
+        logged = Counter({one: n for one, n in self._logged.items() if one[0] in counters})
+        counted, end = Counter[tuple[str, date]](), self._now + timedelta(days=1)
+        starts = range(0, (end - _FIRST).days, WINDOWS_MAX)
+        times = pairwise([*(_FIRST + timedelta(days=n) for n in starts), end])
+        for counter, (since, until) in product(counters, times):
+            for one in self.client.windows(counter, "day", since=since, until=until):
+                counted[counter, self._day(one.start)] += int(one.value)
+        wrong = [one for one in logged.keys() | counted.keys() if counted[one] != logged[one]]
         rows = [
             {"counter": one[0], "day": str(one[1]), "value": counted[one], "truth": logged[one]}
-            for one in sorted(logged.keys() | counted.keys())
-            if counted[one] != logged[one]
+            for one in sorted(wrong)
         ]
         return {"days": len(logged), "wrong_days": rows}

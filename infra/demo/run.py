@@ -1,37 +1,34 @@
 """The demo's run: a repository's history goes in, and every number is checked against git.
 
-One region is the case without a partition. Of several the last one is cut off midway; there entries
-are recorded by a clock that is two days late, because younger entries are never merged.
+One region is the case without a partition. Of several the last one is cut off midway.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, islice, repeat
 from statistics import median
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from countledger import Buffering, CountledgerError, Receipt
+from countledger.compaction.compactor import Compactor
+from countledger.compaction.plan import AgeLimit
+from countledger.compaction.regions import Regions
 from countledger.compaction.report import RunOutcome
 from countledger.infra.demo.checks import Days, Report, check_alerts, new_rule, problems
 from countledger.infra.demo.history import COMMITS, read_events, read_truth
-from countledger.ledger.clock import SystemClock
-from countledger.ledger.limits import DAY_MS, SECOND_MS
-from countledger.producers.assembly import recorder_of
+from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from countledger import CountLedger, Event, ExactSum, Total
-    from countledger.compaction.report import CompactionReport
-    from countledger.infra.demo.history import View
+    from countledger.infra.demo.history import History
     from countledger.infra.local.stack import LocalStack
     from countledger.ledger.clock import Clock
     from countledger.producers.kinesis.sender import Sent
-
-    Outcome: TypeAlias = Receipt | Sent | CountledgerError
 
 # How many events are sent before the materializer's progress is read, which costs a few reads.
 _AT_ONCE: Final = 500
@@ -42,14 +39,8 @@ _WAIT_MS: Final = 100
 _STALLED_S: Final = 60.0
 _BUSIEST: Final = 12
 _COMPACTED: Final = 5
-_READERS: Final = 4
-
-
-class _LateClock(SystemClock):
-    """The machine's clock, two days late."""
-
-    def now_ms(self) -> int:
-        return super().now_ms() - 2 * DAY_MS
+# A compactor merges entries that can still be sent again only here: the run sends none again.
+_ANY_AGE: Final = AgeLimit(0, 0, 0, 0)
 
 
 @dataclass
@@ -58,7 +49,7 @@ class DemoRun:
 
     Attributes:
         clients: of the stack, one in each region, the home region's first.
-        view: the repository.
+        history: what is counted.
         clock: the time, and the waits.
         stack: the stack, if it is the run's own and nothing was ever counted there.
         kinesis: whether events go through the stream of the stack.
@@ -67,7 +58,7 @@ class DemoRun:
     """
 
     clients: Sequence[CountLedger]
-    view: View
+    history: History
     clock: Clock
     stack: LocalStack | None = None
     kinesis: bool = False
@@ -83,15 +74,10 @@ class DemoRun:
     def __post_init__(self) -> None:
         """Prepare the stack: windows where they can be switched on at once, and the rule."""
         home, fresh = self.clients[0], self.stack is not None
-        clock = _LateClock() if len(self.clients) > 1 else SystemClock()
         # An entry of coalesced events has no time of theirs.
-        self._days = Days(home, clock) if fresh and not self.coalesce else None
+        self._days = Days(home) if fresh and not self.coalesce else None
         self._drain = self.stack.drain if self.stack else lambda: None
         self._drain()
-        self._recorders = [
-            recorder_of(replace(one.connection, clock=clock), one.namespaces)
-            for one in self.clients
-        ]
         self._rule = new_rule(home, self.clock, fresh=fresh)
         self._before = self._progress()
 
@@ -108,7 +94,7 @@ class DemoRun:
         self._drain()
         seconds, events, after = self._now_s() - begun_s, self._facts["events"], self._progress()
         producer, materializer = ((after[n] - self._before[n]) / events for n in (1, 2))
-        truth = read_truth(self.view)
+        truth = read_truth(self.history)
         names = sorted(truth.keys() | self._sum_of.keys())
         totals = [one.totals(names) for one in self.clients]
         wrong = [*chain.from_iterable(map(self._wrong, self.clients, totals, repeat(truth)))]
@@ -117,9 +103,9 @@ class DemoRun:
         long = totals[0].values() if self.stack else ()
         alerts = self._awaited(lambda: check_alerts(self.clients[0], self._rule, long))
         facts: Report = {
-            "repo": str(self.view.root.absolute()),
-            "head": self.view.commits[-1],
-            "boundary": self.view.commits[0] if self.view.shallow else None,
+            "repo": str(self.history.root.absolute()),
+            "head": self.history.commits[-1],
+            "boundary": self.history.commits[0] if self.history.shallow else None,
             "via": "kinesis" if self.kinesis else "dynamodb",
             "regions": [one.connection.region for one in self.clients],
             "entries": self._facts["recorded"] if self.coalesce else None,
@@ -144,52 +130,50 @@ class DemoRun:
 
     def _count(self) -> Report:
         """Send all events; of several regions the last one is cut off midway: what was seen."""
-        commits = read_events(self.view)
-        if self.stack is None or len(self.clients) == 1:
-            self._emit(commits)
+        commits, several = read_events(self.history), len(self.clients) > 1
+        self._emit(islice(commits, len(self.history.commits) // 2 if several else None))
+        if self.stack is None or not several:
             return {}
-        self._emit(islice(commits, len(self.view.commits) // 2))
-        self.stack.drain()
+        self._drain()
         cut_off = self.clients[-1].connection.region
         self.stack.replicator.cut_off(cut_off)
         self._emit(commits)
-        self.stack.drain()
+        self._drain()
         counters = [name for name, _ in self._events_of.most_common(_COMPACTED)]
-        waiting = [one.outcome is RunOutcome.WAITING for one in self._compacted(counters)]
-        self.stack.drain()
-        totals = [one.totals(self._sum_of) for one in self.clients]
-        apart = [name for name in self._sum_of if len({one[name].value for one in totals}) > 1]
-        self.stack.replicator.heal()
-        self.stack.drain()
-        merged = sum(one.merged for one in self._compacted(counters))
+        to, namespaces = self.clients[0].connection, self.clients[0].namespaces
+        compact = Compactor(Regions.of(to), namespaces, lambda _: _ANY_AGE).compact
+        # A run waits for other regions for as long as it is patient.
+        with ThreadPoolExecutor(_COMPACTED) as pool:
+            waiting = [one.outcome is RunOutcome.WAITING for one in pool.map(compact, counters)]
+            self._drain()
+            totals = [one.totals(self._sum_of) for one in self.clients]
+            apart = sum(len({one[name].value for one in totals}) > 1 for name in self._sum_of)
+            self.stack.replicator.heal()
+            self._drain()
+            merged = sum(one.merged for one in pool.map(compact, counters))
         return {
             "cut_off": cut_off,
-            "apart": len(apart),
+            "apart": apart,
             "compacted": len(counters),
             "waiting": sum(waiting),
             "merged": merged,
             "untried": (not apart) + (not all(waiting)) + (not merged),
         }
 
-    def _compacted(self, counters: Sequence[str]) -> list[CompactionReport]:
-        """Compact counters; a run waits for other regions for as long as it is patient."""
-        with ThreadPoolExecutor(_COMPACTED) as pool:
-            return list(pool.map(lambda one: self.clients[0].compactor().compact(one), counters))
-
     def _emit(self, commits: Iterable[list[Event]]) -> None:
         """Send the events of commits; regions take turns."""
-        events, regions = chain.from_iterable(commits), range(len(self.clients))
-        at_once = _COALESCED_AT_ONCE if self.coalesce else _AT_ONCE
-        with ThreadPoolExecutor(len(regions)) as pool:
-            while chunk := list(islice(events, at_once)):
+        events, regions = chain.from_iterable(commits), len(self.clients)
+        with ThreadPoolExecutor(regions) as pool:
+            while chunk := list(islice(events, _COALESCED_AT_ONCE if self.coalesce else _AT_ONCE)):
                 begun_s, entries = self._now_s(), set[str]()
-                parts = [chunk[n :: len(regions)] for n in regions]
-                for outcome, retry in chain.from_iterable(pool.map(self._sent, regions, parts)):
+                parts = pool.map(
+                    self._sent, self.clients, (chunk[n::regions] for n in range(regions))
+                )
+                for outcome, retry in chain.from_iterable(parts):
                     if isinstance(outcome, CountledgerError):
                         raise outcome
                     known = isinstance(outcome, Receipt) and outcome.status == "duplicate"
-                    self._facts.update(resent=retry, duplicates=known)
-                    self._facts["unrecognised"] += retry and not known
+                    self._facts.update(resent=retry, duplicates=known, unrecognised=retry > known)
                     if not (known or retry):
                         entries.add(outcome.id)
                 self._sending_s += self._now_s() - begun_s
@@ -203,16 +187,17 @@ class DemoRun:
                 self._waiting.append((self._facts["recorded"], self._now_s()))
                 self._look()
 
-    def _sent(self, n: int, events: Sequence[Event]) -> list[tuple[Outcome, bool]]:
+    def _sent(
+        self, client: CountLedger, events: Sequence[Event]
+    ) -> list[tuple[Receipt | Sent | CountledgerError, bool]]:
         """Send events in a region, and every tenth again: the outcomes, and whether of a retry."""
-        client = self.clients[n]
         if self.coalesce:
             # Without keys, which an entry of many events cannot have: that entry is sent again.
             with client.buffered(Buffering(coalesce=True)) as producer:
                 pending = [producer.add(one.counter, one.delta) for one in events]
             again = (client.resend(one.entry) for one in pending[_RESENT] if one.entry)
             return [*((one.wait(), False) for one in pending), *((one, True) for one in again)]
-        send = client.kinesis.send_many if self.kinesis else self._recorders[n].record_many
+        send = client.kinesis.send_many if self.kinesis else client.record_many
         parts = (events, False), (events[_RESENT], True)
         return [(outcome, retry) for part, retry in parts for outcome in send(part)]
 
@@ -240,7 +225,7 @@ class DemoRun:
         """The numbers of a region that are not what git says; of several also the exact sums."""
         numbers: list[tuple[str, Total | ExactSum]] = [("total", one) for one in totals.values()]
         if len(self.clients) > 1:
-            with ThreadPoolExecutor(_READERS) as pool:
+            with ThreadPoolExecutor() as pool:
                 numbers += [("exact sum", one) for one in pool.map(client.exact, totals)]
         return [
             {

@@ -17,6 +17,7 @@ from countledger.infra.local.stack import LocalStack
 from countledger.ledger.limits import ALERT_RULES_AGE_MS, DAY_MS
 from tests.e2e.command import eventually
 from tests.e2e.world import client_of, record_aged, total_item
+from tests.faults.queue import listening, taken_out
 
 
 @dataclass
@@ -55,50 +56,14 @@ class Audience:
 
     def heard(self) -> list[dict[str, Any]]:
         """What has arrived, taken out: the envelope of the bus, or of the topic."""
-        found: list[dict[str, Any]] = []
-        while messages := self.client.receive_message(
-            QueueUrl=self.url, MaxNumberOfMessages=10
-        ).get("Messages"):
-            for message in messages:
-                found.append(json.loads(message["Body"]))
-                self.client.delete_message(
-                    QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"]
-                )
-        return found
-
-
-def _open_to_both(arn: str) -> dict[str, Any]:
-    """The policy of a queue that hears of a bus and of a topic."""
-    statement = {
-        "Effect": "Allow",
-        "Principal": {"Service": ["events.amazonaws.com", "sns.amazonaws.com"]},
-        "Action": "sqs:SendMessage",
-        "Resource": arn,
-    }
-    return {"Version": "2012-10-17", "Statement": [statement]}
+        return taken_out(self.client, self.url)
 
 
 def _audience(stack: LocalStack) -> Iterator[Audience]:
     name = f"n{uuid.uuid4().hex[:8]}"
     sqs, events, topics = stack.client("sqs"), stack.client("events"), stack.client("sns")
-    url = sqs.create_queue(QueueName=name)["QueueUrl"]
-    asked = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
-    arn = asked["Attributes"]["QueueArn"]
-    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps(_open_to_both(arn))})
-    pattern = {
-        "source": [SOURCE],
-        "detail-type": [DETAIL_TYPE],
-        "detail": {"counter": [{"prefix": f"{name}"}]},
-    }
-    events.put_rule(Name=name, EventPattern=json.dumps(pattern))
-    events.put_targets(Rule=name, Targets=[{"Id": "queue", "Arn": arn}])
-    topic = topics.create_topic(Name=name)["TopicArn"]
-    topics.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
-    yield Audience(stack, name, sqs, url, Topic(topic))
-    events.remove_targets(Rule=name, Ids=["queue"])
-    events.delete_rule(Name=name)
-    topics.delete_topic(TopicArn=topic)
-    sqs.delete_queue(QueueUrl=url)
+    with listening(sqs, events, topics, counter=[{"prefix": name}]) as (url, topic):
+        yield Audience(stack, name, sqs, url, Topic(topic))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from countledger import CountLedger
 from countledger.infra.local.stack import LocalStack
 from tests.e2e.command import Command
-from tests.e2e.world import alter_total, client_of
+from tests.e2e.world import alter_total, client_of, invoke, logged
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +85,7 @@ def test_the_scheduled_audit_repairs_and_tells(audited: LocalStack, counter: str
         Name=timer["Name"], GroupName=timer["GroupName"]
     )["Target"]
 
-    first = _invoke(audited, target)
-    second = _invoke(audited, target)
+    first, second = (invoke(audited, target["Arn"], json.loads(target["Input"])) for _ in range(2))
 
     assert first["compared"] == {"drift": 1}
     assert second["compared"] == {"exact": 1}
@@ -98,23 +97,8 @@ def test_the_scheduled_audit_repairs_and_tells(audited: LocalStack, counter: str
     assert {one["service"] for one in metrics} == {"countledger-audit-audit"}
 
 
-def _invoke(stack: LocalStack, target: dict[str, Any]) -> dict[str, Any]:
-    answer = stack.client("lambda").invoke(FunctionName=target["Arn"], Payload=target["Input"])
-    content = answer["Payload"].read()
-    assert "FunctionError" not in answer, content
-    result: dict[str, Any] = json.loads(content)
-    return result
-
-
 def _metrics(stack: LocalStack, function: str) -> list[dict[str, Any]]:
     """The lines of the embedded metric format in the function's log, in order."""
-    logs = stack.client("logs")
-    name = function.rpartition(":")[2]
-    groups = [one["logGroupName"] for one in logs.describe_log_groups()["logGroups"]]
-    found = []
-    for group in (one for one in groups if name in one or "AuditLogs" in one):
-        for event in logs.filter_log_events(logGroupName=group)["events"]:
-            message = event["message"].strip()
-            if message.startswith("{") and "_aws" in message:
-                found.append(json.loads(message))
-    return sorted(found, key=lambda line: line["_aws"]["Timestamp"])
+    lines = logged(stack, function.rpartition(":")[2], "AuditLogs")
+    metrics = [line for line in lines if "_aws" in line]
+    return sorted(metrics, key=lambda line: line["_aws"]["Timestamp"])

@@ -8,11 +8,9 @@ from countledger import CountLedger
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
-from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import DAY_MS
-from countledger.ledger.operations import Update
 from tests.e2e.command import Command
-from tests.e2e.world import record_aged, record_all, total_item
+from tests.e2e.world import edit, record_aged, record_all, total_item
 
 
 @pytest.fixture
@@ -24,13 +22,10 @@ def command(stack: LocalStack) -> Command:
 def _days_pass(client: CountLedger, counter: str) -> None:
     """As if the mark, the membership, and the last move of the total were three days old."""
     then_ms = SystemClock().now_ms() - 3 * DAY_MS
-    for key, name in (
-        (keys.total_key(counter), "updated_at"),
-        (keys.deletion_key(counter), "at"),
-        (keys.member_key(f"{keys.namespace_of(counter)}-group", counter), "at"),
-    ):
-        table = client.connection.setting("ledger_table" if "entry" in key else "counters_table")
-        client.connection.dynamo("standard").update(Update(table, key, (Assign(name, then_ms),)))
+    membership = keys.member_key(f"{keys.namespace_of(counter)}-group", counter)
+    edit(client, "counters_table", keys.total_key(counter), updated_at=then_ms)
+    edit(client, "ledger_table", keys.deletion_key(counter), at=then_ms)
+    edit(client, "counters_table", membership, at=then_ms)
 
 
 def test_a_ledger_counter_goes_once_nothing_can_arrive(

@@ -403,6 +403,8 @@ _REFUSED: Final = {
     "strict create NS:x --method occ --bins 2": "cannot have bins",
     "strict create NS#b --method occ": "'#', which is reserved",
     "strict create NS:m --method occ": "exists, of method marker",
+    "strict hold NS:bins 1 --key b": "marker",
+    f"strict confirm NS:m#k{'0' * 32}": "it was never placed",
     "strict create log-NS:a --method occ": "of kind ledger; this call is for counters of kind",
     "strict change log-NS:a 1": "of kind ledger; this call is for counters of kind",
     "strict change NS:m 1 --prefer over": "for method atomic",

@@ -12,7 +12,7 @@ from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from tests.e2e.command import Command, eventually
-from tests.e2e.world import age_mark, record_aged, total_item
+from tests.e2e.world import age_mark, invoke, record_aged, total_item
 
 
 @pytest.fixture
@@ -23,25 +23,15 @@ def namespace(client: CountLedger, name: str) -> Iterator[str]:
     client.schedules.delete(name)
 
 
-def invoke(stack: LocalStack, output: str, event: object) -> Any:  # noqa: ANN401 - the function's answer
-    """Call a function of the stack."""
-    answer = stack.client("lambda").invoke(
-        FunctionName=stack.outputs[output], Payload=json.dumps(event).encode()
-    )
-    text = answer["Payload"].read()
-    assert "FunctionError" not in answer, text
-    return json.loads(text)
-
-
 def dispatch(stack: LocalStack, namespace: str) -> Any:  # noqa: ANN401 - the function's answer
     """What the schedule's tick does."""
-    return invoke(stack, "DispatcherFunctionName", {"namespace": namespace})
+    return invoke(stack, stack.outputs["DispatcherFunctionName"], {"namespace": namespace})
 
 
 def work(stack: LocalStack, *bodies: str) -> list[str]:
     """Hand messages to a worker as the queue's mapping does; which of them have to come again."""
     records = [{"messageId": str(n), "body": body} for n, body in enumerate(bodies)]
-    answer = invoke(stack, "CompactorFunctionName", {"Records": records})
+    answer = invoke(stack, stack.outputs["CompactorFunctionName"], {"Records": records})
     return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
 
 
@@ -162,19 +152,6 @@ def test_a_schedule_is_one_of_the_services_own(
     assert ours() == []
     assert client.schedules.state(namespace) == "missing"
     assert not client.schedules.delete(namespace)
-
-
-def test_a_crash_between_item_and_trigger_is_healed_by_the_same_call(
-    stack: LocalStack, client: CountLedger, namespace: str
-) -> None:
-    made = client.schedules.create(namespace, every_ms=HOUR_MS)
-    client.schedules.triggers.delete(namespace)
-    assert client.schedules.state(namespace) == "missing"
-
-    assert client.schedules.create(namespace, every_ms=HOUR_MS) == made
-
-    assert client.schedules.state(namespace) == "enabled"
-    assert stack.outputs["ScheduleGroupName"] == client.schedules.triggers.group
 
 
 @pytest.mark.long

@@ -182,7 +182,7 @@ def test_what_cannot_be_counted_is_refused_before_an_engine_is_started(tmp_path:
     refused = {
         "not a git repository": NO_AWS("demo", "--repo", str(tmp_path), "--json"),
         "not a git repository (": here,
-        "no commit at HEAD": NO_AWS("demo", "--repo", str(empty.path)),
+        "a commit at HEAD": NO_AWS("demo", "--repo", str(empty.path)),
         "install git": NO_AWS("demo", "--repo", str(repository.path), env={"PATH": str(tmp_path)}),
     }
 
@@ -217,8 +217,8 @@ def test_a_materializer_that_stands_still_is_reported_and_not_awaited_for_ever(
     made.commit({b"never seen": b"1\n2\n"}, author=b"Nobody Yet")
     own_stack.pump.stop()
     try:
-        with open_repository(made.path) as view:
-            report = DemoRun([client_of(own_stack)], view, HastyClock()).report()
+        with open_repository(made.path) as history:
+            report = DemoRun([client_of(own_stack)], history, HastyClock()).report()
     finally:
         own_stack.pump.start()
 
@@ -235,8 +235,8 @@ def test_a_file_that_passes_a_thousand_lines_alerts(own_stack: LocalStack, tmp_p
     for lines in (900, 1_100, 5, 1_200):
         made.commit({b"long": b"line\n" * lines})
 
-    with open_repository(made.path) as view:
-        report = DemoRun([client_of(own_stack)], view, SystemClock()).report()
+    with open_repository(made.path) as history:
+        report = DemoRun([client_of(own_stack)], history, SystemClock()).report()
 
     assert [report["alerts_missing"], report["alerts_unexpected"]] == [[], []]
     assert {alert["counter"] for alert in report["published_alerts"]} == {"lines:long"}

@@ -12,7 +12,7 @@ from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import load_template, template_text
 from tests.e2e.command import Command
 from tests.e2e.conftest import Deploy
-from tests.e2e.world import bundle_of, stacks_of
+from tests.e2e.world import bundle_of, release, stacks_of
 
 
 def tags_of(stack: LocalStack, table: str) -> dict[str, str]:
@@ -70,22 +70,11 @@ def test_an_update_changes_what_is_given_and_keeps_the_rest(
     assert [one["delta"] for one in kept] == [3]
 
 
-def _release(deployment: Deployment, template: str) -> None:
-    made = deployment.propose(
-        bucket=deployment.stack.name,
-        bundle=b"",
-        parameters={"DeletionProtection": "false"},
-        template=template,
-    )
-    assert made is not None
-    deployment.execute(made)
-
-
 def test_what_would_be_lost_goes_only_with_allow_replace(
     stack: LocalStack, deployment: Deployment, deploy: Deploy, name: str
 ) -> None:
     extra = "Resources:\n  Extra:\n    Type: AWS::SQS::Queue\n    Properties: {DelaySeconds: 1}\n"
-    _release(deployment, template_text().replace("Resources:\n", extra, 1))
+    release(deployment, template_text().replace("Resources:\n", extra, 1))
 
     refused = deploy("--bucket", name)
     still_there = stacks_of(stack)[name]["StackStatus"]
@@ -111,7 +100,7 @@ def test_a_failure_names_its_reason(
     deployment: Deployment, old: str, new: str, reason: str
 ) -> None:
     with pytest.raises(DeployFailed, match=reason):
-        _release(deployment, template_text().replace(old, new))
+        release(deployment, template_text().replace(old, new))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import load_template, template_text
 from tests.e2e.conftest import Deploy
 from tests.e2e.proxy import PassingRequest, ProxyAnswer, proxy_before
-from tests.e2e.world import bundle_of, stacks_of
+from tests.e2e.world import bundle_of, release, stacks_of
 
 _DELAY_S = 1.0
 
@@ -69,17 +69,6 @@ def test_the_size_that_is_checked_is_the_one_that_iam_counts(stack: LocalStack) 
         assert abs(counted - computed[output.removesuffix("Arn")]) <= 10
 
 
-def _propose(deployment: Deployment, template: str) -> dict[str, str]:
-    made = deployment.propose(
-        bucket=deployment.stack.name,
-        bundle=b"",
-        parameters={"DeletionProtection": "false"},
-        template=template,
-    )
-    assert made is not None
-    return deployment.execute(made)
-
-
 def test_the_engine_refuses_a_policy_that_iam_refuses(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,7 +76,7 @@ def test_the_engine_refuses_a_policy_that_iam_refuses(
     large = template_text().replace("Sid: FindTheReplicas", f"Sid: {'FindTheReplicas' * 500}")
 
     with pytest.raises(DeployFailed, match=r"CompactPolicy: .*PolicySize: 6144"):
-        _propose(deployment, large)
+        release(deployment, large)
 
 
 def late_answers(bodies: list[str]) -> Callable[[PassingRequest], ProxyAnswer]:
@@ -112,7 +101,7 @@ def test_an_update_is_over_when_its_own_events_say_so(
     stack: LocalStack, deployment: Deployment
 ) -> None:
     """The status before it reads as the end of an update until CloudFormation begins."""
-    _propose(deployment, template_text())
+    release(deployment, template_text())
     more = '\nOutputs:\n  Later: {Value: "yes", Description: What the update adds.}\n'
     changed = (
         template_text().replace("\nOutputs:\n", more).replace("Default: INFO", "Default: DEBUG")

@@ -12,7 +12,7 @@ from countledger.infra.deploy.bundle import OWN, build_bundle
 from countledger.infra.local.shard_delivery import Invocation
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import AccessDenied
-from tests.e2e.world import client_of
+from tests.e2e.world import client_of, logged
 
 
 def test_entries_become_totals_each_actor_under_its_policy(
@@ -50,15 +50,8 @@ def test_the_documented_query_follows_an_entry_from_its_receipt_to_its_total(
     emitter = client_of(auth_stack, "EmitPolicyArn")
     receipts = [emitter.record(counter, 1), emitter.record(counter, 1, key="k")]
     auth_stack.pump.drain()
-    logs = auth_stack.client("logs")
-    lines = [
-        json.loads(event["message"])
-        for group in logs.describe_log_groups()["logGroups"]
-        if auth_stack.outputs["MaterializerFunctionName"] in group["logGroupName"]
-        or "MaterializerLogs" in group["logGroupName"]
-        for event in logs.filter_log_events(logGroupName=group["logGroupName"])["events"]
-        if event["message"].startswith("{")
-    ]
+    function = auth_stack.outputs["MaterializerFunctionName"]
+    lines = logged(auth_stack, function, "MaterializerLogs")
 
     for receipt in receipts:
         found = [

@@ -13,7 +13,7 @@ from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import template_text
 from tests.e2e.command import Command, Finished
 from tests.e2e.conftest import Deploy
-from tests.e2e.world import stacks_of
+from tests.e2e.world import release, stacks_of
 
 _OPEN = ("--parameter", "DeletionProtection=false")
 
@@ -207,13 +207,8 @@ def test_termination_protection_holds_until_it_is_lifted(
 def fail(deployment: Deployment, protected: str) -> None:
     """A first creation that fails after the tables are made."""
     bad = template_text().replace("      MetricName: IteratorAge\n", "")
-    parameters = {"DeletionProtection": protected}
-    made = deployment.propose(
-        bucket=deployment.stack.name, bundle=b"", parameters=parameters, template=bad
-    )
-    assert made is not None
     with pytest.raises(DeployFailed, match="ROLLBACK"):
-        deployment.execute(made)
+        release(deployment, bad, protected)
 
 
 @pytest.mark.parametrize("protected", ["false", "true"])

@@ -1,5 +1,7 @@
 """`countledger doctor`: what it finds with the credentials and the environment of an app."""
 
+import pytest
+
 from countledger import Settings
 from countledger.infra.doctor import CheckResult, doctor_of
 from countledger.infra.local.stack import Credentials, LocalStack, session_of
@@ -99,24 +101,26 @@ def test_table_variables_of_a_table_that_is_not_there(stack: LocalStack) -> None
     assert [one["result"] for one in done.json[4:]] == ["problem"] * 3
 
 
-def test_no_credentials(stack: LocalStack) -> None:
-    nobody = {"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None}
-
-    done = Command(stack.environment())("doctor", "--json", env=nobody)
+@pytest.mark.parametrize(
+    ("environment", "problem", "advice"),
+    [
+        (
+            {"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None},
+            "credentials",
+            "set AWS_PROFILE",
+        ),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "endpoint", "has ended"),
+    ],
+    ids=["no credentials", "a way that leads nowhere"],
+)
+def test_nothing_else_is_tried_where_nobody_answers(
+    stack: LocalStack, environment: dict[str, str | None], problem: str, advice: str
+) -> None:
+    done = Command(stack.environment())("doctor", "--json", env=environment)
 
     assert done.code == 1
-    assert results(done) == {"versions": "ok", "credentials": "problem"}
-    assert "set AWS_PROFILE" in done.json[-1]["says"]
-
-
-def test_a_way_that_leads_nowhere(stack: LocalStack) -> None:
-    nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
-
-    done = Command(stack.environment())("doctor", "--json", env=nowhere)
-
-    assert done.code == 1
-    assert results(done) == {"versions": "ok", "endpoint": "problem"}
-    assert "has ended" in done.json[-1]["do"]
+    assert results(done) == {"versions": "ok", problem: "problem"}
+    assert advice in done.json[-1]["says"] + done.json[-1]["do"]
 
 
 def test_a_name_that_no_counter_has(stack: LocalStack) -> None:

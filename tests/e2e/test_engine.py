@@ -12,7 +12,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from botocore.exceptions import ClientError
 
 from countledger.infra.local.engine import ROOT_KEY, Engine
 from countledger.infra.local.running import processes_under
@@ -106,29 +105,6 @@ def test_a_profile_of_the_user_does_no_harm(
     monkeypatch.setenv("AWS_PROFILE", "nobody")
 
     assert stack.client("s3", Credentials(ROOT_KEY, "any")).list_buckets()["Buckets"]
-
-
-@pytest.mark.parametrize("expression", ["ADD #t :d", "SET #t = #t + :d"])
-def test_sums_keep_38_digits_and_refuse_more(stack: LocalStack, expression: str) -> None:
-    dynamodb, table = stack.client("dynamodb"), stack.outputs["CountersTableName"]
-    key = {"counter": {"S": f"digits:{expression}"}, "part": {"S": "total"}}
-    dynamodb.put_item(TableName=table, Item={**key, "total": {"N": "9" * 37}})
-
-    def add(number: str) -> None:
-        dynamodb.update_item(
-            TableName=table,
-            Key=key,
-            UpdateExpression=expression,
-            ExpressionAttributeNames={"#t": "total"},
-            ExpressionAttributeValues={":d": {"N": number}},
-        )
-
-    add("9" * 37)
-    with pytest.raises(ClientError, match="overflow"):
-        add("0.01")
-
-    stored = dynamodb.get_item(TableName=table, Key=key)["Item"]["total"]["N"]
-    assert int(stored) == 2 * int("9" * 37)
 
 
 _ASKING = """

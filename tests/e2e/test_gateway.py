@@ -27,9 +27,10 @@ from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from tests.e2e.command import Command, Finished
 from tests.e2e.gateway import ORIGIN, Gateway, HttpAnswer
-from tests.e2e.world import bundle_of
+from tests.e2e.world import bundle_of, user_with
 from tests.http.samples import OPEN, SAMPLES, Sample
 
+_INVOKE: Final = "execute-api:Invoke"
 # What a stack has, which tables alone have not.
 _IN_A_STACK: Final = {"create_rule": 201, "show_rule": 200}
 
@@ -60,7 +61,8 @@ def _send(send: Callable[..., HttpAnswer], sample: Sample, kept: dict[str, str])
 def test_the_function_does_every_operation_under_its_own_role(
     auth_stack: LocalStack, gateway: Gateway
 ) -> None:
-    caller = _with_policy(auth_stack, "caller", f"{auth_stack.outputs['HttpApiArn']}/*")
+    resource = f"{auth_stack.outputs['HttpApiArn']}/*"
+    caller = user_with(auth_stack, "caller", {"Action": _INVOKE, "Resource": resource})
     kept: dict[str, str] = {}
 
     def send(request: str, body: object, headers: dict[str, str]) -> HttpAnswer:
@@ -95,17 +97,6 @@ def test_status_and_doctor_show_the_address(auth_stack: LocalStack) -> None:
     assert url in command("doctor").out
 
 
-def _with_policy(stack: LocalStack, name: str, resource: str) -> Any:  # noqa: ANN401 - credentials
-    """The keys of a user who may invoke this, and nothing else."""
-    iam = stack.client("iam")
-    iam.create_user(UserName=name)
-    allowed = {"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": resource}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
-    iam.put_user_policy(UserName=name, PolicyName="invoke", PolicyDocument=document)
-    key = iam.create_access_key(UserName=name)["AccessKey"]
-    return type(ROOT)(key["AccessKeyId"], key["SecretAccessKey"])
-
-
 def test_who_does_not_sign_gets_nothing(gateway: Gateway) -> None:
     assert gateway("GET /v1/namespaces").status == 403
     # This engine lets the second one through; the function refuses what no authorizer has checked.
@@ -136,7 +127,7 @@ def test_a_policy_refuses_the_other_verbs(
 def test_a_path_in_a_policy_is_a_namespace(auth_stack: LocalStack, gateway: Gateway) -> None:
     """The policy of the documents: one namespace, one counter at a time."""
     resource = f"{auth_stack.outputs['HttpApiArn']}/POST/v1/counters/likes:*/entries"
-    caller = _with_policy(auth_stack, "likes-only", resource)
+    caller = user_with(auth_stack, "likes-only", {"Action": _INVOKE, "Resource": resource})
 
     def record(counter: str) -> int:
         request = f"POST /v1/counters/{counter}/entries"

@@ -1,7 +1,7 @@
-"""`countledger strict hold`, `confirm`, `cancel` and `holds`, as a user calls them."""
+"""Holds on the deployed stack: their commands, what releases them, and which policies they need."""
 
-import json
 from datetime import timedelta
+from typing import Final
 
 import pytest
 
@@ -11,59 +11,39 @@ from countledger.infra.cli.audit_outcomes import all_with_holds, held_verdicts
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import AccessDenied
-from countledger.ledger.expressions import Assign
+from countledger.ledger.ids import id_of_key
 from countledger.ledger.limits import MINUTE_MS
-from countledger.ledger.operations import Update
 from countledger.producers.strict.counters import StrictCounters
+from countledger.producers.strict.hold import hold_id
 from tests.e2e.command import Command
-from tests.e2e.world import client_of
+from tests.e2e.steps import Story, play, step
+from tests.e2e.world import client_of, edit, invoke
+
+_HOLD: Final = hold_id("NS:hall", id_of_key("k"))
+_CREATE: Final = "strict create NS:hall --lower 0 --method marker --opening 10"
+_STORIES: Final[dict[str, Story]] = {
+    "two seats are held and one is taken": (
+        step(_CREATE),
+        step("strict hold NS:hall 2 --key k --expires-in 10m", {"status": "held", "hold": _HOLD}),
+        step("strict hold NS:hall 2 --key k --expires-in 10m", {"status": "duplicate"}),
+        step("strict holds NS:hall", [{"id": _HOLD}]),
+        step("strict change NS:hall -9 --key order-1", code=4),
+        step(f"strict confirm {_HOLD} 1", {"released": 1}),
+        step("strict show NS:hall", {"value": 9, "held": 0, "available": 9}),
+    ),
+    "a hold that is cancelled cannot be confirmed": (
+        step(_CREATE),
+        step("strict hold NS:hall 10 --key k", {"hold": _HOLD}),
+        step(f"strict cancel {_HOLD}", {"status": "cancelled"}),
+        step(f"strict confirm {_HOLD}", code=4, err="was cancelled"),
+        step("strict show NS:hall", {"available": 10}),
+    ),
+}
 
 
-def test_two_seats_are_held_and_one_is_taken(stack: LocalStack, name: str) -> None:
-    run, hall = Command(stack.environment()), f"{name}:hall"
-    run("strict", "create", hall, "--method", "marker", "--lower", "0", "--opening", "10")
-    hold = ("strict", "hold", hall, "2", "--key", "basket-7", "--expires-in", "10m", "--json")
-
-    first, again = run(*hold).json, run(*hold).json
-    listed = run("strict", "holds", hall, "--json").json
-    refused = run("strict", "change", hall, "-9", "--key", "order-1")
-    confirmed = run("strict", "confirm", first["hold"], "1", "--json")
-    shown = run("strict", "show", hall, "--json").json
-
-    assert (first["status"], again["status"]) == ("held", "duplicate")
-    assert [one["id"] for one in listed] == [first["hold"]] == [again["hold"]]
-    assert refused.code == 4
-    assert (confirmed.code, confirmed.json["released"]) == (0, 1)
-    assert (shown["value"], shown["held"], shown["available"]) == (9, 0, 9)
-
-
-def test_a_hold_that_is_cancelled_cannot_be_confirmed(stack: LocalStack, name: str) -> None:
-    run, hall = Command(stack.environment()), f"{name}:hall"
-    run("strict", "create", hall, "--method", "marker", "--lower", "0", "--opening", "10")
-    hold = run("strict", "hold", hall, "10", "--key", "b", "--json").json["hold"]
-
-    cancelled = run("strict", "cancel", hold, "--json")
-    late = run("strict", "confirm", hold)
-
-    assert (cancelled.code, cancelled.json["status"]) == (0, "cancelled")
-    assert late.code == 4
-    assert "was cancelled" in late.err
-    assert run("strict", "show", hall, "--json").json["available"] == 10
-
-
-def test_other_methods_and_unknown_holds_are_refused_with_the_reason(
-    stack: LocalStack, name: str
-) -> None:
-    run, hall = Command(stack.environment()), f"{name}:hall"
-    run("strict", "create", hall, "--method", "atomic", "--lower", "0", "--opening", "10")
-
-    other = run("strict", "hold", hall, "1", "--key", "b")
-    unknown = run("strict", "confirm", f"{hall}#k{'0' * 32}")
-
-    assert other.code == 2
-    assert "marker" in other.err
-    assert unknown.code == 2
-    assert "no hold" in unknown.err.lower() or "unknown" in unknown.err.lower()
+@pytest.mark.parametrize("title", _STORIES)
+def test_it_happens_as_told(command: Command, title: str) -> None:
+    play(command, _STORIES[title])
 
 
 def test_expired_holds_are_released_by_the_stack_under_its_own_policies(
@@ -77,12 +57,8 @@ def test_expired_holds_are_released_by_the_stack_under_its_own_policies(
     assert isinstance(app.cancel(second), outcomes.Cancelled)
     _end_time_of(auth_stack, app, hall)
 
-    answer = auth_stack.client("lambda").invoke(
-        FunctionName=auth_stack.outputs["ReleaserFunctionName"], Payload="{}"
-    )
-    content = json.loads(answer["Payload"].read())
+    content = invoke(auth_stack, auth_stack.outputs["ReleaserFunctionName"], {})
 
-    assert "FunctionError" not in answer, content
     assert content["overdue"] == 0  # its schedule may have been faster
     shown = app.show(hall)
     assert (shown.value, shown.held, shown.available) == (9, 0, 9)
@@ -139,8 +115,6 @@ def _held(app: StrictCounters, hall: str, key: str) -> str:
 
 def _end_time_of(stack: LocalStack, app: StrictCounters, hall: str) -> None:
     """Nobody waits: the time of its open holds is over for two minutes."""
-    dynamo, table = client_of(stack).connection.dynamo("none"), stack.outputs["CountersTableName"]
-    ended_ms = SystemClock().now_ms() - 2 * MINUTE_MS
+    root, ended_ms = client_of(stack), SystemClock().now_ms() - 2 * MINUTE_MS
     for one in app.holds(hall):
-        clauses = Assign("lapses_at", ended_ms), Assign("due_at", ended_ms)
-        dynamo.update(Update(table, one.place, clauses))
+        edit(root, "counters_table", one.place, lapses_at=ended_ms, due_at=ended_ms)

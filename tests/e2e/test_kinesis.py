@@ -17,7 +17,7 @@ from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
 from countledger.producers.kinesis.aggregate import pack
 from countledger.producers.kinesis.library import MAGIC
 from tests.e2e.command import Command
-from tests.e2e.world import client_of
+from tests.e2e.world import client_of, logged
 from tests.unit.producers.kinesis.entries import entry
 
 
@@ -57,14 +57,7 @@ def letters(stack: LocalStack, output: str) -> list[dict[str, Any]]:
 
 def metrics(stack: LocalStack) -> list[dict[str, Any]]:
     """The lines of the embedded metric format in the ingest's log."""
-    logs = stack.client("logs")
-    groups = [one["logGroupName"] for one in logs.describe_log_groups()["logGroups"]]
-    messages = [
-        event["message"].strip()
-        for group in groups
-        for event in logs.filter_log_events(logGroupName=group)["events"]
-    ]
-    return [json.loads(one) for one in messages if one[:1] == "{" and '"IngestPayloads"' in one]
+    return [one for one in logged(stack, "") if "IngestPayloads" in one]
 
 
 def test_what_is_sent_through_the_stream_is_counted_once(

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from countledger import CountLedger, Event, Settings
-from countledger.infra.local.stack import Credentials, LocalStack
+from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import load_template
 from countledger.ledger.errors import AccessDenied
 from countledger.ledger.expressions import Compare
 from countledger.ledger.operations import Query
 from tests.e2e.command import Command
-from tests.e2e.world import bundle_of, client_of
+from tests.e2e.world import bundle_of, client_of, keys_of, user_with
 
 PAGE = (Path(__file__).parents[2] / "docs/permissions.md").read_text()
 POLICIES = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
@@ -27,25 +27,20 @@ def actor(stack: LocalStack, number: int) -> CountLedger:
     for place, output in (("TABLE_ARN", "LedgerTableName"), ("COUNTERS_ARN", "CountersTableName")):
         table = dynamodb.describe_table(TableName=stack.outputs[output])["Table"]
         text = text.replace(place, table["TableArn"])
-    iam, user = stack.client("iam"), f"documented-{number}"
-    if user not in {one["UserName"] for one in iam.list_users()["Users"]}:
-        iam.create_user(UserName=user)
-        iam.put_user_policy(UserName=user, PolicyName="documented", PolicyDocument=text)
-    key = iam.create_access_key(UserName=user)["AccessKey"]
-    session = stack.session(Credentials(key["AccessKeyId"], key["SecretAccessKey"]))
+    user = user_with(stack, f"documented-{number}", *json.loads(text)["Statement"])
     settings = Settings(
         ledger_table=stack.outputs["LedgerTableName"],
         counters_table=stack.outputs["CountersTableName"],
         home_region=stack.outputs["HomeRegion"] if number else None,  # as the page says
     )
-    return CountLedger(settings, session=session, endpoint_url=stack.url)
+    return CountLedger(settings, session=stack.session(user), endpoint_url=stack.url)
 
 
 @pytest.fixture
 def everything(auth_stack: LocalStack) -> CountLedger:
     """Someone who may do all, and has made the namespaces."""
     client = client_of(auth_stack)
-    for namespace in ("likes", "stock"):
+    for namespace in ("likes", "other"):
         client.namespaces.create(namespace)
     return client
 
@@ -60,9 +55,9 @@ def test_an_emitter_of_one_namespace(auth_stack: LocalStack, everything: CountLe
     assert all(getattr(one, "status", None) == "recorded" for one in sent)
     assert everything.exact("likes:documented").value - before == 7
     with pytest.raises(AccessDenied):
-        emitter.record("stock:documented", 1)
+        emitter.record("other:documented", 1)
     with pytest.raises(AccessDenied):
-        list(emitter.record_many([Event("stock:documented", 1)]))
+        list(emitter.record_many([Event("other:documented", 1)]))
     with pytest.raises(AccessDenied):
         _batch_elsewhere(emitter)
     with pytest.raises(AccessDenied):
@@ -74,13 +69,13 @@ def test_an_emitter_of_one_namespace(auth_stack: LocalStack, everything: CountLe
 def _batch_elsewhere(emitter: CountLedger) -> None:
     """The product asks for the namespace first; this does not."""
     table = emitter.connection.setting("ledger_table")
-    items = [{"counter": f"{name}:documented", "entry": "x#1"} for name in ("likes", "stock")]
+    items = [{"counter": f"{name}:documented", "entry": "x#1"} for name in ("likes", "other")]
     emitter.connection.dynamo("none").put_batch(table, items)
 
 
 def test_a_reader_of_one_namespace(auth_stack: LocalStack, everything: CountLedger) -> None:
     everything.record("likes:read", 5)
-    everything.record("stock:read", 5)
+    everything.record("other:read", 5)
     auth_stack.pump.drain()
     reader = actor(auth_stack, 1)
 
@@ -88,9 +83,9 @@ def test_a_reader_of_one_namespace(auth_stack: LocalStack, everything: CountLedg
     assert reader.exact("likes:read").value == 5
     assert [one.delta for one in reader.entries("likes:read")] == [5]
     with pytest.raises(AccessDenied):
-        reader.total("stock:read")
+        reader.total("other:read")
     with pytest.raises(AccessDenied):
-        list(reader.connection.dynamo("none").pages(everything_of("stock:read", reader)))
+        list(reader.connection.dynamo("none").pages(everything_of("other:read", reader)))
     with pytest.raises(AccessDenied):
         reader.record("likes:read", 1)
 
@@ -121,9 +116,7 @@ def test_the_deployers_policy_is_what_deploy_and_destroy_call(
     iam.create_user(UserName=name)
     made = iam.create_policy(PolicyName=name, PolicyDocument=json.dumps(document))
     iam.attach_user_policy(UserName=name, PolicyArn=made["Policy"]["Arn"])
-    key = iam.create_access_key(UserName=name)["AccessKey"]
-    keys = Credentials(key["AccessKeyId"], key["SecretAccessKey"])
-    deployer = Command(auth_stack.environment(keys))
+    deployer = Command(auth_stack.environment(keys_of(auth_stack, name)))
     bundle = tmp_path / "bundle.zip"
     bundle.write_bytes(bundle_of())
     deploy = ("deploy", "--stack-name", name, "--bundle", str(bundle), "--tag", "team=web")

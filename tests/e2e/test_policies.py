@@ -31,13 +31,19 @@ from countledger.infra.portability.lines import CounterLine, Line, NamespaceLine
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock, to_datetime
 from countledger.ledger.errors import AccessDenied, AlreadyClaimed
-from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import DAY_MS, HORIZON_DEFAULT_MS, HOUR_MS, SECOND_MS
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Update
 from countledger.ledger.total import windows_ids_in
 from countledger.producers.strict.definition import SPREADABLE, Method
-from tests.e2e.world import age_mark, alter_total, client_of, record_aged, total_item
+from tests.e2e.world import (
+    age_mark,
+    alter_total,
+    client_of,
+    edit,
+    make_table,
+    record_aged,
+    total_item,
+)
 
 _MINE: Final = Collection("not-mine", ("id", "p"), "n")
 # A policy, and what it does not allow: `c` is under it, `n` a namespace with a counter n:a.
@@ -175,13 +181,12 @@ def test_who_operates_enables_verifies_and_rebuilds_windows_that_who_reads_sees(
     replace(operator.window_settings, delay_ms=0).enable(name, by="hour")
     root.record(counter, 5)
     auth_stack.pump.drain()
-    dynamo, table = root.connection.dynamo("standard"), root.connection.setting("counters_table")
     (windows_id,) = windows_ids_in(total_item(root, counter))
     month = f"month#{to_datetime(SystemClock().now_ms()):%Y-%m}"
     key = keys.window_key(counter, str(windows_id), month)
 
     found = [next(operator.window_audit.verify([counter])).verdict]
-    dynamo.update(Update(table, key, (Assign("sum", 6),)))
+    edit(root, "counters_table", key, sum=6)
     found += [next(operator.window_audit.verify([counter])).verdict]
     done = [one.remedy for one in operator.window_audit.rebuild_all(name)]
     found += [one.verdict for one in operator.window_audit.verify_all(name)]
@@ -269,15 +274,15 @@ def _deleter(stack: LocalStack, *policies: str) -> CountLedger:
 def _days_pass(root: CountLedger, counter: str, days: int) -> None:
     """As if the mark, the last change of the total and the deletion were so old."""
     then_ms = SystemClock().now_ms() - days * DAY_MS
-    table, dynamo = root.connection.setting("counters_table"), root.connection.dynamo("standard")
-    ledger = root.connection.setting("ledger_table")
-    mark = dynamo.get(ledger, keys.deletion_key(counter)) or {}
-    name = "deleted_at" if "deleted_at" in mark else "at"
-    dynamo.update(Update(ledger, keys.deletion_key(counter), (Assign(name, then_ms),)))
-    if name == "at":
-        membership = keys.member_key(f"{keys.namespace_of(counter)}-group", counter)
-        dynamo.update(Update(table, membership, (Assign("at", then_ms),)))
-        dynamo.update(Update(table, keys.total_key(counter), (Assign("updated_at", then_ms),)))
+    place, ledger = keys.deletion_key(counter), root.connection.setting("ledger_table")
+    mark = root.connection.dynamo("standard").get(ledger, place) or {}
+    if "deleted_at" in mark:
+        edit(root, "ledger_table", place, deleted_at=then_ms)
+        return
+    membership = keys.member_key(f"{keys.namespace_of(counter)}-group", counter)
+    edit(root, "ledger_table", place, at=then_ms)
+    edit(root, "counters_table", membership, at=then_ms)
+    edit(root, "counters_table", keys.total_key(counter), updated_at=then_ms)
 
 
 def test_three_policies_delete_a_counter_from_the_mark_to_its_name(
@@ -375,23 +380,12 @@ def test_an_import_takes_the_policies_of_what_it_creates(
 def own_table(stack: LocalStack, policy: str, name: str, *actions: str) -> Iterator[str]:
     """A table of an app's own, which an actor may use by these actions."""
     client: Any = stack.client("dynamodb")
-    made = client.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[
-            {"AttributeName": "id", "AttributeType": "S"},
-            {"AttributeName": "n", "AttributeType": "N"},
-        ],
-        KeySchema=[
-            {"AttributeName": "id", "KeyType": "HASH"},
-            {"AttributeName": "n", "KeyType": "RANGE"},
-        ],
-    )
+    arn = make_table(stack, name, id="S", n="N")
     stack.credentials_for(policy)
     statement = {
         "Effect": "Allow",
         "Action": [f"dynamodb:{one}" for one in actions],
-        "Resource": made["TableDescription"]["TableArn"],
+        "Resource": arn,
     }
     document = {"Version": "2012-10-17", "Statement": [statement]}
     iam: Any = stack.client("iam")

@@ -1,6 +1,5 @@
 """The probe on the deployed stack, under its own policy."""
 
-import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ import pytest
 
 from countledger.infra.local.stack import LocalStack
 from countledger.probe import COUNTER, NAMESPACE
-from tests.e2e.world import client_of
+from tests.e2e.world import client_of, invoke, logged
 
 
 @pytest.fixture(scope="module")
@@ -21,21 +20,10 @@ def probed() -> Iterator[LocalStack]:
         yield running
 
 
-def _invoke(stack: LocalStack, at: datetime) -> dict[str, Any]:
-    answer = stack.client("lambda").invoke(
-        FunctionName=stack.outputs["ProbeFunctionName"],
-        Payload=json.dumps({"time": at.strftime("%Y-%m-%dT%H:%M:%SZ")}),
-    )
-    content = answer["Payload"].read()
-    assert "FunctionError" not in answer, content
-    result: dict[str, Any] = json.loads(content)
-    return result
-
-
 def test_a_minute_counts_once_and_is_measured(probed: LocalStack) -> None:
-    now = datetime.now(UTC).replace(second=0)
-    first = _invoke(probed, now)
-    again = _invoke(probed, now)
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:00Z}"
+    function = probed.outputs["ProbeFunctionName"]
+    first, again = (invoke(probed, function, {"time": now}) for _ in range(2))
 
     assert first["recorded"]
     assert first["missing"] == 0
@@ -57,17 +45,11 @@ def test_every_function_is_traced_on_request(probed: LocalStack) -> None:
 def test_the_schedule_runs_it_and_the_metric_is_the_alarms(probed: LocalStack) -> None:
     """Its first tick comes a minute after the deployment, with the time in its input."""
     end = time.monotonic() + 120
-    logs = probed.client("logs")
-    (group,) = [
-        one["logGroupName"]
-        for one in logs.describe_log_groups()["logGroups"]
-        if "ProbeLogs" in one["logGroupName"] or "ProbeFunction" in one["logGroupName"]
-    ][:1]
     metrics: list[dict[str, Any]] = []
     while len(metrics) < 2 and time.monotonic() < end:
         time.sleep(0.5)
-        lines = [one["message"] for one in logs.filter_log_events(logGroupName=group)["events"]]
-        metrics = [json.loads(one) for one in lines if "_aws" in one]
+        lines = logged(probed, "ProbeLogs", "ProbeFunction")
+        metrics = [one for one in lines if "_aws" in one]
 
     assert len(metrics) >= 2
     assert {one["service"] for one in metrics} == {"countledger-probed-probe"}

@@ -7,12 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from countledger.infra.local.stack import LocalStack
 from tests.e2e.command import Command
+from tests.e2e.world import make_table
 
 _ROOT: Final = Path(__file__).parents[2]
 _FIRST_STEPS: Final = ("README.md", "docs/tutorial.md")
@@ -51,19 +52,8 @@ _TABLES: Final = {"posts": {"post": "S", "place": "N"}, "users": {"id": "S"}}
 def stack() -> Iterator[LocalStack]:
     """A stack on which nothing else has been counted, as a reader of the README has it."""
     with LocalStack(parameters={"IngestStream": "provisioned"}) as running:
-        client: Any = running.client("dynamodb")
         for table, keys in _TABLES.items():
-            client.create_table(
-                TableName=table,
-                BillingMode="PAY_PER_REQUEST",
-                AttributeDefinitions=[
-                    {"AttributeName": key, "AttributeType": kind} for key, kind in keys.items()
-                ],
-                KeySchema=[
-                    {"AttributeName": key, "KeyType": role}
-                    for key, role in zip(keys, ("HASH", "RANGE"), strict=False)
-                ],
-            )
+            make_table(running, table, **keys)
         yield running
 
 

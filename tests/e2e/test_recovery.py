@@ -26,7 +26,7 @@ from countledger.ledger.clock import SystemClock, to_datetime
 from countledger.ledger.errors import AccessDenied, BadInput, BadSetting, NamespaceUnknown
 from countledger.ledger.limits import DAY_MS
 from tests.e2e.command import Command, Finished
-from tests.e2e.world import bundle_of, client_of, record_aged, record_all
+from tests.e2e.world import bundle_of, client_of, record_aged, record_all, user_with
 
 _PAGE = (Path(__file__).parents[2] / "docs/recovery.md").read_text()
 _TABLES = ("LedgerTableName", "CountersTableName")
@@ -124,22 +124,13 @@ def _fill(stack: LocalStack, client: CountLedger, kept: Event) -> None:
 
 def restorer_of(new: LocalStack, tables: RestoredTables) -> Credentials:
     """A user with the policies that docs/recovery.md names."""
-    iam, user = new.client("iam"), f"restorer-{uuid.uuid4().hex[:8]}"
-    iam.create_user(UserName=user)
+    user, iam = f"restorer-{uuid.uuid4().hex[:8]}", new.client("iam")
+    actions = re.findall(r"`(dynamodb:\w+)`", _PAGE.partition("The command requires")[2])
+    restored = [f"arn:aws:dynamodb:*:*:table/{one}" for one in (tables.ledger, tables.counters)]
+    credentials = user_with(new, user, {"Action": actions, "Resource": restored})
     for output in ("OperatePolicyArn", "CompactPolicyArn"):
         iam.attach_user_policy(UserName=user, PolicyArn=new.outputs[output])
-    actions = re.findall(r"`(dynamodb:\w+)`", _PAGE.partition("The command requires")[2])
-    statement = {
-        "Effect": "Allow",
-        "Action": actions,
-        "Resource": [
-            f"arn:aws:dynamodb:*:*:table/{one}" for one in (tables.ledger, tables.counters)
-        ],
-    }
-    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    iam.put_user_policy(UserName=user, PolicyName="restored", PolicyDocument=document)
-    key = iam.create_access_key(UserName=user)["AccessKey"]
-    return Credentials(key["AccessKeyId"], key["SecretAccessKey"])
+    return credentials
 
 
 def restore_once(new: LocalStack, tables: RestoredTables) -> Finished:

@@ -1,7 +1,6 @@
 """Another home region, and the entries of a lost one, by the command line on local stacks."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -13,11 +12,9 @@ from countledger.consumers.region_state import Phase, RegionStateStore
 from countledger.infra.deploy.home_change import HomeChange, HomeStep
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
-from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import DAY_MS, HOUR_MS
-from countledger.ledger.operations import Update
 from tests.e2e.command import Command, eventually
-from tests.e2e.world import following, record_aged, total_item
+from tests.e2e.world import edit, following, invoke, record_aged, total_item
 
 HOME: Final = "us-east-1"
 EU: Final = "eu-west-1"
@@ -76,10 +73,10 @@ def test_after_a_promotion_the_new_home_compacts_by_its_schedule(
     assert stack.stacks[EU].find()
     # The sweep of the first tick puts the counter into the index of this region, due in a day.
     assert "due_bucket" not in total_item(client, "s:a")
-    _set(client, "counters_table", keys.schedule_key("s"), "unswept_since")
+    edit(client, "counters_table", keys.schedule_key("s"), unswept_since=1)
     _tick(stack, EU, "s")
     eventually(lambda: "due_bucket" in total_item(client, "s:a"))
-    _set(client, "counters_table", keys.total_key("s:a"), "due_at")
+    edit(client, "counters_table", keys.total_key("s:a"), due_at=1)
     eventually(lambda: _tick(stack, EU, "s") and client.exact("s:a").entries_read == 0)
     assert client.exact("s:a").value == 5
     stack.drain()
@@ -88,9 +85,7 @@ def test_after_a_promotion_the_new_home_compacts_by_its_schedule(
 
 def test_a_drifted_total_is_seen_in_its_region(stack: LocalStack, command: Command) -> None:
     client = _client(stack, EU)
-    table = client.connection.setting("counters_table")
-    wrong = Update(table, keys.total_key("s:a"), (Assign("total", 6),))
-    client.connection.dynamo("standard").update(wrong)
+    edit(client, "counters_table", keys.total_key("s:a"), total=6)
 
     found = command("region", "list", "--json")
 
@@ -170,8 +165,7 @@ def test_a_home_is_lost_and_what_it_had_is_brought_in_once(
     assert client.exact("s:a").value == 35
     stack.drain()
     assert client.total("s:a").value == 35
-    lease = keys.region_home_key(keys.LEASE)
-    _set(client, "ledger_table", lease, "until")
+    edit(client, "ledger_table", keys.region_home_key(keys.LEASE), until=1)
     assert command("compact", "s:a", "--json").json["reports"][0]["merged"] == 3
     assert client.exact("s:a").value == 35
 
@@ -198,24 +192,12 @@ def _other(region: str) -> str:
 def _end_the_waits(stack: LocalStack, region: str) -> None:
     """As if the 21 minutes after a promotion had passed."""
     epoch = keys.region_home_key(keys.EPOCH)
-    _set(_client(stack, region), "ledger_table", epoch, "begins_at")
+    edit(_client(stack, region), "ledger_table", epoch, begins_at=1)
     stack.drain()
-
-
-def _set(client: CountLedger, table: str, key: Mapping[str, str], name: str) -> None:
-    """Set a time back to the beginning of time."""
-    connection = client.connection
-    change = Update(connection.setting(table), key, (Assign(name, 1),))
-    connection.dynamo("standard").update(change)
 
 
 def _tick(stack: LocalStack, region: str, namespace: str) -> bool:
     """What the schedule's tick does."""
     there = stack.stacks[region]
-    answer = there.client("lambda").invoke(
-        FunctionName=there.outputs["DispatcherFunctionName"],
-        Payload=json.dumps({"namespace": namespace}).encode(),
-    )
-    text = answer["Payload"].read()
-    assert "FunctionError" not in answer, text
+    invoke(there, there.outputs["DispatcherFunctionName"], {"namespace": namespace})
     return True

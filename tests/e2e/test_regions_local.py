@@ -12,15 +12,12 @@ from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.report import RunOutcome
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
-from countledger.ledger.attributes import Key
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import AccessDenied, BadSetting
-from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import DAY_MS
-from countledger.ledger.operations import Update
 from tests.e2e.command import eventually
 from tests.e2e.proxy import PassingRequest, ProxyAnswer, proxy_before
-from tests.e2e.world import record_aged, record_all
+from tests.e2e.world import edit, record_aged, record_all
 
 HOME: Final = "us-east-1"
 REGIONS: Final = (HOME, "eu-west-1", "ap-northeast-1")
@@ -234,14 +231,9 @@ def _days_pass(clients: dict[str, CountLedger], counter: str) -> None:
     """As if the mark and the last change of each total were three days old."""
     then_ms = SystemClock().now_ms() - 3 * DAY_MS
     mark, total = keys.deletion_key(counter), keys.total_key(counter)
-    _assign(clients[HOME], "ledger_table", mark, "at", then_ms)
+    edit(clients[HOME], "ledger_table", mark, at=then_ms)
     for client in clients.values():
-        _assign(client, "counters_table", total, "updated_at", then_ms)
-
-
-def _assign(client: CountLedger, table: str, key: Key, name: str, value: int) -> None:
-    write = Update(client.connection.setting(table), key, (Assign(name, value),))
-    client.connection.dynamo("standard").update(write)
+        edit(client, "counters_table", total, updated_at=then_ms)
 
 
 def test_a_counter_is_deleted_in_every_region_under_the_policies_of_each(

@@ -18,7 +18,7 @@ from countledger.infra.local.stack import LocalStack
 from tests.e2e.command import PATIENCE_S, Command, Process, eventually
 from tests.e2e.proxy import PassingRequest, ProxyAnswer, proxy_before
 from tests.e2e.steps import play, step, totals
-from tests.e2e.world import client_of
+from tests.e2e.world import client_of, make_table
 
 _RULE = "alert create NS --prefix NS: --threshold 100 --direction rising"
 
@@ -287,21 +287,9 @@ def test_a_settings_file_is_applied_as_a_whole_and_again_changes_nothing(
 @contextmanager
 def own_table(stack: LocalStack, name: str, sort: Any) -> Iterator[None]:  # noqa: ANN401 - a literal
     """A table of an app's own, whose sort key is of type S or N."""
-    dynamodb = stack.client("dynamodb")
-    dynamodb.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[
-            {"AttributeName": "id", "AttributeType": "S"},
-            {"AttributeName": "place", "AttributeType": sort},
-        ],
-        KeySchema=[
-            {"AttributeName": "id", "KeyType": "HASH"},
-            {"AttributeName": "place", "KeyType": "RANGE"},
-        ],
-    )
+    make_table(stack, name, id="S", place=sort)
     yield
-    dynamodb.delete_table(TableName=name)
+    stack.client("dynamodb").delete_table(TableName=name)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from countledger.infra.local.pump import Pump
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.limits import HOUR_MS
 from tests.e2e.command import Command
-from tests.e2e.world import bundle_of, record_all
+from tests.e2e.world import bundle_of, record_all, release
 
 RELEASES = sorted((Path(__file__).parent / "releases").glob("*.yaml"))
 COUNTERS = [f"likes:{n}" for n in range(7)]
@@ -35,14 +35,7 @@ class Upgraded:
 
     def deploy(self, template: str) -> None:
         self.stack.client("s3").create_bucket(Bucket=self.name)
-        proposal = self.deployment.propose(
-            bucket=self.name,
-            bundle=bundle_of(),
-            parameters={"DeletionProtection": "false"},
-            template=template,
-        )
-        assert proposal is not None
-        self.deployment.execute(proposal)
+        release(self.deployment, template)
 
     def client(self) -> CountLedger:
         return CountLedger(

@@ -1,19 +1,24 @@
 """Clients of a stack, and items that a test writes by hand: old entries, altered totals."""
 
 import io
+import json
 import threading
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from countledger import CountLedger, Event, Settings
-from countledger.infra.local.stack import LocalStack
-from countledger.ledger.attributes import Item
+from countledger.infra.deploy.deployment import Deployment, deploy
+from countledger.infra.local.region_stack import RegionStack
+from countledger.infra.local.stack import Credentials, LocalStack
+from countledger.ledger.attributes import Item, Key
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.due import bucket_of
+from countledger.ledger.expressions import Add, Assign
 from countledger.ledger.keys import total_key
+from countledger.ledger.operations import Update
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 
@@ -71,7 +76,15 @@ def total_item(client: CountLedger, counter: str) -> Item:
 
 def alter_total(stack: LocalStack, counter: str, amount: int) -> None:
     """Add to a total, as no code of the product does."""
-    _update(stack, counter, "ADD #v :v", "total", {"N": str(amount)})
+    added = Update(stack.outputs["CountersTableName"], total_key(counter), (Add("total", amount),))
+    client_of(stack).connection.dynamo("standard").update(added)
+
+
+def edit(client: CountLedger, table: str, key: Key, **attributes: object) -> None:
+    """Set attributes of an item by hand, in the table that a setting names."""
+    clauses = tuple(Assign(name, value) for name, value in attributes.items())
+    connection = client.connection
+    connection.dynamo("standard").update(Update(connection.setting(table), key, clauses))
 
 
 def age_mark(stack: LocalStack, counter: str) -> None:
@@ -79,17 +92,72 @@ def age_mark(stack: LocalStack, counter: str) -> None:
 
     A function that read the namespace before its schedule was created sets no mark for a minute.
     """
-    _update(stack, counter, "SET #v = :v", "due_bucket", {"S": bucket_of(counter)})
-    _update(stack, counter, "SET #v = :v", "due_at", {"N": str(SystemClock().now_ms() - 1)})
+    due = {"due_bucket": bucket_of(counter), "due_at": SystemClock().now_ms() - 1}
+    edit(client_of(stack), "counters_table", total_key(counter), **due)
 
 
-def _update(stack: LocalStack, counter: str, text: str, name: str, value: Any) -> None:  # noqa: ANN401 - as stored
-    stack.client("dynamodb").update_item(
-        TableName=stack.outputs["CountersTableName"],
-        Key={"counter": {"S": counter}, "part": {"S": "total"}},
-        UpdateExpression=text,
-        ExpressionAttributeNames={"#v": name},
-        ExpressionAttributeValues={":v": value},
+def invoke(stack: LocalStack | RegionStack, function: str, event: object) -> Any:  # noqa: ANN401 - its answer
+    """Call a function of a stack, which must not fail."""
+    payload = json.dumps(event).encode()
+    answer = stack.client("lambda").invoke(FunctionName=function, Payload=payload)
+    text = answer["Payload"].read()
+    assert "FunctionError" not in answer, text
+    return json.loads(text)
+
+
+def logged(stack: LocalStack, *groups: str) -> list[dict[str, Any]]:
+    """The lines of JSON in the logs whose groups have one of these texts in their names."""
+    logs = stack.client("logs")
+    names = [one["logGroupName"] for one in logs.describe_log_groups()["logGroups"]]
+    messages = [
+        event["message"].strip()
+        for name in names
+        if any(group in name for group in groups)
+        for event in logs.filter_log_events(logGroupName=name)["events"]
+    ]
+    return [json.loads(message) for message in messages if message.startswith("{")]
+
+
+def make_table(stack: LocalStack, name: str, **keys: Any) -> str:  # noqa: ANN401 - S or N
+    """Make a table of an app's own, with these keys and their types: its ARN."""
+    made = stack.client("dynamodb").create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[
+            {"AttributeName": key, "AttributeType": kind} for key, kind in keys.items()
+        ],
+        KeySchema=[
+            {"AttributeName": key, "KeyType": role}
+            for key, role in zip(keys, ("HASH", "RANGE"), strict=False)
+        ],
+    )
+    return str(made["TableDescription"]["TableArn"])
+
+
+def user_with(stack: LocalStack, name: str, *allowed: Mapping[str, object]) -> Credentials:
+    """The keys of a new user who may do what these statements allow, and nothing else."""
+    iam = stack.client("iam")
+    iam.create_user(UserName=name)
+    statements = [{"Effect": "Allow", **one} for one in allowed]
+    document = {"Version": "2012-10-17", "Statement": statements}
+    iam.put_user_policy(UserName=name, PolicyName="only", PolicyDocument=json.dumps(document))
+    return keys_of(stack, name)
+
+
+def keys_of(stack: LocalStack, user: str) -> Credentials:
+    """New keys of a user."""
+    key = stack.client("iam").create_access_key(UserName=user)["AccessKey"]
+    return Credentials(key["AccessKeyId"], key["SecretAccessKey"])
+
+
+def release(deployment: Deployment, template: str, protected: str = "false") -> dict[str, str]:
+    """Deploy the template of another release; the outputs of the stack."""
+    return deploy(
+        deployment,
+        bucket=deployment.stack.name,
+        bundle=bundle_of(),
+        parameters={"DeletionProtection": protected},
+        template=template,
     )
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
-from countledger import CountLedger
 from countledger.ledger.clock import Clock
 from countledger.ledger.connection import Retries
 from countledger.producers.claims.claims import Claims
@@ -17,14 +16,6 @@ from tests.engines.clock import HandClock
 from tests.engines.store import Store
 
 T = TypeVar("T")
-
-
-def _client(store: Store) -> CountLedger:
-    return CountLedger(
-        store.connection.settings,
-        session=store.engine.session,
-        endpoint_url=store.engine.endpoint_url,
-    )
 
 
 def _means(
@@ -39,13 +30,13 @@ def sequences_of(
     store: Store, *, retries: Retries = "none", clock: Clock | None = None
 ) -> Sequences:
     """The sequences of a new process: its own client and meter, no waits of its own."""
-    built = _client(store).sequences
+    built = store.app().sequences
     return replace(built, context=_means(store, built.context, retries, clock))
 
 
 def claims_of(store: Store, *, retries: Retries = "none", clock: Clock | None = None) -> Claims:
     """The claims of a new process, likewise."""
-    built = _client(store).claims
+    built = store.app().claims
     return replace(built, context=_means(store, built.context, retries, clock))
 
 

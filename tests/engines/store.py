@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
 
+from countledger import CountLedger
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.stream import ShardName, label_of
 from countledger.consumers.totals import TotalsReader
@@ -84,6 +85,11 @@ class Store:
     def region(self) -> str:
         """The engine's region, and the home region."""
         return self.connection.region
+
+    def app(self) -> CountLedger:
+        """The product as an app has it: a new process, with clients of its own."""
+        engine, settings = self.engine, self.connection.settings
+        return CountLedger(settings, session=engine.session, endpoint_url=engine.endpoint_url)
 
     def dynamo(self) -> DynamoClient:
         """A client with a meter of its own, whose SDK may retry."""

@@ -10,14 +10,10 @@ from botocore.exceptions import ClientError
 
 from countledger.ledger.errors import (
     AlreadyClaimed,
-    BadClaim,
-    BadItem,
-    CountledgerError,
     ItemInTheWay,
     NotClaimed,
     Refused,
     TableNotFound,
-    WrongRegion,
 )
 from countledger.producers.claims.claim import Claim
 from countledger.producers.claims.claims import Claims
@@ -305,36 +301,8 @@ def test_p9_a_claim_costs_one_unit_and_with_others_two_each(
     assert spent == [cost for _, cost in calls]
 
 
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
-        (lambda c: c.take(), BadClaim),
-        (lambda c: c.change(Claim("s", "a", "u"), "a"), BadClaim),
-        (lambda c: c.take(Claim("s", "a", "u"), Claim("s", "a", "u")), BadItem),
-        (lambda c: c.take(*[Claim("s", str(n), "u") for n in range(101)]), BadItem),
-    ],
-    ids=["no claim", "into itself", "the same twice", "too many"],
-)
-def test_what_cannot_be_one_transaction_is_refused(
-    claims: Claims, call: Callable[[Claims], object], error: type[CountledgerError]
-) -> None:
-    with pytest.raises(error):
-        call(claims)
-    assert units(claims) == (0, 0)
-
-
 def test_a_table_that_is_not_there_is_named(claims: Claims, scope: str) -> None:
     """The service does not say which one it misses; and nothing is claimed."""
     with pytest.raises(TableNotFound, match=r"no-such-users.*check the table"):
         claims.take(Claim(scope, "ann@x.org", "u-1"), own=[_ann("no-such-users")])
     assert claims.owner(scope, "ann@x.org") is None
-
-
-def test_claims_live_at_home(claims: Claims, scope: str) -> None:
-    """Two regions would give the same value to two owners."""
-    abroad = Claims(claims.context, "eu-west-1", claims.home_region)
-
-    with pytest.raises(WrongRegion, match="home region"):
-        abroad.take(Claim(scope, "a", "u-1"))
-    with pytest.raises(WrongRegion, match="home region"):
-        abroad.owner(scope, "a")

@@ -1,7 +1,6 @@
 """P4 and P5 on the engines: merged, interrupted anywhere, taken up again; never another number."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
 
@@ -18,7 +17,6 @@ from tests.engines.clock import HandClock
 from tests.engines.compacting import compactor, fill, two_days_later
 from tests.engines.differences import Difference
 from tests.engines.store import Store, fresh_store
-from tests.faults.injection import Crash
 
 COUNT = 12
 SUM = COUNT * (COUNT + 1) // 2
@@ -206,52 +204,6 @@ def test_a_head_that_cannot_be_read_is_left_alone(
     assert counter in report.detail
     assert (report.write_units, _head(store, counter)) == (0, before)
     assert len(store.entry_items(counter)) == 3
-
-
-def test_a_key_used_anew_while_its_old_entry_is_retired_counts(store: Store, counter: str) -> None:
-    """A bare key is forgotten with its entry; the new entry lies under the same sort key."""
-    made = HandClock()
-    store.recorder(clock=made).record(Event(counter, 5, "daily"))
-    later = two_days_later()
-    crashed = compactor(store, clock=later)
-    with suppress(Crash):
-        crashed.compact(counter, on_step=_die_while_waiting)
-
-    again = store.recorder(clock=later).record(Event(counter, 5, "daily"))
-
-    assert again.status == "recorded"
-    assert _numbers(store, counter) == (10, 2, 2)
-    assert compactor(store, clock=later).compact(counter).outcome is RunOutcome.MERGED
-    assert _numbers(store, counter) == (10, 2, 2)
-    assert [item["at"] for item in store.entry_items(counter)] == [later.now_ms()]
-
-
-def _die_while_waiting(step: CompactionStep) -> None:
-    if step.verb is Verb.WAIT_UNTIL_DELETED:
-        raise Crash
-
-
-def test_a_tampered_entry_is_found_before_anything_is_deleted(store: Store, counter: str) -> None:
-    """A run that goes on where another died looks first; once mended, it goes on."""
-    fill(store, counter, COUNT)
-    crashed = compactor(store)
-    with suppress(Crash):
-        crashed.compact(counter, on_step=_die_at_retire)
-    mended = store.entry_items(counter)[3]
-    _corrupt_an_entry(store, counter, 3)
-
-    report = compactor(store).compact(counter)
-
-    assert (report.outcome, report.write_units) == (RunOutcome.TAMPERED, 0)
-    assert len(store.entry_items(counter)) == COUNT
-    store.dynamo().put(Put(store.ledger, mended))
-    assert compactor(store).compact(counter).outcome is RunOutcome.MERGED
-    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
-
-
-def _die_at_retire(step: CompactionStep) -> None:
-    if step.verb is Verb.RETIRE:
-        raise Crash
 
 
 def test_an_entry_that_cannot_be_read_stops_its_counter(store: Store, counter: str) -> None:

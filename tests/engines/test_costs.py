@@ -87,6 +87,12 @@ OPERATION_COSTS: Final[dict[str, tuple[Units, Units | None]]] = {
     "set the limit of a quota": ((1, 1), (1, 1)),
     "set the limit of a counter": ((4, 2), (4, 3)),
     "delete a quota": ((1, 2), (0, 1)),
+    "hold": ((5, 0), (4, 1)),
+    "hold with bins": ((5, 0), (4, 1)),
+    "confirm a hold": ((5, 1), (0, 1)),
+    "confirm a hold with bins": ((5, 1), (0, 1)),
+    "cancel a hold": ((5, 1), (0, 1)),
+    "cancel a hold with bins": ((5, 1), (0, 1)),
     "apply records": ((2, 1), (0, 1)),
     "quarantine a record": ((4, 1), (0, 1)),
     "redrive a record": ((3, 1), (0, 1)),
@@ -212,8 +218,8 @@ def test_p9_a_total_of_many_more_shards_costs_two(store: Store, counter: str) ->
     assert dynamo.meter.write_units - before == 2
 
 
-def _opened(store: Store, materializer: Materializer, shard: ShardName) -> Materializer:
-    """The same, of which the shard has been handled before today; that is paid for already."""
+def opened(store: Store, materializer: Materializer, shard: ShardName) -> Materializer:
+    """The same, to which the shard is known by what it handled before; that is paid for already."""
     dynamo, now_ms = store.dynamo(), materializer.clock.now_ms()
     ShardDirectory().open(dynamo, store.counters, shard, now_ms)
     dynamo.update(advance_of(store.counters, ShardProgress(str(shard), "1", 1, now_ms, 0, 0, 0)))
@@ -246,7 +252,7 @@ def test_p9_a_batch_of_records_costs_one_unit_for_each_counter(store: Store, cou
     ]
     records.sort(key=lambda record: int(record["dynamodb"]["SequenceNumber"]))
     shard = ShardName("costs", counter)
-    materializer = _opened(store, store.materializer(), shard)
+    materializer = opened(store, store.materializer(), shard)
 
     materializer.apply(records, shard)
 
@@ -261,7 +267,7 @@ def test_p9_a_thousand_events_of_64_counters_cost_1065_units(store: Store, names
     recorder.sender.namespaces.create(namespace)
     names = [f"{namespace}:{number % 64}" for number in range(1_000)]
     shard = ShardName("costs", namespace)
-    materializer = _opened(store, store.materializer(clock=ManualClock()), shard)
+    materializer = opened(store, store.materializer(clock=ManualClock()), shard)
 
     list(recorder.record_many(Event(name, 1) for name in names))
     materializer.apply(

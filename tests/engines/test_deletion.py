@@ -3,19 +3,12 @@
 import pytest
 
 from countledger.compaction.deletion import DeletionStage
-from countledger.compaction.lease import LeaseTerms
-from countledger.compaction.report import RunOutcome
-from countledger.ledger import keys
 from countledger.ledger.errors import NamespaceUnknown, NoSuchCounter
-from countledger.ledger.expressions import Add
-from countledger.ledger.limits import DAY_MS, HOUR_MS
-from countledger.ledger.operations import Update
+from countledger.ledger.limits import DAY_MS
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
-from tests.engines.compacting import compactor
 from tests.engines.deleting import COUNT, SUM, Deleting, before_deletion
 from tests.engines.store import Store
-from tests.faults.injection import before_call
 
 _LATER_MS = 2 * DAY_MS
 
@@ -84,21 +77,6 @@ def test_an_entry_between_the_last_look_and_the_deletion_counts_on(
     assert _numbers(store, counter) == (10, 10)
 
 
-def test_a_total_that_moves_at_the_last_moment_is_left_alone(store: Store, counter: str) -> None:
-    """The transaction asks for the version that was proven."""
-    now = Deleting(store, HandClock())
-    now.fill(counter)
-    now.deleter().delete(counter)
-    later = Deleting(store, _later(now.clock))
-    deleter = later.deleter()
-
-    with before_deletion(deleter, lambda: _move(store, counter)):
-        deletion = deleter.delete(counter)
-
-    assert deletion.stage is DeletionStage.SKIPPED
-    assert _numbers(store, counter) == (SUM, SUM + 1)
-
-
 def test_a_name_may_be_used_again(store: Store, counter: str) -> None:
     """Also before the empty head is forgotten; what is new stays."""
     now = Deleting(store, HandClock())
@@ -140,31 +118,3 @@ def test_only_what_exists_is_marked(store: Store, namespace: str) -> None:
 
 def _record(store: Store, clock: HandClock, counter: str) -> None:
     store.recorder(clock=clock).record(Event(counter, 10))
-
-
-def _move(store: Store, counter: str) -> None:
-    moved = (Add("total", 1), Add("version", 1))
-    store.dynamo().update(Update(store.counters, keys.total_key(counter), moved))
-
-
-_NAPS = [(11 * HOUR_MS, RunOutcome.MERGED), (13 * HOUR_MS, RunOutcome.FAILED)]
-
-
-@pytest.mark.parametrize(("asleep_ms", "outcome"), _NAPS)
-def test_a_run_that_slept_for_half_a_day_publishes_nothing(
-    store: Store, counter: str, asleep_ms: int, outcome: RunOutcome
-) -> None:
-    """An empty head keeps its place for a day: a run that is older must not take it after that."""
-    now = Deleting(store, HandClock())
-    now.fill(counter)
-    clock = _later(now.clock)
-    made = compactor(store, clock=clock)
-    # Its right to merge would end it long before.
-    made.regions.terms = LeaseTerms(lease_ms=DAY_MS)
-
-    with before_call(made.regions.home.client, "PutItem", lambda: clock.move_ms(asleep_ms)):
-        report = made.compact(counter)
-
-    assert report.outcome is outcome
-    assert (report.generations > 0) is (outcome is RunOutcome.MERGED)
-    assert store.exact().read(counter).value == SUM

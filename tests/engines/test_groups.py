@@ -11,13 +11,8 @@ from countledger.consumers.totals import Listing
 from countledger.ledger import keys
 from countledger.ledger.errors import (
     AlreadyRanked,
-    BadCounterName,
-    BadGroupName,
-    BadSetting,
     NamespaceUnknown,
-    NoSuchCounter,
     NoSuchGroup,
-    NotRanked,
 )
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.ledger.ranking import PARTITIONS
@@ -143,33 +138,6 @@ def test_a_counter_is_ranked_in_one_group(store: Store, namespace: str) -> None:
     with pytest.raises(AlreadyRanked, match=names[0]):
         groups.add(two, names[:1])
     assert list(groups.of(names[0])) == [one]
-
-
-def test_p8_what_cannot_be_in_a_group_is_refused(store: Store, namespace: str) -> None:
-    """Bad names, groups that do not exist, and, where it is ranked, counters that cannot be."""
-    groups = _groups(store)
-    groups.add(namespace, [])
-    groups.switch_ranking(namespace, on=True)
-    seller_of(store).create(f"s{namespace}:spread", method="atomic", bins=2)
-
-    for bad in ("", "a#b", "x" * 513):
-        with pytest.raises(BadGroupName, match="group name"):
-            groups.add(bad, ["a"])
-    with pytest.raises(BadCounterName):
-        groups.add(namespace, ["a#b"])
-    for counter, error in (
-        (f"s{namespace}:spread", NotRanked),
-        (f"s{namespace}:none", NoSuchCounter),
-        (f"u{namespace}:c", NamespaceUnknown),
-    ):
-        with pytest.raises(error):
-            groups.add(namespace, [counter])
-        assert list(groups.of(counter)) == []
-    for act in (groups.get, groups.show, groups.top, groups.delete):
-        with pytest.raises(NoSuchGroup):
-            act(f"{namespace}-none")
-    with pytest.raises(BadSetting):
-        groups.top(namespace, 0)
 
 
 def test_the_counters_of_a_namespace_are_listed(store: Store, namespace: str) -> None:

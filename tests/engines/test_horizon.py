@@ -1,19 +1,12 @@
 """P2: within the horizon a retry counts once, whatever was merged; beyond it none is sent."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from threading import Thread
-from typing import Any
-
 import pytest
 
 from countledger.compaction.report import RunOutcome
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.errors import KeyExpired
-from countledger.ledger.ids import IdempotencyKey, new_id
+from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
-from countledger.producers.event import Event, make_entry
+from countledger.producers.event import Event
 from tests.engines.clock import HandClock
 from tests.engines.compacting import compactor, fill
 from tests.engines.store import Store
@@ -25,23 +18,6 @@ LIMIT_MS = HORIZON_MS + 15 * MINUTE_MS + MINUTE_MS + 15 * MINUTE_MS
 
 def _sum(store: Store, counter: str) -> object:
     return store.exact().read(counter).value
-
-
-@contextmanager
-def _frozen_before_signing(dynamo: DynamoClient, act: Callable[[], None]) -> Iterator[None]:
-    """The process stands still between its check and the signature of its request."""
-    waiting = [act]
-
-    def once(**_: object) -> None:
-        if waiting:
-            waiting.pop()()
-
-    events: Any = dynamo.client.meta.events
-    events.register("before-sign", once)
-    try:
-        yield
-    finally:
-        events.unregister("before-sign", once)
 
 
 @pytest.mark.parametrize("kind", ["key with its time", "bare key"])
@@ -71,26 +47,3 @@ def test_p2_an_entry_is_merged_at_the_limit_and_not_before(store: Store, counter
     assert compactor(store, clock=clock).compact(counter).outcome is RunOutcome.NOTHING
     clock.move_ms(1)
     assert compactor(store, clock=clock).compact(counter).merged == 1
-
-
-def test_p2_a_process_frozen_between_check_and_resend_is_refused(
-    store: Store, counter: str
-) -> None:
-    """It wakes when its entry is merged; the last look is behind the signature."""
-    made = HandClock()
-    recorder = store.recorder(clock=made)
-    event = Event(counter, 5)
-    entry = make_entry(event, now_ms=made.now_ms(), origin="here", new_id=new_id)
-    recorder.resend(entry)
-
-    def freeze() -> None:
-        made.move_ms(LIMIT_MS + 1)
-        another = Thread(target=compactor(store, clock=made).compact, args=(counter,))
-        another.start()
-        another.join()
-
-    with _frozen_before_signing(recorder.sender.dynamo, freeze), pytest.raises(KeyExpired):
-        recorder.resend(entry)
-
-    assert store.entry_items(counter) == []
-    assert _sum(store, counter) == 5

@@ -4,7 +4,6 @@ import pytest
 
 from countledger.ledger import keys
 from countledger.ledger.errors import (
-    NamespaceConflict,
     NamespaceUnknown,
     WrongKind,
 )
@@ -12,7 +11,6 @@ from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
 from countledger.ledger.namespace import Kind, Namespace
 from countledger.producers.event import Event
 from tests.engines.store import Store
-from tests.faults.injection import before_call
 
 
 def test_the_first_use_makes_it_with_defaults(store: Store, namespace: str) -> None:
@@ -42,21 +40,6 @@ def test_what_was_made_is_read_back_and_listed(store: Store, namespace: str) -> 
     assert made == Namespace(namespace, Kind.LEDGER, 256, 2 * HOUR_MS, "clicks, and likes")
     assert store.namespaces().get(namespace) == made
     assert [one for one in store.namespaces().list() if one.name == namespace] == [made]
-
-
-def test_of_two_creators_that_race_one_is_told(store: Store, namespace: str) -> None:
-    late = store.namespaces()
-
-    def another_makes_it() -> None:
-        store.namespaces().create(namespace, spread=16)
-
-    with (
-        before_call(late.dynamo.client, "PutItem", another_makes_it),
-        pytest.raises(NamespaceConflict, match="exists with kind ledger, spread 16"),
-    ):
-        late.create(namespace, spread=256)
-
-    assert store.namespaces().get(namespace).spread == 16
 
 
 def test_its_description_alone_can_change(store: Store, namespace: str) -> None:

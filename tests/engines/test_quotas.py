@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 
-from countledger import CountLedger
 from countledger.ledger.errors import QuotaExists
 from countledger.producers.quotas.outcome import Admitted
 from countledger.producers.quotas.quotas import Quotas
@@ -20,12 +19,7 @@ THREADS = 32
 
 def quotas_of(store: Store) -> Quotas:
     """The quotas of a new process, which has read no limit."""
-    client = CountLedger(
-        store.connection.settings,
-        session=store.engine.session,
-        endpoint_url=store.engine.endpoint_url,
-    )
-    built = client.quotas
+    built = store.app().quotas
     context = replace(built.context, clock=HandClock())
     return Quotas(context, built.region, built.home_region)
 

@@ -335,18 +335,6 @@ def test_a_call_at_the_same_time_does_not_lower_the_number_of_partitions(
     assert (rule["on"], rule["partitions"]) == (on, 32)
 
 
-@pytest.mark.parametrize("partitions", [0, 101, True, 4.5])
-def test_a_number_of_partitions_that_cannot_be_is_refused(
-    store: Store, namespace: str, partitions: int
-) -> None:
-    store.namespaces().create(namespace)
-    rankings = _rankings(store)
-
-    with pytest.raises(BadSetting, match="1 to 100"):
-        rankings.switch_on(namespace, partitions=partitions)
-    assert not rankings.is_on(namespace)
-
-
 @pytest.mark.parametrize("partitions", [4, 16, 48, 100])
 def test_partitions_get_about_as_many_counters_each(partitions: int) -> None:
     """And four of them those that they always had."""

@@ -13,7 +13,7 @@ from countledger.consumers.verify import Judgement, Verifier
 from countledger.consumers.walk import Walker, start
 from countledger.ledger import keys
 from countledger.ledger.errors import ConditionFailed
-from countledger.ledger.expressions import Add, Assign
+from countledger.ledger.expressions import Add
 from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.operations import Delete, Update
 from countledger.producers.event import Event
@@ -75,21 +75,6 @@ def test_a_drift_is_repaired_once(store: Store, counter: str) -> None:
     for shard, records in store.records(counter, 3).items():
         assert store.materializer().apply(records, shard).duplicates == len(records)
     assert store.totals().read(counter, consistent=True) == total
-
-
-def test_a_total_made_anew_under_the_same_version_is_another(store: Store, counter: str) -> None:
-    """Deleted by hand and made again while a repair slept, it may have come as far as before."""
-    _filled(store, counter)
-    _alter(store, counter)
-    (finding,) = _verifier(store).compare([counter])
-    anew = Update(store.counters, keys.total_key(counter), (Assign("updated_at", 1),))
-    store.dynamo().update(anew)
-
-    plan = plan_of(store.counters, finding, 2)
-
-    assert not isinstance(plan, str)
-    with pytest.raises(ConditionFailed):
-        store.dynamo().update(plan)
 
 
 def test_a_missing_total_is_made_once(store: Store, counter: str) -> None:

@@ -12,7 +12,6 @@ from countledger.ledger.errors import (
     SequenceExists,
     Throttled,
     WrongKind,
-    WrongRegion,
 )
 from countledger.ledger.limits import SEQUENCE_LAST
 from countledger.producers.event import Event
@@ -120,15 +119,6 @@ def test_a_sequence_is_no_other_kind_of_counter(
         sequences.draw(counter)
     with pytest.raises(WrongKind, match="of kind sequence"):
         recorder.record(Event(f"{namespace}s:a", 1))
-
-
-def test_sequences_live_at_home(sequences: Sequences, sequence: str) -> None:
-    """Two regions would give the same number out twice."""
-    abroad = Sequences(sequences.context, sequences.namespaces, "eu-west-1", sequences.home_region)
-
-    for call in (abroad.draw, abroad.draw_expected, abroad.show, abroad.create):
-        with pytest.raises(WrongRegion, match="home region"):
-            call(sequence)
 
 
 def test_an_item_gets_the_next_number_of_its_collection(

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from countledger import CountLedger, Snapshot, Total
+from countledger import Snapshot, Total
 from countledger.consumers.fold import FoldedChange
 from countledger.consumers.snapshot import SnapshotReader
 from countledger.consumers.total_writer import update_of
@@ -77,10 +77,6 @@ def test_p9_a_snapshot_costs_two_read_units_for_each_counter(tables: Store, coun
 
 
 def test_the_public_client_reads_snapshots(tables: Store, counter: str) -> None:
-    engine = tables.engine
-    client = CountLedger(
-        tables.connection.settings, session=engine.session, endpoint_url=engine.endpoint_url
-    )
     _materialized(tables, counter, 3)
 
-    assert client.snapshot([counter]).totals[counter].value == 3
+    assert tables.app().snapshot([counter]).totals[counter].value == 3

@@ -17,7 +17,6 @@ from countledger.ledger.errors import (
     NoSuchCounter,
     SumOverflow,
     WrongKind,
-    WrongRegion,
 )
 from countledger.ledger.expressions import Assign
 from countledger.ledger.ids import id_of_key
@@ -370,24 +369,6 @@ def test_p8_a_namespace_has_one_kind(tables: Store, seller: StrictCounters, coun
         client.strict.create(f"l{counter}", method="atomic")
     with pytest.raises(WrongKind, match="ledger"):
         client.strict.change(f"l{counter}", 1)
-
-
-def test_p8_strict_counters_live_in_the_home_region(
-    tables: Store, seller: StrictCounters, counter: str
-) -> None:
-    """Elsewhere every call is refused, and says where to go."""
-    seller.create(counter, method="atomic")
-    elsewhere = StrictCounters(seller.context, tables.namespaces(), "eu-west-1", tables.region)
-
-    for act in (
-        lambda: elsewhere.create(f"{counter}-2", method="atomic"),
-        lambda: elsewhere.change(counter, 1),
-        lambda: elsewhere.show(counter),
-        lambda: elsewhere.delete(counter),
-        lambda: elsewhere.list(keys.namespace_of(counter)),
-    ):
-        with pytest.raises(WrongRegion, match=tables.region):
-            act()
 
 
 # ---- P9 ---------------------------------------------------------------------------------------

@@ -11,15 +11,12 @@ from countledger.consumers.progress import ShardProgress, advance_of, opening_of
 from countledger.consumers.stream import LedgerStream, ShardName
 from countledger.consumers.total_writer import update_of
 from countledger.ledger import keys
-from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import (
-    BadCounterName,
     ConditionFailed,
     CorruptItem,
     NewerFormat,
     RequestRejected,
 )
-from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.operations import Put, Update
 from countledger.ledger.total import Total
 from countledger.producers.event import Event
@@ -123,18 +120,6 @@ def test_a_corrupt_total_is_an_error(
             )
 
 
-def test_a_bad_name_is_refused_before_any_read(store: Store) -> None:
-    """The reader asks for no key that cannot be a counter's."""
-    reader = store.totals()
-    with calls(reader.dynamo.client) as made:
-        for bad in ("", "stream#1", "a:", "\x00"):
-            with pytest.raises(BadCounterName):
-                reader.read(bad)
-            with pytest.raises(BadCounterName):
-                reader.read_many([bad])
-    assert made == []
-
-
 def test_progress_moves_on_and_never_back(store: Store, namespace: str) -> None:
     """A late one changes nothing; the numbers of those that move it are added up."""
     shard = f"{namespace}/shardId-1"
@@ -179,26 +164,6 @@ def test_freshness_is_the_progress_of_the_stream(store: Store, counter: str) -> 
         assert freshness.handled_through == progress.handled_through
     age_ms = clock.now_ms() - progress.handled_through_ms
     assert -2_000 <= age_ms <= 60_000
-
-
-def test_stale_watermarks_are_removed_by_the_way(store: Store, counter: str) -> None:
-    """Those not moved for two days go, young ones and the applied one stay; no total moves."""
-    now_ms = SystemClock().now_ms()
-    recorder = store.recorder()
-    for delta in range(1, 8):
-        recorder.record(Event(counter, delta))
-    _, records = _one_shard(store, counter, 7)
-    ages_h = [60, 50, 49, 49, 47, 1, 0]
-
-    for number, (record, age_h) in enumerate(zip(records, ages_h, strict=True)):
-        clock = HandClock(now_ms - age_h * HOUR_MS)
-        store.materializer(clock=clock).apply([record], ShardName("old", f"shardId-{number}"))
-
-    item = store.item(store.counters, keys.total_key(counter))
-    assert item is not None
-    marks = {name for name in item if name.startswith(watermark.PREFIX)}
-    assert marks == {watermark.attribute(f"old/shardId-{number}") for number in (4, 5, 6)}
-    assert store.totals().read(counter).value == 28
 
 
 def test_updates_at_the_same_time_are_all_in_the_total(store: Store, counter: str) -> None:

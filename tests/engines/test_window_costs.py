@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.progress import ShardProgress, advance_of
 from countledger.consumers.stream import ShardName
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.windows import WindowsReader
@@ -19,6 +17,7 @@ from countledger.ledger.operations import Put
 from countledger.ledger.window_items import encode_settings
 from countledger.ledger.windows import WindowSetting, cells_of
 from tests.engines.store import Store
+from tests.engines.test_costs import opened
 from tests.unit.consumers.test_window_writing import late_mix, setting, timed
 from tests.unit.consumers.world import MemoryStream
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
@@ -39,14 +38,8 @@ def _batch(namespace: str, lateness: list[int]) -> list[dict[str, Any]]:
 
 
 def _materializer(store: Store, shard: ShardName, *settings: WindowSetting) -> Materializer:
-    """A materializer whose shard has been handled before; that is paid for already."""
-    made = store.materializer(clock=ManualClock())
-    dynamo = store.dynamo()
-    ShardDirectory().open(dynamo, store.counters, shard, NOW_MS)
-    progress = ShardProgress(str(shard), "1", NOW_MS, NOW_MS, 0, 0, 0)
-    dynamo.update(advance_of(store.counters, progress))
-    shards = ShardDirectory({str(shard): NOW_MS})
-    return replace(made, shards=shards, windows=lambda _counter: settings)
+    made = opened(store, store.materializer(clock=ManualClock()), shard)
+    return replace(made, windows=lambda _counter: settings)
 
 
 @pytest.mark.parametrize(

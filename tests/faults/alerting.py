@@ -16,13 +16,14 @@ from countledger.consumers.alerts.alert_log import (
     QueueDeadLetters,
     decode_dead_letter,
 )
-from countledger.consumers.alerts.delivery import DETAIL_TYPE, SOURCE, ServicePublisher
+from countledger.consumers.alerts.delivery import ServicePublisher
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.rule import Rule, Topic
 from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.consumers.record import find
 from tests.engines.store import KeptRecords, Record, Store
 from tests.faults.canary import WrongNumber
+from tests.faults.queue import listening, taken_out
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 
 # More than any test grants faults for; who needs more is blocked.
@@ -98,18 +99,10 @@ class Telling:
 
     def arrived(self) -> list[dict[str, Any]]:
         """The alerts that came through the bus or the topic, taken out; doubles included."""
-        found: list[dict[str, Any]] = []
-        client: Any = self.letters.queue.client
-        while messages := client.receive_message(
-            QueueUrl=self.queue_url, MaxNumberOfMessages=10
-        ).get("Messages"):
-            for message in messages:
-                said = json.loads(message["Body"])
-                found.append(said["detail"] if "detail" in said else json.loads(said["Message"]))
-                client.delete_message(
-                    QueueUrl=self.queue_url, ReceiptHandle=message["ReceiptHandle"]
-                )
-        return found
+        return [
+            said["detail"] if "detail" in said else json.loads(said["Message"])
+            for said in taken_out(self.letters.queue.client, self.queue_url)
+        ]
 
     def letters_left(self) -> list[DeadLetter]:
         """The dead letters; they stay."""
@@ -140,24 +133,10 @@ class Telling:
 @contextmanager
 def new_telling(store: Store, rules: list[Rule]) -> Iterator[Telling]:
     """Make queues, a rule of the bus and a topic; take them away at the end."""
-    name = f"t{uuid4().hex[:12]}"
     connection = store.connection
     sqs: Any = connection.queues()
-    events, topics = connection.events(), connection.topics()
-    urls = {n: sqs.create_queue(QueueName=f"{name}-{n}")["QueueUrl"] for n in ("alerts", "dead")}
-    asked = sqs.get_queue_attributes(QueueUrl=urls["alerts"], AttributeNames=["QueueArn"])
-    arn = asked["Attributes"]["QueueArn"]
-    pattern = {"source": [SOURCE], "detail-type": [DETAIL_TYPE]}
-    events.put_rule(Name=name, EventPattern=json.dumps(pattern))
-    events.put_targets(Rule=name, Targets=[{"Id": "queue", "Arn": arn}])
-    topic = topics.create_topic(Name=name)["TopicArn"]
-    topics.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
-    try:
-        letters = QueueDeadLetters.at(sqs, urls["dead"], wait_s=0)
-        yield Telling(store, rules, Topic(topic), letters, urls["alerts"])
-    finally:
-        events.remove_targets(Rule=name, Ids=["queue"])
-        events.delete_rule(Name=name)
-        topics.delete_topic(TopicArn=topic)
-        for url in urls.values():
-            sqs.delete_queue(QueueUrl=url)
+    dead = sqs.create_queue(QueueName=f"t{uuid4().hex[:12]}-dead")["QueueUrl"]
+    letters = QueueDeadLetters.at(sqs, dead, wait_s=0)
+    with listening(sqs, connection.events(), connection.topics()) as (url, topic):
+        yield Telling(store, rules, Topic(topic), letters, url)
+    sqs.delete_queue(QueueUrl=dead)

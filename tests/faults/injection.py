@@ -1,13 +1,13 @@
 """Faults between the product and a service: what becomes of single HTTP attempts.
 
 A `Fault` says whether an attempt reaches the service, and what its sender hears. Faults are put in
-by `faults(client, ...)` and nowhere else; `_met` alone knows how the attempts of a client are met.
+by `faults(client, ...)` and nowhere else; `_met` alone knows how the attempts of clients are met.
 (Not for moto in this process: its own handler answers whatever ours does.)
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from threading import Lock
@@ -166,14 +166,18 @@ Hook = Callable[..., AWSResponse | None]
 
 
 @contextmanager
-def _met(client: Any, at: str | None, hook: Callable[..., Any]) -> Iterator[None]:  # noqa: ANN401
-    """Let a hook decide each attempt of a client at an operation."""
+def _met(clients: Iterable[Any], at: str | None, hook: Callable[..., Any]) -> Iterator[None]:
+    """Let a hook decide each attempt of some clients at an operation."""
     event = f"before-send.*.{at}" if at else "before-send"
-    client.meta.events.register_first(event, hook)
+    # The clients of an event loop that are of one kind are one.
+    met = {id(client.meta.events): client.meta.events for client in clients}.values()
+    for events in met:
+        events.register_first(event, hook)
     try:
         yield
     finally:
-        client.meta.events.unregister(event, hook)
+        for events in met:
+            events.unregister(event, hook)
 
 
 @contextmanager
@@ -197,11 +201,7 @@ def faults(
         The attempts as they are made.
     """
     attempts = Attempts(_plan=iter(plan), _only=only, _then=then)
-    # The clients of an event loop that are of one kind are one.
-    distinct = {id(client.meta.events): client for client in clients}
-    with ExitStack() as met:
-        for client in distinct.values():
-            met.enter_context(_met(client, at, attempts))
+    with _met(clients, at, attempts):
         yield attempts
 
 
@@ -232,10 +232,10 @@ class Late:
 
 
 @contextmanager
-def held_back(client: Any, at: str) -> Iterator[Late]:  # noqa: ANN401
-    """Let a client's next request of an operation be late."""
+def held_back(*clients: Any, at: str) -> Iterator[Late]:  # noqa: ANN401
+    """Let the next request of an operation be late, whichever of the clients sends it."""
     late = Late()
-    with _met(client, at, late):
+    with _met(clients, at, late):
         yield late
 
 

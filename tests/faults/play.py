@@ -61,9 +61,7 @@ class World:
     @cached_property
     def ledger(self) -> CountLedger:
         """The client as an app has it."""
-        engine = self.store.engine
-        settings = self.store.connection.settings
-        return CountLedger(settings, session=engine.session, endpoint_url=engine.endpoint_url)
+        return self.store.app()
 
     @cached_property
     def namespaces(self) -> Namespaces:

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from countledger import CountLedger
 from countledger.producers.recorder import Recorder
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
@@ -11,13 +10,8 @@ from tests.engines.store import Store
 
 def recorder_of(store: Store, clock: HandClock | None = None) -> Recorder:
     """The recorder of a new process: its own clients, no namespace known, and all the time."""
-    ledger = CountLedger(
-        store.connection.settings,
-        session=store.engine.session,
-        endpoint_url=store.engine.endpoint_url,
-    )
     clock = clock or HandClock()
-    built = ledger._recorder
+    built = store.app()._recorder
     dynamo = replace(built.sender.dynamo, limits=None)
     return replace(built, sender=replace(built.sender, clock=clock, dynamo=dynamo), clock=clock)
 

@@ -182,41 +182,27 @@ def test_a_cancelled_call_says_what_it_may_have_done(
 
 
 @pytest.mark.parametrize("applied", [False, True], ids=["not applied", "applied"])
-def test_a_cancelled_record_hands_over_its_entry(store: Store, *, applied: bool) -> None:
-    """Without a key nobody else could send it again: the entry itself is sent, and counts once."""
-
-    async def work() -> None:
-        async with ledger_of(store) as ledger:
-            counter = f"n{fresh()}:c"
-            await ledger.record(counter, 1)
-            _, cancelled = await cancelled_at(ledger, 0, ledger.record(counter, 1), applied=applied)
-            assert cancelled is not None
-            (entry,) = cancelled.entries
-            again = await ledger.resend(entry)
-            assert again.status is (Status.DUPLICATE if applied else Status.RECORDED)
-            assert (await ledger.exact(counter)).value == 2
-
-    asyncio.run(work())
-
-
-@pytest.mark.parametrize("applied", [False, True], ids=["not applied", "applied"])
-def test_a_cancelled_record_many_hands_over_all_that_it_made(
-    store: Store, *, applied: bool
+@pytest.mark.parametrize(
+    ("events", "number"), [(1, 0), (120, 3)], ids=["record", "record_many, a later batch"]
+)
+def test_a_cancelled_call_hands_over_its_entries(
+    store: Store, events: int, number: int, *, applied: bool
 ) -> None:
-    """Sent again, each event counts once, whichever batches had been stored."""
+    """Without a key nobody else could send them again: sent again, each event counts once."""
 
     async def work() -> None:
         async with ledger_of(store) as ledger:
             counter = f"n{fresh()}:c"
             await ledger.record(counter, 1)
-            events = [Event(counter, 1)] * 120
-            _, cancelled = await cancelled_at(
-                ledger, 3, ledger.record_many(events), applied=applied
-            )
+            many = [Event(counter, 1)] * events
+            call = ledger.record(counter, 1) if events == 1 else ledger.record_many(many)
+            _, cancelled = await cancelled_at(ledger, number, call, applied=applied)
             assert cancelled is not None
-            assert len(cancelled.entries) == 120
-            await asyncio.gather(*map(ledger.resend, cancelled.entries))
-            assert (await ledger.exact(counter)).value == 121
+            assert len(cancelled.entries) == events
+            again = await asyncio.gather(*map(ledger.resend, cancelled.entries))
+            if events == 1:
+                assert again[0].status is (Status.DUPLICATE if applied else Status.RECORDED)
+            assert (await ledger.exact(counter)).value == 1 + events
 
     asyncio.run(work())
 

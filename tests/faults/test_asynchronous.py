@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from countledger import Buffering, CountLedger
+from countledger import Buffering
 from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
 from countledger.ledger.asynchronous.greenlets import suspended
 from countledger.ledger.before_send import guarded
@@ -28,15 +28,6 @@ HANDLERS, REQUESTS = 50, 40
 PATIENCE_S = 2.0
 
 
-def client_of(store: Store) -> CountLedger:
-    """A client of a new process."""
-    return CountLedger(
-        store.connection.settings,
-        session=store.engine.session,
-        endpoint_url=store.engine.endpoint_url,
-    )
-
-
 def broken_now_and_then() -> Iterator[Fault | None]:
     """Of five attempts one is never answered, applied or not."""
     lost = cycle([Fault(Kind.TIMEOUT, applied=True), Fault(Kind.RESET)])
@@ -46,7 +37,7 @@ def broken_now_and_then() -> Iterator[Fault | None]:
 
 def test_p1_an_event_loop_under_load_counts_every_request_once(store: Store, counter: str) -> None:
     """Two thousand requests of fifty handlers on a bad network; the loop is never held up."""
-    ledger = client_of(store)
+    ledger = store.app()
     gaps: list[float] = []
 
     async def tick() -> None:

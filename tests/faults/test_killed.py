@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from countledger import Buffering, CountLedger
+from countledger import Buffering
 from tests.engines.store import Store
 
 EVENTS = 50_000
@@ -81,13 +81,8 @@ def test_p1_a_kill_loses_nothing_and_doubles_nothing(
     """What `add` took is in the ledger once, after the next start; the last window never closed."""
     namespace, spool = counter.split(":", maxsplit=1)[0], tmp_path / "spool"
     known = kill_after(store, namespace, spool, coalesce=coalesce, recorded=recorded)
-    ledger = CountLedger(
-        store.connection.settings,
-        session=store.engine.session,
-        endpoint_url=store.engine.endpoint_url,
-    )
 
-    with ledger.buffered(Buffering(spool=spool, coalesce=coalesce)) as producer:
+    with store.app().buffered(Buffering(spool=spool, coalesce=coalesce)) as producer:
         left = producer.statistics.waiting
         producer.flush(120)
     sums = [store.exact().read(f"{namespace}:{n}") for n in range(COUNTERS)]

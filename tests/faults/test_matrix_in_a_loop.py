@@ -51,12 +51,8 @@ class LoopingWorld(World):
     @cached_property
     def ledger(self) -> CountLedger:
         """The client as an asynchronous one runs it."""
-        engine = self.store.engine
-        connection = self.store.connection
-        made = CountLedger(
-            connection.settings, session=engine.session, endpoint_url=engine.endpoint_url
-        )
-        made.connection = connection
+        made = self.store.app()
+        made.connection = self.store.connection
         return made
 
 

@@ -7,7 +7,6 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from countledger.infra.http.access import Scopes
 from countledger.infra.http.shapes import from_path, to_path
 from tests.http.world import Api, names_of
 
@@ -234,15 +233,3 @@ def test_a_strict_change_requires_a_key_where_its_method_remembers_keys(
         assert (changed.status_code, value) == (200, "4")
     else:
         assert (changed.status_code, names_of(changed.json()), value) == (422, "key-missing", "5")
-
-
-def test_a_scope_of_another_namespace_or_verb_is_not_enough(api: Api) -> None:
-    path = _ENTRIES.format("scoped")
-    for granted in ("likes:read", "views:write", "views:admin", "*:read", ""):
-        api.scopes = Scopes.parse(granted.split())
-        refused = api.post(path, {"delta": "1"}, "k")
-        assert (refused.status_code, names_of(refused.json())) == (403, "scope-missing")
-        assert refused.json()["scope"] == "likes:write"
-    for granted in ("likes:write", "likes:admin", "*:write"):
-        api.scopes = Scopes.parse([granted])
-        assert api.post(path, {"delta": "1"}, "k").status_code in {200, 201}

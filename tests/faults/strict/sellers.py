@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from countledger import CountLedger
 from countledger.ledger.amount import Amount
 from countledger.ledger.clock import Clock
 from countledger.ledger.connection import Retries
@@ -30,8 +29,7 @@ def seller_of(
         retries: of the SDK; the product's own choice is none.
         clock: its clock; one that stands still unless given.
     """
-    settings, engine = store.connection.settings, store.engine
-    built = CountLedger(settings, session=engine.session, endpoint_url=engine.endpoint_url).strict
+    built = store.app().strict
     dynamo = store.connection.dynamo(retries).metered()
     reads = replace(built.context.reads, meter=dynamo.meter)
     context = replace(built.context, dynamo=dynamo, reads=reads, clock=clock or HandClock())

@@ -1,6 +1,5 @@
 """Several strict counters at once under faults: all or none, once, and what is said is so."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,7 +12,6 @@ from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
     Contended,
-    StrictOutcome,
 )
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
@@ -22,7 +20,6 @@ from tests.faults.injection import (
     Kind,
     before_call,
     faults,
-    held_back,
 )
 from tests.faults.strict.sellers import client_of, others_change, seller_of
 
@@ -50,14 +47,6 @@ def _expect(seller: StrictCounters, values: dict[str, int]) -> None:
     found = {counter: seller.show(counter).value for counter in values}
     if found != values:
         raise WrongNumber(f"{found} and not {values}")
-
-
-def _transfer(seller: StrictCounters, source: str, target: str) -> StrictOutcome:
-    return seller.transactions.transfer(source, target, 2, key=f"t {source}")
-
-
-def _change(seller: StrictCounters, source: str, target: str) -> StrictOutcome:
-    return seller.transactions.change({source: -2, target: 2}, key=f"t {source}")
 
 
 def test_no_snapshot_shows_half_a_transfer(store: Store, counter: str) -> None:
@@ -133,18 +122,3 @@ def test_a_value_that_others_change_each_time_is_contended(store: Store, counter
     assert isinstance(outcome, Contended)
     assert outcome.counter == counter
     assert "others changed the counter each time" in outcome.reason
-
-
-@pytest.mark.parametrize("act", [_transfer, _change])
-def test_a_request_that_lands_twice_counts_once(
-    store: Store, counter: str, act: Callable[[StrictCounters, str, str], StrictOutcome]
-) -> None:
-    seller, source, target = _pair(store, counter)
-
-    with held_back(client_of(seller), TRANSACT) as late:
-        outcome = act(seller, source, target)
-    late.land()
-    late.land()
-
-    assert isinstance(outcome, Applied)
-    _expect(seller, {source: 3, target: 2})

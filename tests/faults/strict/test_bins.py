@@ -60,7 +60,7 @@ def test_a_late_request_to_a_bin_stays_out_after_another_took_the_change(
     seller, other = seller_of(store), seller_of(store)
     seller.create(counter, method=method, lower=0, opening=16, bins=2)
 
-    with held_back(client_of(seller), write_of(method)) as late:
+    with held_back(client_of(seller), at=write_of(method)) as late:
         # Empty one bin of its eight: whichever it is, the change finds room in the other.
         outcome = seller.change(counter, -8, key="k")
     late.land()
@@ -92,7 +92,7 @@ def test_a_late_split_of_method_atomic_stays_out(store: Store, counter: str, rul
         # After the request that is held back, and before the next one.
         client = client_of(seller)
         with (
-            held_back(client, "TransactWriteItems") as late,
+            held_back(client, at="TransactWriteItems") as late,
             before_call(client, "TransactWriteItems", sell_out, 2),
         ):
             outcome = seller.change(counter, -33)

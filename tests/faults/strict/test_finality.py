@@ -35,7 +35,7 @@ def test_a_request_that_lands_before_its_fence_is_found(
     victim.create(counter, method=method)
 
     with (
-        held_back(client_of(victim), write_of(method)) as late,
+        held_back(client_of(victim), at=write_of(method)) as late,
         before_call(client_of(victim), "UpdateItem", late.land, 2),
     ):
         outcome = victim.change(counter, 1)
@@ -54,7 +54,7 @@ def test_a_request_that_lands_before_its_way_is_closed_is_found(
     victim.create(counter, method=method, upper=1)
     others_change([other], counter, 1)
 
-    with held_back(client_of(victim), write_of(method)) as late:
+    with held_back(client_of(victim), at=write_of(method)) as late:
 
         def room_and_landing() -> None:
             others_change([other], counter, -1)
@@ -70,20 +70,6 @@ def test_a_request_that_lands_before_its_way_is_closed_is_found(
 
 
 @pytest.mark.parametrize("method", REMEMBERING)
-def test_a_request_that_lands_twice_counts_once(store: Store, counter: str, method: Method) -> None:
-    victim = seller_of(store)
-    victim.create(counter, method=method)
-
-    with held_back(client_of(victim), write_of(method)) as late:
-        outcome = victim.change(counter, 1, key="order-1")
-    late.land()
-    late.land()
-
-    assert isinstance(outcome, Applied)
-    _expect_value(victim, counter, 1)
-
-
-@pytest.mark.parametrize("method", REMEMBERING)
 def test_what_was_given_up_stays_out(store: Store, counter: str, method: Method) -> None:
     victim, other = seller_of(store), seller_of(store)
     victim.create(counter, method=method)
@@ -93,7 +79,7 @@ def test_what_was_given_up_stays_out(store: Store, counter: str, method: Method)
         lost.append(other.withdraw(counter, "order-1"))
 
     with (
-        held_back(client_of(victim), write_of(method)) as late,
+        held_back(client_of(victim), at=write_of(method)) as late,
         before_call(client_of(victim), write_of(method), withdraw, 2),
     ):
         told = victim.change(counter, 1, key="order-1")

@@ -4,7 +4,6 @@ from itertools import repeat
 
 import pytest
 
-from countledger import CountLedger
 from countledger.ledger.errors import IdempotencyKeyReused
 from countledger.producers.strict.definition import SPREADABLE, Method
 from countledger.producers.strict.outcome import (
@@ -45,10 +44,7 @@ def test_endless_conflicts_end_as_contended(store: Store, counter: str, method: 
 @pytest.mark.parametrize("method", list(Method))
 def test_the_sdk_does_not_retry_behind_our_back(store: Store, counter: str, method: Method) -> None:
     """The product's own client makes one attempt; each method decides about the next."""
-    engine = store.engine
-    strict = CountLedger(
-        store.connection.settings, session=engine.session, endpoint_url=engine.endpoint_url
-    ).strict
+    strict = store.app().strict
     strict.create(counter, method=method)
     client = strict.context.dynamo.client
     calls: list[str] = []

@@ -10,6 +10,7 @@ from countledger.consumers.alerts.rule import Direction, Rule, Topic
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger import keys
+from countledger.ledger.calendar import Per
 from countledger.ledger.errors import (
     BadRule,
     CorruptItem,
@@ -107,14 +108,16 @@ def test_a_rule_is_read_back_as_it_was_made(rules: Rules) -> None:
         evaluate_in=REGION,
     )
     stepping = replace(RULE, name="by-hundred", step=100)
+    windowed = replace(RULE, name="in-a-minute", window=Per.MINUTE)
+    wanted = [RULE, full, stepping, windowed]
 
-    made = [rules.create(rule) for rule in (RULE, full, stepping)]
+    made = [rules.create(rule) for rule in wanted]
 
-    assert all(map(Rule.means_the_same_as, made, [RULE, full, stepping]))
-    assert rules.list() == [made[1], made[2], made[0]]
+    assert all(map(Rule.means_the_same_as, made, wanted))
+    assert rules.list() == [made[1], made[2], made[3], made[0]]
     assert rules.get("all") == made[1]
-    assert len({rule.revision for rule in made}) == 3
-    assert rules.number() == 3
+    assert len({rule.revision for rule in made}) == 4
+    assert rules.number() == 4
 
 
 def test_every_evaluator_knows_of_a_change_before_it_takes_effect() -> None:

@@ -14,7 +14,6 @@ from countledger.consumers.alerts.alert_log import (
 )
 from countledger.consumers.alerts.message import alert_in, body_of
 from countledger.consumers.alerts.rule import Bus
-from countledger.consumers.alerts.rule_items import decode_rule, encode_rule
 from countledger.consumers.alerts.rule_spec import check_watched, refuse_now, rule_of
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
@@ -268,14 +267,6 @@ def test_the_message_names_the_window_and_is_read_as_it_was_sent() -> None:
     assert body_of(alert_in(message)) == body_of(alert)
     letter = decode_dead_letter(encode_dead_letter(DeadLetter(alert, target, "no", START_MS)))
     assert letter.alert.id == alert.id
-
-
-def test_a_rule_with_a_window_is_stored_and_read() -> None:
-    one = windowed("minute")
-
-    stored = {name: value for name, value in encode_rule(one).items() if value is not None}
-
-    assert decode_rule(stored) == one
 
 
 def test_a_rule_with_a_window_rises_by_default() -> None:

@@ -67,26 +67,6 @@ def test_each_day_is_on_its_board_with_its_sum(finest: Per) -> None:
         assert item["expires_at"] * 1_000 > NOW_MS
 
 
-def test_a_day_that_is_no_longer_kept_is_never_brought_back() -> None:
-    dynamo, one = MemoryClient(), ranked()
-
-    apply(dynamo, [timed(100), timed(101, occurred_ms=NOW_MS - 9 * DAY_MS)], one)
-
-    assert list(day_items(dynamo, one)) == [day_of(NOW_MS)]
-
-
-def test_where_days_are_not_ranked_nothing_is_written_for_them() -> None:
-    dynamo, plain = MemoryClient(), setting(Per.DAY, ZONE)
-    by_hour = MemoryClient()
-
-    outcome = apply(dynamo, [timed(100)], plain)
-    apply(by_hour, [timed(100)], setting(Per.HOUR, ZONE))
-
-    assert (outcome.windows, day_items(dynamo, plain)) == (1, {})
-    (item,) = day_items(by_hour, setting(Per.HOUR, ZONE)).values()
-    assert {"ranked", "total"}.isdisjoint(item)
-
-
 def test_only_days_are_ranked() -> None:
     one, change = ranked(Per.MINUTE), Add("total", 1)
 

@@ -118,14 +118,6 @@ def test_each_shard_has_a_lag_of_its_own() -> None:
     assert later.handled_through_ms is None
 
 
-def test_a_parent_of_a_handled_shard_is_not_listed() -> None:
-    world = _child()
-
-    (found,) = shard_lags(TotalsReader(world.dynamo, COUNTERS), world.stream)
-
-    assert found.waiting_since_ms is None
-
-
 _NOTHING = Freshness((), None, ())
 _QUIET = Freshness((), 3_600_000, ())
 

@@ -100,16 +100,6 @@ def test_a_counter_that_fails_is_delivered_again_from_its_first_record(
     assert (_totals(dynamo), _position(dynamo)) == ({"a:x": 2, "a:slow": 1, "a:y": 1}, 103)
 
 
-def test_what_was_handled_before_is_never_named(dynamo: MemoryClient) -> None:
-    """A mapping that was made again delivers from the start: only what is left can fail."""
-    records = _records("a:x", "a:slow", "a:slow")
-    _answer(records[:2])
-    _refused.add("a:slow")
-
-    assert _answer(records)["batchItemFailures"] == [{"itemIdentifier": "102"}]
-    assert (_totals(dynamo), _position(dynamo)) == ({"a:x": 1, "a:slow": 1}, 101)
-
-
 def test_progress_that_cannot_be_moved_names_the_last_record(dynamo: MemoryClient) -> None:
     records = _records("a:x", "a:y")
     _refused.add(f"stream#{SHARD}")

@@ -18,13 +18,6 @@ def _change_of(one: dict[str, Any]) -> EntryChange | None:
     return change_of(one, sequence_of(one), NOW_MS)
 
 
-def test_a_decimal_delta_stays_exact() -> None:
-    change = _change_of(record(111, "0.10"))
-
-    assert change is not None
-    assert change.delta == Decimal("0.1")
-
-
 def test_a_modify_adds_the_difference_and_no_entry() -> None:
     modified = record(111, 7, name="MODIFY", old=image(5, 2), events=3)
 

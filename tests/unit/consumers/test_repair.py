@@ -17,7 +17,7 @@ from countledger.ledger import keys
 from countledger.ledger.errors import AccessDenied, Throttled, Unclear
 from countledger.ledger.limits import HOUR_MS, LATE_WRITE_MS
 from countledger.ledger.operations import Delete, Put
-from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World, events_of
+from tests.unit.consumers.world import COUNTER, COUNTERS, World, events_of
 from tests.unit.ledger.memory import Fault, at
 
 if TYPE_CHECKING:
@@ -149,18 +149,6 @@ def test_a_total_is_skipped_with_the_reason(
     assert (repair.remedy, repair.healthy) == (Remedy.SKIPPED, False)
     assert reason in repair.reason
     assert world.total() == before
-
-
-def test_a_ledger_that_cannot_be_read_stops_no_other_counter(world: World) -> None:
-    item = world.write(5, "a:bad")
-    world.dynamo.put(Put(LEDGER, {**item, "delta": "five"}))
-    world.pass_over(world.emit(1, counter="a:good"))
-
-    bad, good = Repairer(world.verifier()).repair(["a:bad", "a:good"])
-
-    assert (bad.verdict.verdict, bad.remedy) == (Judgement.UNREADABLE, Remedy.SKIPPED)
-    assert "'delta' is 'five'" in bad.reason
-    assert good.remedy is Remedy.MADE
 
 
 @pytest.mark.parametrize("clue", ["version", "updated_at", "made"])

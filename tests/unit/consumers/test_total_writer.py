@@ -3,9 +3,9 @@
 import pytest
 
 from countledger.consumers import watermark
-from countledger.consumers.fold import CounterChanges, fold, folded_change
+from countledger.consumers.fold import CounterChanges, fold
 from countledger.consumers.record import EntryChange
-from countledger.consumers.total_writer import TotalWriter, update_of
+from countledger.consumers.total_writer import TotalWriter
 from countledger.ledger.errors import (
     NewerFormat,
     RequestRejected,
@@ -43,29 +43,6 @@ def _changes(*deltas: int | str) -> CounterChanges:
 
 def _writer(dynamo: MemoryClient, aside: Aside | None = None) -> TotalWriter:
     return TotalWriter(dynamo, TABLE, SHARD, aside or Aside(), NOW_MS)
-
-
-def test_an_update_carries_effect_watermark_and_condition_at_once() -> None:
-    arguments = update_of(TABLE, COUNTER, folded_change(_changes(5, -2)), SHARD, NOW_MS).arguments()
-    names = arguments["ExpressionAttributeNames"]
-
-    def spelled(text: str) -> str:
-        for placeholder, name in sorted(names.items(), reverse=True):
-            text = text.replace(placeholder, name)
-        return text
-
-    mark = watermark.attribute(SHARD)
-    assert spelled(arguments["UpdateExpression"]) == (
-        f"SET updated_at = :0, {mark} = :1 ADD total :2, events :3, entries :4, version :5"
-    )
-    assert spelled(arguments["ConditionExpression"]) == (
-        "(attribute_not_exists(v) OR v = :6) AND attribute_not_exists(method) AND "
-        f"(attribute_not_exists({mark}) OR {mark} < :7)"
-    )
-    assert arguments["ExpressionAttributeValues"][":7"] == {"B": watermark.floor(100)}
-    assert arguments["ExpressionAttributeValues"][":2"] == {"N": "3"}
-    assert arguments["ExpressionAttributeValues"][":1"] == {"B": watermark.encode(101, NOW_MS)}
-    assert arguments["ReturnValuesOnConditionCheckFailure"] == "ALL_OLD"
 
 
 def test_of_overlapping_batches_only_the_new_records_count() -> None:

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from countledger.consumers.auditor import Auditor, RepairCounter
-from countledger.consumers.materializer import Materializer
 from countledger.consumers.quarantine import quarantined_of
 from countledger.consumers.repair import Remedy
-from countledger.consumers.stream import ShardName
 from countledger.consumers.verify import Judgement
 from countledger.consumers.window_auditor import WindowAuditor
 from countledger.ledger import keys
+from countledger.ledger.attributes import Item
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import BadSetting, NoWindows, WrongKind
 from countledger.ledger.expressions import Assign
@@ -24,7 +23,7 @@ from countledger.ledger.operations import Put, Update
 from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.window_items import encode_settings
 from tests.unit.consumers.test_window_rebuild import ONE, Windows
-from tests.unit.consumers.world import COUNTERS, LEDGER, events_of
+from tests.unit.consumers.world import COUNTERS, LEDGER
 from tests.unit.ledger.clocks import NOW_MS
 
 NAMES = [f"a:{n}" for n in range(12)]
@@ -49,13 +48,15 @@ class Audited(Windows):
 
         return entries
 
+    def item_of(self, counter: str, kind: str) -> Item:
+        """The one item of windows of a kind that a counter has."""
+        items = (one for one in self.dynamo.items(COUNTERS) if one["counter"] == counter)
+        (item,) = (one for one in items if f"#{kind}#" in one["part"])
+        return item
+
     def add_to(self, counter: str, delta: int) -> None:
         """A cell and its item's sum are edited by hand."""
-        (item,) = [
-            one
-            for one in self.dynamo.items(COUNTERS)
-            if one["counter"] == counter and "#month#" in one["part"]
-        ]
+        item = self.item_of(counter, "month")
         cell = next(name for name in item if name[0] == "s" and name[1:].isdigit())
         changed = {cell: item[cell] + delta, "sum": item["sum"] + delta}
         self.dynamo.put(Put(COUNTERS, {**item, **changed}))
@@ -69,11 +70,8 @@ def world() -> Audited:
         made.namespaces().create(name)
     made.namespaces().create("s", kind=Kind.STRICT)
     made.dynamo.put(Put(COUNTERS, encode_settings("a", [ONE])))
-    materializer = Materializer(
-        made.dynamo, COUNTERS, made.quarantine, made.clock, windows=made.windows_of
-    )
     records = [made.emit(n + 1, counter=name) for n, name in enumerate([*NAMES, "b:1"])]
-    assert materializer.apply(events_of(records), ShardName("label", "s")).retry_from is None
+    assert made.deliver(records, windows=made.windows_of).retry_from is None
     return made
 
 
@@ -133,11 +131,7 @@ def test_a_walk_is_of_one_task(world: Audited, tmp_path: Path) -> None:
 def test_what_a_later_release_wrote_is_left_alone(world: Audited, where: str) -> None:
     world.add_to(NAMES[0], 7)
     key = {
-        "an item": next(
-            {"counter": one["counter"], "part": one["part"]}
-            for one in world.dynamo.items(COUNTERS)
-            if one["counter"] == NAMES[0] and "#day#" in one["part"]
-        ),
+        "an item": {"counter": NAMES[0], "part": world.item_of(NAMES[0], "day")["part"]},
         "the total": keys.total_key(NAMES[0]),
         "the setting": keys.windows_key("a"),
     }[where]
@@ -154,11 +148,7 @@ def test_what_a_later_release_wrote_is_left_alone(world: Audited, where: str) ->
 @pytest.mark.parametrize("attribute", ["cell", "sum", "version", "total"])
 def test_what_was_edited_into_nonsense_is_replaced(world: Audited, attribute: str) -> None:
     counter = NAMES[2]
-    (item,) = [
-        one
-        for one in world.dynamo.items(COUNTERS)
-        if one["counter"] == counter and "#month#" in one["part"]
-    ]
+    item = world.item_of(counter, "month")
     cell = next(name for name in item if name[0] == "s" and name[1:].isdigit())
     name = {"cell": cell, "total": f"windowed#{ONE.id}"}.get(attribute, attribute)
     key = keys.total_key(counter) if attribute == "total" else item
@@ -174,17 +164,10 @@ def test_what_was_edited_into_nonsense_is_replaced(world: Audited, attribute: st
 def test_a_record_that_its_windows_lack_is_resolved_by_a_rebuild(world: Audited) -> None:
     """The total contains it; an item of windows had been edited, so its update was refused."""
     counter = NAMES[1]
-    (item,) = [
-        one
-        for one in world.dynamo.items(COUNTERS)
-        if one["counter"] == counter and "#day#" in one["part"]
-    ]
+    item = world.item_of(counter, "day")
     world.dynamo.put(Put(COUNTERS, {**item, "sum": "nonsense"}))
     record = world.emit(5, counter=counter)
-    made = Materializer(
-        world.dynamo, COUNTERS, world.quarantine, world.clock, windows=world.windows_of
-    )
-    outcome = made.apply(events_of([record]), ShardName("label", "s"))
+    outcome = world.deliver([record], windows=world.windows_of)
     audit = world.auditor()
     redrive = RepairCounter(audit.auditor, audit.rebuild)
     kept = quarantined_of(record, "windows", "b/s", QuarantineSource.LEDGER, NOW_MS)

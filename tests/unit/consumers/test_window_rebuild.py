@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.materializer import Materializer
 from countledger.consumers.repair import Remedy, Repair
-from countledger.consumers.stream import ShardName
 from countledger.consumers.verify import Judgement, Verdict
 from countledger.consumers.window_chain import cells_in
 from countledger.consumers.window_rebuild import WindowRebuilder
@@ -15,16 +13,15 @@ from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.calendar import Per
-from countledger.ledger.entry import Entry, encode_entry
+from countledger.ledger.entry import Entry
 from countledger.ledger.head import Head, encode_head
-from countledger.ledger.ids import new_id
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Delete, Put
 from countledger.ledger.total import windows_names
 from countledger.ledger.window_items import encode_settings
 from countledger.ledger.windows import WindowSetting
 from tests.unit.consumers.test_window_writing import setting, stored
-from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World, events_of
+from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.clocks import NOW_MS
 
 ONE = setting(Per.MINUTE)
@@ -34,21 +31,8 @@ class Windows(World):
     """A counter with windows by the minute, whose entries came late."""
 
     def record(self, delta: int, ago_ms: int = 0) -> Item:
-        at_ms = self.clock.now_ms()
-        entry = Entry(
-            counter=COUNTER,
-            id=new_id(at_ms),
-            delta=delta,
-            at_ms=at_ms,
-            origin="r",
-            occurred_at_ms=at_ms - ago_ms,
-        )
-        item = encode_entry(entry, 1)
-        self.dynamo.put(Put(LEDGER, item))
-        made = Materializer(
-            self.dynamo, COUNTERS, self.quarantine, self.clock, windows=lambda _counter: (ONE,)
-        )
-        outcome = made.apply(events_of([self.show(item=item)]), ShardName("label", "s"))
+        item = self.write(delta, occurred_at_ms=self.clock.now_ms() - ago_ms)
+        outcome = self.deliver([self.show(item=item)], windows=self.windows_of)
         assert outcome.retry_from is None
         return item
 
@@ -147,10 +131,7 @@ def test_nothing_that_comes_again_counts_twice_after_a_rebuild(world: Windows) -
     progress = world.dynamo.get(COUNTERS, keys.progress_key("label/s"), consistent=True)
     zero = {"sequence": "0", "position": "0" * 40}
     world.dynamo.put(Put(COUNTERS, {**(progress or {}), **zero}))
-    made = Materializer(
-        world.dynamo, COUNTERS, world.quarantine, world.clock, windows=lambda _counter: (ONE,)
-    )
-    made.apply(events_of(world.stream.records["s"]), ShardName("label", "s"))
+    world.deliver(world.stream.records["s"], windows=world.windows_of)
 
     assert stored(world.dynamo, ONE) == before
 

@@ -193,27 +193,6 @@ def test_a_changed_entry_moves_to_its_new_windows() -> None:
     assert total(dynamo)[windows_names(one.id)[1]] == 8
 
 
-def test_an_entry_belongs_to_the_setting_of_its_time() -> None:
-    """One before the windows began, one of an earlier setting, one after all of them."""
-    earlier = replace(setting(zone="Asia/Kolkata", name="earlier"), ended_ms=NOW_MS - DAY_MS)
-    later = replace(setting(Per.HOUR), from_ms=NOW_MS - DAY_MS, ended_ms=NOW_MS - HOUR_MS)
-    dynamo = MemoryClient()
-    records = [
-        timed(100, 1, ago_ms=50 * DAY_MS),
-        timed(101, 2, ago_ms=DAY_MS + 1),
-        timed(102, 4, ago_ms=DAY_MS),
-        timed(103, 8, ago_ms=HOUR_MS),
-    ]
-
-    apply(dynamo, records, earlier, later)
-
-    assert stored(dynamo, earlier) == expected(records, earlier)
-    assert stored(dynamo, later) == expected(records, later)
-    names = windows_names("earlier"), windows_names("one")
-    assert [total(dynamo)[name] for _, name, _ in names] == [2, 4]
-    assert total(dynamo)["total"] == 15
-
-
 @pytest.mark.parametrize(
     "ago_ms",
     [
@@ -253,19 +232,6 @@ def test_an_item_has_a_time_to_live_where_its_windows_are_not_kept_for_ever() ->
         if write.key["part"].startswith(keys.WINDOW_PREFIX)
     }
     assert kinds == {"hour": True, "day": True, "month": False}
-
-
-def test_a_late_event_counts_in_day_and_month_once_its_hours_are_not_kept() -> None:
-    dynamo, one = MemoryClient(), setting()
-    old_ms = NOW_MS // DAY_MS * DAY_MS - 8 * DAY_MS
-
-    apply(dynamo, [timed(100, 5, occurred_ms=old_ms), timed(101, 7, occurred_ms=NOW_MS)])
-
-    sums = Counter[str]()
-    for name, cell, *rest in stored(dynamo, one):
-        if not rest:
-            sums[name.split("#")[0]] += stored(dynamo, one)[name, cell]
-    assert sums == {"month": 12, "day": 7, "hour": 7}
 
 
 def test_an_entry_without_readable_times_counts_in_the_total_alone() -> None:

@@ -5,16 +5,13 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import WindowRules
-from countledger.consumers.stream import ShardName
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.window_settings import WindowSettings
 from countledger.consumers.window_sums import WindowSum
 from countledger.consumers.windows import WindowsReader
 from countledger.ledger.calendar import rules_of
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import (
     BadSetting,
     BadTime,
@@ -24,12 +21,11 @@ from countledger.ledger.errors import (
     Throttled,
     Unclear,
 )
-from countledger.ledger.ids import new_id
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put
 from countledger.ledger.window_items import encode_settings
-from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World, events_of
+from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.memory import LOST, Fault, afterwards, meanwhile
 
 START = datetime(2030, 3, 17, 12, tzinfo=UTC)
@@ -52,25 +48,10 @@ class Windowed(World):
 
     def count(self, delta: int, occurred_at: datetime | None = None) -> None:
         """An entry of now, that is handled at once."""
-        at_ms = self.clock.now_ms()
         occurred_ms = None if occurred_at is None else int(occurred_at.timestamp() * 1_000)
-        entry = Entry(
-            counter=COUNTER,
-            id=new_id(at_ms),
-            delta=delta,
-            at_ms=at_ms,
-            origin="r",
-            occurred_at_ms=occurred_ms,
-        )
-        item = encode_entry(entry, 1)
-        self.dynamo.put(Put(LEDGER, item))
-        record = self.show(item=item)
+        record = self.show(item=self.write(delta, occurred_at_ms=occurred_ms))
         rules = WindowRules(self.dynamo, COUNTERS, self.clock)
-        materializer = Materializer(
-            self.dynamo, COUNTERS, self.quarantine, self.clock, windows=rules.of
-        )
-        outcome = materializer.apply(events_of([record]), ShardName("label", "s"))
-        assert outcome.retry_from is None
+        assert self.deliver([record], windows=rules.of).retry_from is None
 
     def read(self, per: str, hours: float, **values: Any) -> list[WindowSum]:  # noqa: ANN401 - any argument
         """The windows of the last hours."""

@@ -1,6 +1,6 @@
 """A ledger, its stream and its totals in memory, for verdicts and repairs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -24,6 +24,7 @@ from countledger.ledger.expressions import Add
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import LATE_WRITE_MS
 from countledger.ledger.operations import Put, Update
+from countledger.ledger.windows import WindowSetting
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
 
@@ -90,10 +91,19 @@ class World:
         """An entry, and its record in the stream."""
         return self.show(counter, shard, item=self.write(delta, counter))
 
-    def write(self, delta: Amount, counter: str = COUNTER) -> Item:
+    def write(
+        self, delta: Amount, counter: str = COUNTER, occurred_at_ms: int | None = None
+    ) -> Item:
         """An entry that the stream does not show yet."""
         at_ms = self.clock.now_ms()
-        entry = Entry(counter=counter, id=new_id(at_ms), delta=delta, at_ms=at_ms, origin="r")
+        entry = Entry(
+            counter=counter,
+            id=new_id(at_ms),
+            delta=delta,
+            at_ms=at_ms,
+            origin="r",
+            occurred_at_ms=occurred_at_ms,
+        )
         item = encode_entry(entry, 1)
         self.dynamo.put(Put(LEDGER, item))
         return item
@@ -120,9 +130,16 @@ class World:
         self.stream.records[shard].append(record)
         return record
 
-    def deliver(self, records: Sequence[dict[str, Any]], shard: str = "s") -> BatchOutcome:
+    def deliver(
+        self,
+        records: Sequence[dict[str, Any]],
+        shard: str = "s",
+        windows: Callable[[str], Sequence[WindowSetting]] | None = None,
+    ) -> BatchOutcome:
         """Give records to the materializer itself, as Lambda does."""
-        materializer = Materializer(self.dynamo, COUNTERS, self.quarantine, self.clock)
+        materializer = Materializer(
+            self.dynamo, COUNTERS, self.quarantine, self.clock, windows=windows
+        )
         return materializer.apply(events_of(records), ShardName("label", shard))
 
     def handle(self, record: dict[str, Any], delta: Amount, shard: str = "s") -> None:

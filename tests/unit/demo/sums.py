@@ -17,8 +17,8 @@ ANN = "commits:Ann Author"
 
 def steps_of(path: Path) -> list[Event]:
     """All events of the repository."""
-    with open_repository(path) as view:
-        return [step for steps in read_events(view) for step in steps]
+    with open_repository(path) as history:
+        return [step for steps in read_events(history) for step in steps]
 
 
 def sums_of(steps: list[Event]) -> dict[str, int]:
@@ -31,8 +31,8 @@ def sums_of(steps: list[Event]) -> dict[str, int]:
 
 def truth_of(path: Path) -> dict[str, int]:
     """What git says itself."""
-    with open_repository(path) as view:
-        return read_truth(view)
+    with open_repository(path) as history:
+        return read_truth(history)
 
 
 def lines_of(path: Path) -> dict[str, int]:

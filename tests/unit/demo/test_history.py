@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger import Event
+from countledger.infra.demo import history
 from countledger.infra.demo.history import open_repository
 from tests.unit.demo.repositories import (
     EXECUTABLE,
@@ -142,11 +143,34 @@ def test_a_merge_counts_against_its_first_parent(repository: Repository) -> None
     assert sums_of(steps)[ANN] == 3
 
 
+def test_the_commits_that_git_lists_at_once_make_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_odd_repository(tmp_path / "odd")
+    steps = steps_of(made.path)
+
+    for at_once in (1, 4):
+        monkeypatch.setattr(history, "_COMMITS_AT_ONCE", at_once)
+        assert steps_of(made.path) == steps
+
+
 def test_empty_commits_count_their_authors(repository: Repository) -> None:
     for _ in range(3):
         repository.commit()
 
     assert sums_of(steps_of(repository.path)) == {ANN: 3} == truth_of(repository.path)
+
+
+@pytest.mark.parametrize("date", [b"9" * 15, b"yesterday"])
+def test_a_date_that_nobody_can_read_is_none(repository: Repository, date: bytes) -> None:
+    commit = repository.commit()
+    body = git(repository.path, "cat-file", "commit", commit)
+    body = body.replace(b"ann@example.org> 1 ", b"ann@example.org> %s " % date)
+    write = ("hash-object", "-t", "commit", "-w", "--literally", "--stdin")
+    odd = git(repository.path, *write, stdin=body).decode().strip()
+    git(repository.path, "update-ref", "refs/heads/main", odd)
+
+    assert steps_of(repository.path) == [Event(ANN, 1, odd, None)]
 
 
 @pytest.mark.parametrize(
@@ -180,6 +204,6 @@ def test_random_histories_add_up(tmp_path: Path) -> None:
         names = dice.sample([b"a", b"b", b"c", b"d/a", b"d/b", b"e"], 3)
         made.commit({name: dice.choice(bodies) for name in names})
 
-    with open_repository(made.path) as view:
-        assert len(view.commits) == 40
+    with open_repository(made.path) as opened:
+        assert len(opened.commits) == 40
     lines_of(made.path)

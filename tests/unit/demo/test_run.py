@@ -18,7 +18,6 @@ from countledger.infra.demo.history import open_repository, read_events
 from countledger.infra.demo.run import DemoRun
 from countledger.infra.memory.stack import MemoryStack
 from countledger.infra.memory.stream import StreamsClient
-from countledger.ledger.clock import SystemClock
 from tests.unit.demo.repositories import Repository
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from countledger.infra.demo.checks import Report
-    from countledger.infra.demo.history import View
+    from countledger.infra.demo.history import History
 
 
 @pytest.fixture
@@ -53,8 +52,8 @@ def stack(monkeypatch: pytest.MonkeyPatch) -> MemoryStack:
 
 def report_of(stack: MemoryStack, repository: Repository, *, coalesce: bool = False) -> Report:
     """What a run reports."""
-    with open_repository(repository.path) as view:
-        return DemoRun([stack.ledger], view, stack.clock, coalesce=coalesce).report()
+    with open_repository(repository.path) as history:
+        return DemoRun([stack.ledger], history, stack.clock, coalesce=coalesce).report()
 
 
 @pytest.mark.parametrize("coalesce", [False, True])
@@ -74,8 +73,8 @@ def test_a_run_is_good_and_every_tenth_event_is_a_retry(
 def test_an_event_that_is_lost_makes_the_run_wrong(
     stack: MemoryStack, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lossy(view: View) -> Iterator[list[Event]]:
-        for events in read_events(view):
+    def lossy(history: History) -> Iterator[list[Event]]:
+        for events in read_events(history):
             yield events[:-1]
 
     monkeypatch.setattr(demo_run, "read_events", lossy)
@@ -89,8 +88,8 @@ def test_an_event_that_is_lost_makes_the_run_wrong(
 def test_an_event_that_is_counted_twice_makes_the_run_wrong(
     stack: MemoryStack, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def doubling(view: View) -> Iterator[list[Event]]:
-        for events in read_events(view):
+    def doubling(history: History) -> Iterator[list[Event]]:
+        for events in read_events(history):
             yield [*events, Event(events[0].counter, events[0].delta, f"{events[0].key}-2")]
 
     monkeypatch.setattr(demo_run, "read_events", doubling)
@@ -104,8 +103,8 @@ def test_an_event_that_is_counted_twice_makes_the_run_wrong(
 def test_a_retry_that_is_counted_is_not_recognised(
     stack: MemoryStack, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def keyless(view: View) -> Iterator[list[Event]]:
-        for events in read_events(view):
+    def keyless(history: History) -> Iterator[list[Event]]:
+        for events in read_events(history):
             yield [replace(one, key=None) for one in events]
 
     monkeypatch.setattr(demo_run, "read_events", keyless)
@@ -134,7 +133,7 @@ def test_an_alert_that_is_missing_makes_the_run_wrong(
 def test_a_day_that_is_not_that_of_the_log_is_wrong() -> None:
     """Days ahead are compared as one, with what has no date; the first day of all is compared."""
     ledger, now = MemoryStack().ledger, datetime.now(UTC)
-    days = Days(ledger, SystemClock())
+    days = Days(ledger)
     dates = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2000, 2, 29, 12, tzinfo=UTC), now, None)
     events = [Event("lines:a", 2, f"k{n}", at) for n, at in enumerate(dates)]
     events.append(Event("lines:a", 5, "ahead", now + timedelta(days=30)))

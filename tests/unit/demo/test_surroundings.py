@@ -47,6 +47,7 @@ def test_no_configuration_and_no_attribute_alters_a_count(repository: Repository
         "diff.submodule": "log",
         "diff.ignoreSubmodules": "all",
         "color.ui": "always",
+        "core.abbrev": "4",
         "core.quotepath": "false",
         "core.attributesFile": str(info / "attributes"),
         "core.bigFileThreshold": "1",
@@ -57,9 +58,10 @@ def test_no_configuration_and_no_attribute_alters_a_count(repository: Repository
         "log.follow": "true",
         "format.pretty": "fuller",
         "i18n.logOutputEncoding": "UTF-16",
-        "grep.fullName": "true",
-        "grep.column": "true",
-        "grep.lineNumber": "true",
+        "diff.orderFile": str(info / "attributes"),
+        "diff.relative": "true",
+        "log.diffMerges": "separate",
+        "core.useReplaceRefs": "true",
     }.items():
         git(repository.path, "config", name, value)
 
@@ -78,6 +80,16 @@ def test_replaced_objects_are_not_believed(repository: Repository) -> None:
     git(repository.path, "replace", two, one)
 
     assert lines_of(repository.path) == {"a": 2}
+
+
+def test_grafts_are_not_believed(repository: Repository) -> None:
+    repository.commit({b"a": b"1\n"})
+    two = repository.commit({b"b": b"1\n"})
+    info = repository.path / ".git" / "info"
+    info.mkdir(exist_ok=True)
+    (info / "grafts").write_text(f"{two}\n")
+
+    assert sums_of(steps_of(repository.path))[ANN] == 2
 
 
 def test_a_sha256_repository_counts_alike(tmp_path: Path) -> None:
@@ -147,9 +159,9 @@ def test_a_shallow_clone_counts_from_its_boundary(repository: Repository) -> Non
 
     assert lines_of(clone) == {"a": 3, "b": 1}
     assert sums_of(steps_of(clone))[ANN] == 2
-    with open_repository(clone) as view:
-        assert view.shallow
-        assert len(view.commits) == 2
+    with open_repository(clone) as history:
+        assert history.shallow
+        assert len(history.commits) == 2
 
 
 def test_the_environment_does_not_point_elsewhere(
@@ -169,15 +181,40 @@ def test_the_environment_does_not_point_elsewhere(
     }.items():
         monkeypatch.setenv(name, value)
 
-    with open_repository(repository.path) as view:
-        steps = [step for made in read_events(view) for step in made]
-        assert {ANN: 1, "lines:a": 1} == sums_of(steps) == read_truth(view)
+    with open_repository(repository.path) as history:
+        steps = [step for made in read_events(history) for step in made]
+        assert {ANN: 1, "lines:a": 1} == sums_of(steps) == read_truth(history)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"GIT_CEILING_DIRECTORIES": "."},
+        {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "safe.bareRepository",
+            "GIT_CONFIG_VALUE_0": "explicit",
+        },
+    ],
+)
+def test_the_environment_says_which_repositories_git_opens(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = Repository(tmp_path / "bare", "--bare")
+    made.commit({b"a": b"1\n"})
+    inside = made.path / "objects"
+    assert lines_of(inside) == {"a": 1}
+
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(made.path) if value == "." else value)
+
+    assert isinstance(refusal(inside), GitUnusable)
 
 
 def refusal(path: Path) -> CountledgerError:
     """The error that the repository is refused with; one line, exit 2."""
-    with pytest.raises(CountledgerError) as caught, open_repository(path) as view:
-        list(read_events(view))
+    with pytest.raises(CountledgerError) as caught, open_repository(path) as history:
+        list(read_events(history))
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 2
     return caught.value
@@ -220,18 +257,33 @@ def test_a_partial_clone_says_how_to_get_the_rest(tmp_path: Path) -> None:
     assert "--no-filter" in str(error)
 
 
-def test_the_view_is_gone_when_the_count_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = Repository(tmp_path / "made")
-    for _ in range(5):
-        made.commit()
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+def test_git_has_ended_when_the_count_is_over(repository: Repository) -> None:
+    """Also if it is over before the last event."""
+    for n in range(5):
+        repository.commit({b"a": b"1\n" * n})
 
-    with open_repository(made.path) as view:
-        assert list(scratch.iterdir())
-        next(read_events(view))
+    with open_repository(repository.path) as history:
+        next(read_events(history))
+        assert history.reader.poll() is None
 
-    assert not list(scratch.iterdir())
+    assert history.reader.returncode is not None
+
+
+def test_an_object_that_git_cannot_read_is_refused_by_its_name(repository: Repository) -> None:
+    repository.commit({b"a": b"1\n"})
+    name = git(repository.path, "rev-parse", "HEAD:a").decode().strip()
+    stored = repository.path / ".git" / "objects" / name[:2] / name[2:]
+    stored.chmod(0o600)
+    stored.write_bytes(stored.read_bytes()[:-4])
+
+    assert f"{name} is missing or damaged" in str(refusal(repository.path))
+
+
+def test_a_reader_that_was_ended_is_an_error(repository: Repository) -> None:
+    repository.commit({b"a": b"1\n"})
+
+    with open_repository(repository.path) as history:
+        history.reader.kill()
+        history.reader.wait()
+        with pytest.raises(GitUnusable, match="is missing or damaged"):
+            list(read_events(history))

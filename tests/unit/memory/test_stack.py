@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from threading import Thread
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import countledger
-from countledger import CountLedger, Event, IdempotencyKey, errors, outcomes
+from countledger import CountLedger, Event, errors, outcomes
 from countledger.consumers.verify import Judgement
 from countledger.infra.memory.connection import MemoryConnection
 from countledger.ledger.clock import SystemClock
@@ -29,14 +29,6 @@ def stack() -> MemoryStack:
 
 def _total(stack: MemoryStack, counter: str = _COUNTER) -> object:
     return stack.ledger.total(counter).value
-
-
-def test_a_total_includes_an_entry_when_record_returns(stack: MemoryStack) -> None:
-    receipt = stack.ledger.record(_COUNTER, 2)
-
-    assert (receipt.status, _total(stack)) == ("recorded", 2)
-    assert stack.ledger.total(_COUNTER, after=receipt).value == 2
-    assert stack.ledger.exact(_COUNTER).value == 2
 
 
 def test_everything_that_a_client_does_works_without_clock_and_network(
@@ -101,16 +93,6 @@ def test_a_read_meets_a_throttle_and_no_fault_of_a_write(stack: MemoryStack) -> 
     assert other.planned_faults == 6
 
 
-def test_a_strict_change_whose_answers_are_lost_can_be_resolved(stack: MemoryStack) -> None:
-    stack.ledger.strict.create("stock:shoe", lower=0, opening=5, method="marker")
-    stack.lose_next_answer()
-
-    done = stack.ledger.strict.change("stock:shoe", -2, key="order-1")
-
-    assert isinstance(done, outcomes.Applied | outcomes.Duplicate)
-    assert stack.ledger.strict.show("stock:shoe").value == 3
-
-
 @pytest.mark.parametrize(("lost_after", "value"), [(True, 3), (False, 5)])
 def test_a_lost_answer_was_applied_and_a_lost_request_was_not(
     stack: MemoryStack, value: int, *, lost_after: bool
@@ -154,31 +136,6 @@ def test_records_that_no_function_read_for_a_day_are_lost(stack: MemoryStack) ->
     stack.deliver()
 
     assert (_total(stack), stack.ledger.exact(_COUNTER).value) == (0, 5)
-
-
-def test_a_retry_is_refused_after_the_horizon(stack: MemoryStack) -> None:
-    key = IdempotencyKey("order-1", stack.clock.now)
-    assert stack.ledger.record(_COUNTER, 1, key=key).status == "recorded"
-    assert stack.ledger.record(_COUNTER, 1, key=key).status == "duplicate"
-
-    stack.advance(hours=25)
-
-    with pytest.raises(errors.KeyExpired):
-        stack.ledger.record(_COUNTER, 1, key=key)
-    assert _total(stack) == 1
-
-
-def test_a_hold_expires_with_the_time_of_the_stack(stack: MemoryStack) -> None:
-    strict = stack.ledger.strict
-    strict.create("seats:hall", lower=0, opening=10, method="marker")
-    placed = strict.hold("seats:hall", 4, key="basket", expires_in=timedelta(minutes=10))
-    assert isinstance(placed, outcomes.Held)
-    assert strict.show("seats:hall").value == 6 or strict.show("seats:hall").available == 6
-
-    stack.advance(minutes=15)
-
-    assert [one.amount for one in strict.holds("seats:hall")] == []
-    assert isinstance(strict.change("seats:hall", -10, key="all"), outcomes.Applied)
 
 
 def test_an_alert_is_published_when_a_total_crosses_its_threshold(stack: MemoryStack) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
 from countledger.ledger.asynchronous.greenlets import running_call
-from countledger.ledger.errors import BadInput, KeyExpired, NoCredentials, Unacknowledged
-from countledger.ledger.limits import DAY_MS
+from countledger.ledger.errors import NoCredentials, Unacknowledged
 from countledger.producers.buffer.buffering import (
     Buffering,
     NotRecorded,
@@ -19,8 +18,7 @@ from countledger.producers.buffer.buffering import (
 )
 from countledger.producers.buffer.state import BufferState
 from countledger.producers.event import Event, Status
-from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, meanwhile
+from tests.unit.ledger.memory import Fault
 from tests.unit.producers.buffers import PATIENT_MS, GatedClient, in_a_loop, loop_producer_on
 from tests.unit.producers.senders import entries_in
 
@@ -43,24 +41,6 @@ async def _awaited(pending: object) -> object:
         return await pending  # type: ignore[misc]
     except (Unacknowledged, NoCredentials) as error:
         return error
-
-
-@pytest.mark.parametrize("key", [None, "k"])
-@in_a_loop
-async def test_an_entry_is_checked_as_its_request_leaves(
-    dynamo: GatedClient, key: str | None
-) -> None:
-    clock = ManualClock()
-
-    def suspend() -> None:
-        clock.at_ms += DAY_MS + 1
-
-    dynamo.plans.append(meanwhile(suspend))
-    async with loop_producer_on(dynamo, Buffering(linger_ms=1), clock=clock) as producer:
-        with pytest.raises(KeyExpired):
-            await (await producer.add("a:b", 1, key=key))
-
-    assert entries_in(dynamo) == []
 
 
 @pytest.mark.parametrize("others", [0, 1])
@@ -113,17 +93,6 @@ async def test_of_many_tasks_that_wait_for_headroom_one_looks(dynamo: GatedClien
 
     assert len(entries_in(dynamo)) == 1_000
     assert len(looks) <= 2 * 1_000
-
-
-@in_a_loop
-async def test_what_is_no_event_is_refused_before_anything_is_accepted(
-    dynamo: GatedClient,
-) -> None:
-    async with loop_producer_on(dynamo) as producer:
-        with pytest.raises(BadInput, match="7 is of type int, not an Event"):
-            await producer.add_many([*[Event("a:b", 1)] * 600, cast("Event", 7)])
-
-    assert entries_in(dynamo) == []
 
 
 @in_a_loop

@@ -6,13 +6,14 @@ import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from countledger.ledger.errors import (
     BadCounterName,
     BadDelta,
+    BadInput,
     IdempotencyKeyReused,
     NoCredentials,
     RequestRejected,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 PATIENT = partial(Buffering, linger_ms=PATIENT_MS)
 EXPIRED = Fault(NoCredentials("expired"))
+NO_EVENT = cast("Event", 7)
 
 
 @pytest.fixture
@@ -132,6 +134,17 @@ async def test_bad_input_is_refused_by_the_call_and_not_taken(
         await producer.add("a:b", 1)
 
     assert entries_in(dynamo) == [1]
+
+
+@in_a_loop
+async def test_a_list_with_what_is_no_event_is_not_taken(
+    opened: Callable[..., Awaited], dynamo: GatedClient
+) -> None:
+    async with opened() as producer:
+        with pytest.raises(BadInput, match="7 is of type int, not an Event"):
+            await producer.add_many([*[Event("a:b", 1)] * 600, NO_EVENT])
+
+    assert entries_in(dynamo) == []
 
 
 @in_a_loop
@@ -376,3 +389,23 @@ def test_a_list_is_sent_when_the_call_returns_and_a_stream_while_it_is_iterated(
     assert lists.written() == 30
     assert len(list(outcomes)) == 30
     assert lists.written() == 60
+
+
+def test_a_list_with_what_is_no_event_is_refused_before_anything_is_sent(lists: Lists) -> None:
+    """Far behind in it as well: the groups before it would be recorded without a receipt."""
+    with pytest.raises(BadInput, match="7 is of type int, not an Event"):
+        lists.many([*[Event("a:b", 1)] * 6_100, NO_EVENT])
+
+    assert lists.written() == 0
+
+
+@pytest.mark.parametrize("make", [_recorder, _kinesis])
+def test_a_stream_gives_an_outcome_of_all_that_was_sent_before_what_is_no_event(
+    make: Callable[[], Lists],
+) -> None:
+    lists, outcomes = make(), list[object]()
+
+    with pytest.raises(BadInput, match="7 is of type int, not an Event"):
+        outcomes.extend(lists.stream([*[Event("a:b", 1)] * 6_100, NO_EVENT]))
+
+    assert 0 < len(outcomes) == lists.written() < 6_100

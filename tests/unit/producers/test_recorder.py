@@ -5,15 +5,13 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from countledger.ledger.errors import (
     AccessDenied,
-    BadInput,
     CountledgerError,
-    IdempotencyKeyReused,
     NoCredentials,
     TableNotFound,
     WrongKind,
@@ -35,25 +33,6 @@ NO_TABLE = [Fault(TableNotFound("no such table"))] * 8
 
 def _ones(number: int) -> Iterator[Event]:
     return (Event("a:b", 1) for _ in range(number))
-
-
-def test_an_error_of_one_event_is_a_value() -> None:
-    dynamo = MemoryClient()
-    recorder = recorder_on(dynamo)
-    recorder.sender.namespaces.create("stock", kind=Kind.STRICT)
-    recorder.record(Event("a:b", 1, "used"))
-
-    outcomes = recorder.record_many([Event("a:b", 1), Event("stock:x", 1), Event("a:b", 2, "used")])
-
-    assert [type(outcome) for outcome in outcomes] == [Receipt, WrongKind, IdempotencyKeyReused]
-
-
-def test_a_thousand_plain_events_are_forty_batches() -> None:
-    dynamo = MemoryClient()
-
-    recorder_on(dynamo).record_many(_ones(1000))
-
-    assert dynamo.calls == ["put_batch"] * 40
 
 
 @pytest.mark.parametrize("number", [24, 25, 26, 51, 60])
@@ -177,24 +156,6 @@ def test_a_namespace_that_cannot_be_read_hides_no_receipt() -> None:
     outcomes = recorder.record_many([*_ones(2_100), Event("shut:x", 1)])
 
     assert [type(o) for o in outcomes] == [Receipt] * 2_000 + [AccessDenied] * 101
-
-
-def test_what_is_no_event_is_refused_before_anything_is_sent() -> None:
-    """Far behind in a list as well, whose first groups would be recorded without a receipt."""
-    dynamo = MemoryClient()
-    recorder, wrong = recorder_on(dynamo), cast("Event", {"counter": "a:b", "delta": 1})
-
-    with pytest.raises(BadInput, match=r"\{'counter': 'a:b', 'delta': 1\} is of type dict"):
-        recorder.record_many([*_ones(2_100), wrong])
-
-    assert entries_in(dynamo) == []
-
-    streamed: list[Receipt | CountledgerError] = []
-
-    with pytest.raises(BadInput, match="is of type dict"):
-        streamed.extend(recorder.record_stream([*_ones(300), wrong]))
-
-    assert len(streamed) == len(entries_in(dynamo)) == 200
 
 
 def test_a_resend_that_sends_nothing_raises_as_the_recording_did() -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countledger.ledger.entry import Entry
-from countledger.ledger.errors import KeyExpired, NoCredentials, Throttled
+from countledger.ledger.errors import KeyExpired, NoCredentials
 from countledger.ledger.limits import DAY_MS
 from countledger.producers.buffer import processes as buffer_processes
 from countledger.producers.buffer.buffering import (
@@ -113,18 +113,6 @@ def test_an_entry_comes_out_as_it_went_in(
 
     assert row.entry == entry
     assert type(row.entry.delta) is type(delta)
-
-
-def test_an_entry_that_is_sent_again_and_arrives_leaves_the_spool(tmp_path: Path) -> None:
-    dynamo = MemoryClient(faults=[Fault(Throttled("slow down"))] * 2)
-    producer = producer_on(dynamo, spooling(tmp_path))
-    producer.add("a:b", 1)
-    entry = handed_back(producer)
-    producer.resend(entry)
-    producer.close()
-
-    assert kept_in(tmp_path) == []
-    assert entries_in(dynamo) == [1]
 
 
 def test_an_entry_that_finds_no_headroom_keeps_its_row(tmp_path: Path) -> None:

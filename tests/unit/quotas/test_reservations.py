@@ -150,18 +150,6 @@ def test_a_window_that_lost_a_reservation_is_corrupt(quotas: Quotas, dynamo: Mem
 # ---- limits that change ----
 
 
-def test_a_changed_limit_is_seen_after_five_seconds(
-    quotas: Quotas, dynamo: MemoryClient, clock: ManualClock
-) -> None:
-    other = process(dynamo, clock)
-    admitted(other.acquire(TEAM, 1))
-    quotas.set_limit("llm:", 5)
-
-    admitted(other.acquire(TEAM, 7))  # as it has read it
-    clock.at_ms += 5 * SECOND_MS
-    assert denied(other.acquire(TEAM, 1)).limit == 5
-
-
 def test_a_counter_that_knows_a_newer_limit_refuses_the_older_one(
     quotas: Quotas, dynamo: MemoryClient, clock: ManualClock
 ) -> None:

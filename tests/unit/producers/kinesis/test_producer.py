@@ -1,6 +1,6 @@
 """The producer: one outcome for each event, whatever becomes of its record."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from countledger.ledger.before_send import leave
 from countledger.ledger.errors import (
     AccessDenied,
-    BadInput,
     CountledgerError,
     SetupError,
     Unacknowledged,
@@ -60,21 +59,6 @@ def test_thousands_of_events_go_in_one_call_of_few_records() -> None:
     assert deltas(stream) == list(range(1, 4_001))
     assert stream.calls == [len(stream.records)]
     assert len(stream.records) < 10
-
-
-def test_what_is_no_event_is_refused_before_anything_is_sent() -> None:
-    stream, some = MemoryStream(), [*events(6_000), cast("Event", None)]
-
-    with pytest.raises(BadInput, match="None is of type NoneType, not an Event"):
-        producer_on(stream).send_many(some)
-
-    assert deltas(stream) == []
-
-    streamed: list[object] = []
-    with pytest.raises(BadInput, match="None is of type NoneType, not an Event"):
-        streamed.extend(producer_on(stream).send_stream(some))
-
-    assert 0 < len(streamed) == len(deltas(stream)) < 6_000
 
 
 def test_only_what_failed_of_a_call_is_sent_again() -> None:
