@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import eq
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, overload
 
-from countledger.ledger.errors import BadInput, CountledgerError, Unacknowledged
+from countledger.ledger.errors import CountledgerError, Unacknowledged
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.namespace import Kind
 from countledger.producers.event import Receipt, receipt_of
@@ -43,8 +44,8 @@ class BatchProgress(NamedTuple):
 class OutcomeList(Sequence[Outcome]):
     """The outcomes of events, in their order.
 
-    The receipt of an entry is made when it is read: so a million of outcomes are little more than a
-    million of ids, among which the garbage collector has nothing to look for.
+    The receipt of an entry is made when it is read. So a million outcomes are little more than a
+    million ids, and the garbage collector does not go through them again and again.
     """
 
     __slots__ = ("_counters", "_ids", "_others")
@@ -93,7 +94,7 @@ class OutcomeList(Sequence[Outcome]):
         """Whether another sequence has the same outcomes."""
         if not isinstance(other, Sequence) or isinstance(other, str | bytes):
             return NotImplemented
-        return len(self) == len(other) and all(map(_same, self, other))
+        return len(self) == len(other) and all(map(eq, self, other))
 
     __hash__ = None  # type: ignore[assignment]  # as of a list
 
@@ -120,11 +121,11 @@ class OutcomeList(Sequence[Outcome]):
 
 
 def ledgers_of(
-    counters: Sequence[str],
+    counters: Iterable[str],
     namespaces: Namespaces,
     refusing: tuple[type[CountledgerError], ...],
 ) -> tuple[dict[str, Namespace], dict[int, Outcome]]:
-    """The namespaces of counters, each looked up once.
+    """The namespaces of counters, each looked up until it is found.
 
     Args:
         counters: any number, also several times the same.
@@ -135,26 +136,17 @@ def ledgers_of(
         The namespaces by counter; and the error of each counter that has none, by its number.
     """
     usable: dict[str, Namespace] = {}
-    refused: dict[str, Outcome] = {}
+    refused: dict[int, Outcome] = {}
     known: dict[str, Namespace] = {}
-    unreadable: dict[str, Outcome] = {}
-    for counter in dict.fromkeys(counters):
-        name = namespace_of(counter)
-        if name in unreadable:
-            refused[counter] = unreadable[name]
+    for number, counter in enumerate(counters):
+        if counter in usable:
             continue
+        name = namespace_of(counter)
         if name not in known:
             try:
                 known[name] = namespaces.for_use(counter, Kind.LEDGER)
             except refusing as error:
-                refused[counter] = error
-                if not isinstance(error, BadInput):  # which names the counter
-                    unreadable[name] = error
+                refused[number] = error
                 continue
         usable[counter] = known[name]
-    numbers = enumerate(counters) if refused else ()
-    return usable, {n: refused[counter] for n, counter in numbers if counter in refused}
-
-
-def _same(one: Outcome, other: object) -> bool:
-    return one is other or one == other
+    return usable, refused

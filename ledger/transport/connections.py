@@ -38,6 +38,7 @@ class Connections:
         "_connect_timeout_s",
         "_idle",
         "_idle_max",
+        "_new",
         "_pool",
         "_read_timeout_s",
         "_tunnels",
@@ -60,6 +61,7 @@ class Connections:
         pool: HTTPConnectionPool = manager.connection_from_url(url)
         session._setup_ssl_cert(pool, url, session._verify)  # noqa: SLF001
         self._pool, self._url = pool, url
+        self._new = pool._new_conn  # noqa: SLF001 - no public way
         self._tunnels = proxy_url is not None
         config = client.meta.config
         self._connect_timeout_s = config.connect_timeout
@@ -99,11 +101,10 @@ class Connections:
 
     def _taken(self) -> Any:  # noqa: ANN401 - of urllib3
         """An idle connection on which nothing came since its last answer, or a new one."""
-        pool: Any = self._pool
         try:
             connection = self._idle.pop()
         except IndexError:
-            return pool._new_conn()  # noqa: SLF001 - no public way
+            return self._new()
         if is_connection_dropped(connection):
             connection.close()
         return connection

@@ -159,9 +159,7 @@ class Outcomes:
     def resolve(
         self, pendings: Sequence[PendingEntry], others: Mapping[int, Outcome]
     ) -> list[PendingEntry]:
-        """Store outcomes and wake the callers that wait; called under the lock.
-
-        `others` are, by their number, the outcomes of entries that are not simply recorded.
+        """Store outcomes (`others` of those not simply recorded); called under the lock.
 
         Returns:
             The entries to `notify` about: all but those that are recorded and have no callback.

@@ -23,6 +23,7 @@ from countledger.ledger.errors import (
     RequestRejected,
     shown,
 )
+from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import BATCH_WRITE_ITEMS, SECOND_MS, TIME_LIMIT_MS
 from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Receipt, Status
@@ -188,9 +189,9 @@ class EntryWriter:
         Returns:
             For each entry, in order, its status or its own error.
         """
-        counters = [entry.counter for entry in entries]
-        namespaces, refusals = ledgers_of(counters, self.sender.namespaces, (CountledgerError,))
-        results = {number: _result_of(one) for number, one in refusals.items()}
+        results = self._refusals(entries)
+        taken = [entry.counter for number, entry in enumerate(entries) if number not in results]
+        namespaces, _ = ledgers_of(taken, self.sender.namespaces, ())
         keyed: dict[tuple[str, str], list[int]] = {}
         plain: dict[tuple[str, str], list[int]] = {}
         for number, entry in enumerate(entries):
@@ -218,6 +219,17 @@ class EntryWriter:
             again = Status.DUPLICATE if isinstance(result, Status) else result
             results |= dict.fromkeys(others, again)
         return [results[number] for number in range(len(entries))]
+
+    def _refusals(self, entries: Sequence[Entry]) -> dict[int, WriteResult]:
+        """The errors of entries whose namespace takes none; each namespace is looked up once."""
+        firsts = {namespace_of(entry.counter): entry.counter for entry in reversed(entries)}
+        _, errors = ledgers_of(firsts.values(), self.sender.namespaces, (CountledgerError,))
+        refusals = {name: errors.get(n) for n, name in enumerate(firsts)}
+        return {
+            number: _result_of(refusal)
+            for number, entry in enumerate(entries)
+            if (refusal := refusals[namespace_of(entry.counter)]) is not None
+        }
 
     def _write_keyed(
         self, entries: Sequence[Entry], numbers: list[int], deadline: Deadline | None

@@ -162,6 +162,6 @@ def said(told: object) -> str:
         return str(told)
     if isinstance(told, Receipt):
         return str(told.status)
-    if isinstance(told, list):
+    if isinstance(told, Sequence):
         return ", ".join(sorted({said(one) for one in told}))
     return type(told).__name__

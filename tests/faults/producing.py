@@ -1,6 +1,6 @@
 """The operations of producers in the matrix: entries, strict counters, claims, sequences."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -55,7 +55,7 @@ def _handed_back(told: object) -> list[Any]:
     """The entries that a call gave back."""
     if isinstance(told, NotRecorded):
         return [one.entry for one in told.failures]
-    outcomes = told if isinstance(told, list) else [told]
+    outcomes = told if isinstance(told, Sequence) else [told]
     return [one.entry for one in outcomes if isinstance(one, Unacknowledged)]
 
 

@@ -44,7 +44,6 @@ _SDK_FILES = {
     "ledger/attributes.py",
     "ledger/connection.py",
     "ledger/credentials.py",  # what a session holds, for a fork
-    "ledger/dynamo.py",
     "ledger/service_errors.py",
     "ledger/transport/bodies.py",
     "ledger/transport/client.py",

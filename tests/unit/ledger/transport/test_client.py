@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from threading import Barrier
 from typing import Any, Final
 
 import boto3
@@ -297,6 +298,32 @@ def test_threads_get_their_own_answers(server: ScriptedServer) -> None:
     with ThreadPoolExecutor(16) as pool:
         assert all(pool.map(ask, range(400)))
     assert server.connections <= 16
+
+
+def test_as_many_connections_stay_open_as_the_pool_may_have(server: ScriptedServer) -> None:
+    """Until the client is closed; it can be used again then."""
+    dynamo = _dynamo(server)
+    client: Any = dynamo.client
+    size = client.meta.config.max_pool_connections
+    at_once = Barrier(size + 2)
+
+    def together(_: Seen) -> bytes:
+        at_once.wait(10)
+        return WRITTEN
+
+    server.otherwise = together
+    with ThreadPoolExecutor(size + 2) as pool:
+        [*pool.map(dynamo.put, [_PUT] * (size + 2))]
+    (route,) = client._client.get()._routes._known.values()
+    idle = [*route.connections._idle]
+    assert (server.connections, len(idle)) == (size + 2, size)
+
+    client.close()
+    assert all(one.is_closed for one in idle)
+
+    server.script.append(WRITTEN)
+    dynamo.put(_PUT)
+    assert server.connections == size + 3
 
 
 @pytest.mark.parametrize("known", [False, True])
