@@ -13,6 +13,7 @@ from countledger.ledger.connection import Retries
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.namespace import Namespaces
+from countledger.producers.batch import OutcomeList
 from countledger.producers.buffer.buffering import NotRecorded
 from countledger.producers.event import Receipt
 from countledger.producers.recorder import Recorder
@@ -162,6 +163,6 @@ def said(told: object) -> str:
         return str(told)
     if isinstance(told, Receipt):
         return str(told.status)
-    if isinstance(told, Sequence):
+    if isinstance(told, list | OutcomeList):
         return ", ".join(sorted({said(one) for one in told}))
     return type(told).__name__

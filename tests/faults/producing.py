@@ -1,6 +1,6 @@
 """The operations of producers in the matrix: entries, strict counters, claims, sequences."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -12,6 +12,7 @@ from countledger.ledger.connection import Retries
 from countledger.ledger.errors import NoSuchCounter, Unacknowledged
 from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
 from countledger.ledger.namespace import Kind
+from countledger.producers.batch import OutcomeList
 from countledger.producers.buffer.buffering import NotRecorded
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
@@ -55,7 +56,7 @@ def _handed_back(told: object) -> list[Any]:
     """The entries that a call gave back."""
     if isinstance(told, NotRecorded):
         return [one.entry for one in told.failures]
-    outcomes = told if isinstance(told, Sequence) else [told]
+    outcomes = told if isinstance(told, list | OutcomeList) else [told]
     return [one.entry for one in outcomes if isinstance(one, Unacknowledged)]
 
 

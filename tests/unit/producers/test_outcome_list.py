@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,7 +30,7 @@ def _made(others: dict[int, Outcome], count: int) -> tuple[OutcomeList, list[Out
 
 @given(st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5)), _SLICES)
 def test_it_is_read_as_a_list_is(late: set[int], again: set[int], part: slice) -> None:
-    others = dict.fromkeys(late, _LATE) | dict.fromkeys(again, _DUPLICATE)
+    others: dict[int, Outcome] = {**dict.fromkeys(late, _LATE), **dict.fromkeys(again, _DUPLICATE)}
     made, wanted = _made(others, 6)
 
     assert list(made) == [*made] == wanted
@@ -53,7 +52,7 @@ def test_there_is_nothing_beyond_its_ends(number: int) -> None:
 @pytest.mark.parametrize(
     "other", [_made({0: _LATE}, 3)[1], _made({}, 2)[0], _made({}, 4)[0], "abc", b"abc", 3]
 )
-def test_it_differs_from_other_outcomes(other: Any) -> None:
+def test_it_differs_from_other_outcomes(other: object) -> None:
     assert _made({}, 3)[0] != other
 
 
