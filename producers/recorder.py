@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -28,7 +28,7 @@ from countledger.producers.batch import OutcomeList, ledgers_of
 from countledger.producers.event import make_entries, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from countledger.ledger.entry import Entry
     from countledger.ledger.suspension import Workers
@@ -192,21 +192,21 @@ class Recorder:
         together = [n for n, one in enumerate(keyed) if not one and n not in others]
         made = entries_of(together + alone)
         note_entries(made)
+        send = partial(self.sender.send_batch, namespaces=namespaces)
         jobs = [
-            Job(together[at:end], partial(self.sender.send_batch, made[at:end], namespaces))
+            Job(dict(zip(together[at:end], made[at:end], strict=True)), send)
             for at, end in _parts(len(together), BATCH_WRITE_ITEMS)
         ]
         jobs += [
-            Job([*group], partial(self._send_in_turn, group.values()))
+            Job(group, self._send_in_turn)
             for group in _by_identity(dict(zip(alone, made[len(together) :], strict=True)))
         ]
-        fatal = _carry_out(jobs, pool, others)
-        ids = [""] * len(counters)
-        for number, entry in zip(chain(together, alone), made, strict=True):
-            ids[number] = entry.id
-        return OutcomeList(counters, ids, others), fatal
+        ids = dict.fromkeys(others, "")
+        fatal = _carry_out(jobs, pool, ids, others)
+        # An event that no job has sent, and no error has stopped, has no id: it is not recorded.
+        return OutcomeList(counters, map(ids.__getitem__, range(len(counters))), others), fatal
 
-    def _send_in_turn(self, entries: Iterable[Entry]) -> dict[int, Outcome]:
+    def _send_in_turn(self, entries: Sequence[Entry]) -> dict[int, Outcome]:
         return {n: self.sender.outcome_of(entry) for n, entry in enumerate(entries)}
 
     def _entries(
@@ -222,12 +222,12 @@ class Job(NamedTuple):
     """What one thread sends before it takes something else.
 
     Attributes:
-        numbers: of the events.
-        run: sends their entries; the outcomes that are not simply receipts, by their place in it.
+        entries: by the number of the event.
+        send: sends them; the outcomes that are not simply receipts, by their place in it.
     """
 
-    numbers: Sequence[int]
-    run: Callable[[], dict[int, Outcome]]
+    entries: Mapping[int, Entry]
+    send: Callable[[Sequence[Entry]], dict[int, Outcome]]
 
 
 def in_order(jobs: Sequence[Job]) -> deque[Job]:
@@ -235,7 +235,9 @@ def in_order(jobs: Sequence[Job]) -> deque[Job]:
     return deque(jobs)
 
 
-def _carry_out(jobs: Sequence[Job], pool: Workers, others: dict[int, Outcome]) -> SetupError | None:
+def _carry_out(
+    jobs: Sequence[Job], pool: Workers, ids: dict[int, str], others: dict[int, Outcome]
+) -> SetupError | None:
     """Carry the jobs out; each thread takes one after the other.
 
     After an error that concerns every event no job of later events begins: the error is its
@@ -244,8 +246,8 @@ def _carry_out(jobs: Sequence[Job], pool: Workers, others: dict[int, Outcome]) -
     Args:
         jobs: of some events.
         pool: their threads.
-        others: the outcomes that are not simply receipts, by the number of the event; completed
-            here.
+        ids: by the number of the event, the id of what was sent; completed here.
+        others: by the number of the event, the outcomes that are not simply receipts; as `ids`.
 
     Returns:
         The first error that concerns every event, if there is one.
@@ -259,13 +261,16 @@ def _carry_out(jobs: Sequence[Job], pool: Workers, others: dict[int, Outcome]) -
                 job = waiting.popleft()
             except IndexError:
                 break  # another thread took the last one
-            place = job.numbers[0] // _CHUNK
-            stopped = bool(fatal) and place > fatal[0][0]
-            found = dict.fromkeys(range(len(job.numbers)), fatal[0][1]) if stopped else job.run()
-            others.update((job.numbers[n], one) for n, one in found.items())
-            if not stopped:
+            numbers = [*job.entries]
+            place = numbers[0] // _CHUNK
+            if fatal and place > fatal[0][0]:
+                others.update(dict.fromkeys(numbers, fatal[0][1]))
+            else:
+                found = job.send([*job.entries.values()])
+                others.update((numbers[n], one) for n, one in found.items())
                 errors = [one for one in found.values() if isinstance(one, SetupError)]
                 fatal.extend((place, one) for one in errors)
+            ids.update((n, entry.id) for n, entry in job.entries.items())
 
     threads = [pool.submit(work) for _ in range(min(_SENDERS, len(jobs)))]
     for one in threads:

@@ -202,7 +202,8 @@ def sending(batch: EntryBatch, sender: Sender) -> Steps[dict[int, Outcome]]:
 
 def unknown_outcomes(batch: EntryBatch, error: BaseException) -> dict[int, Outcome]:
     """The outcomes of a batch that ended with an error which is not one of ours."""
-    return {n: unacknowledged(one, repr(error)) for n, one in enumerate(_entries(batch))}
+    entries = enumerate([one.entry for one in batch.pendings])
+    return {n: unacknowledged(one, repr(error)) for n, one in entries if one is not None}
 
 
 def undeliverable(batch: EntryBatch, spool: Spool | None, error: BaseException) -> Delivered:

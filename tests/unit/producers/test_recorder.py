@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import new_id
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
+from countledger.producers import recorder as recorder_module
 from countledger.producers.event import Event, Receipt, make_entry
 from countledger.producers.recorder import Recorder
 from tests.unit.ledger.clocks import ManualClock
@@ -171,4 +172,15 @@ def test_a_resend_that_sends_nothing_raises_as_the_recording_did() -> None:
     outcomes = recorder_on(dynamo, clock).resend_many(made)
 
     assert Counter(map(type, outcomes)) == {Receipt: 25, NoCredentials: 25}
+    assert len(entries_in(dynamo)) == 25
+
+
+def test_what_nobody_has_sent_is_no_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong with the threads: only a job that was carried out acknowledges."""
+    dynamo = MemoryClient()
+    monkeypatch.setattr(recorder_module, "in_order", lambda jobs: deque(jobs[:-1]))
+
+    with pytest.raises(KeyError):
+        recorder_on(dynamo).record_many(_ones(30))
+
     assert len(entries_in(dynamo)) == 25
