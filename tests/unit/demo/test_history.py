@@ -161,7 +161,7 @@ def test_empty_commits_count_their_authors(repository: Repository) -> None:
     assert sums_of(steps_of(repository.path)) == {ANN: 3} == truth_of(repository.path)
 
 
-@pytest.mark.parametrize("date", [b"9" * 15, b"yesterday"])
+@pytest.mark.parametrize("date", [b"9" * 15, b"9" * 30, b"yesterday", b"-5", b""])
 def test_a_date_that_nobody_can_read_is_none(repository: Repository, date: bytes) -> None:
     commit = repository.commit()
     body = git(repository.path, "cat-file", "commit", commit)
@@ -185,6 +185,9 @@ def test_a_date_that_nobody_can_read_is_none(repository: Repository, date: bytes
         ("日本 🎉".encode(), b"", "commits:日本 🎉"),
         (b"%aN %an", b"", "commits:%25aN %25an"),
         (b"[bot]: a:b", b"", "commits:[bot]: a:b"),
+        (b'"Q", Jr.;', b"", 'commits:"Q", Jr.;'),
+        (b"A, B,", b"", "commits:A, B,"),
+        (b"caf\xe9", b"no-such-encoding", "commits:caf%E9"),
     ],
 )
 def test_an_author_is_counted_under_the_name_in_the_commit(

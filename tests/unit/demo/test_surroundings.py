@@ -269,12 +269,23 @@ def test_git_has_ended_when_the_count_is_over(repository: Repository) -> None:
     assert history.reader.returncode is not None
 
 
-def test_an_object_that_git_cannot_read_is_refused_by_its_name(repository: Repository) -> None:
-    repository.commit({b"a": b"1\n"})
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param(slice(0), id="empty"),
+        pytest.param(slice(6), id="cut in its header"),
+        pytest.param(slice(30), id="cut midway"),
+        pytest.param(slice(-4), id="without its end"),
+    ],
+)
+def test_an_object_that_git_cannot_read_is_refused_by_its_name(
+    repository: Repository, kept: slice
+) -> None:
+    repository.commit({b"a": b"".join(b"%d\n" % n for n in range(100))})
     name = git(repository.path, "rev-parse", "HEAD:a").decode().strip()
     stored = repository.path / ".git" / "objects" / name[:2] / name[2:]
     stored.chmod(0o600)
-    stored.write_bytes(stored.read_bytes()[:-4])
+    stored.write_bytes(stored.read_bytes()[kept])
 
     assert f"{name} is missing or damaged" in str(refusal(repository.path))
 
