@@ -35,7 +35,7 @@ _SNIFFED_BYTES: Final = 8_000
 # The modes of a submodule, and of nothing.
 _WITHOUT_CONTENT: Final = (b"160000", b"000000")
 _NEEDED: Final = (
-    "a commit at HEAD and all its objects are needed; in a partial clone, "
+    "needed is a repository with a commit at HEAD and all its objects; in a partial clone, "
     "`git fetch --refetch --no-filter` brings the missing ones"
 )
 # The variables of git that may stay: where it is installed, configured, and looks for repositories.

@@ -91,7 +91,7 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         (["schedule", "apply", "/no/such.toml"], "/no/such.toml: No such file"),
         (["up", "--stack-name", "no_name"], "stack name 'no_name'"),
         (["demo", "--via", "post"], "'post' is not one of"),
-        (["demo", "--repo", "/no/such/place"], "/no/such/place is not a directory"),
+        (["demo", "--repo", "/no/such/place"], "cannot change to '/no/such/place'"),
         (STRICT, "Missing option '--method'"),
         (
             [*STRICT, "--method", "marker", "--lower", "five"],
