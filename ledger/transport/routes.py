@@ -39,7 +39,7 @@ class Route:
 class Routes:
     """The routes of a boto3 client."""
 
-    __slots__ = ("_client", "_known", "_resolve")
+    __slots__ = ("_client", "_connections", "_known", "_resolve")
 
     def __init__(self, client: Any) -> None:  # noqa: ANN401 - a boto3 client
         """The routes of a client.
@@ -54,6 +54,8 @@ class Routes:
         self._resolve = client._resolve_endpoint_ruleset  # noqa: SLF001 - no public way
         Connections(client, client.meta.endpoint_url)
         self._client = client
+        # All operations share the connections to an endpoint.
+        self._connections: dict[str, Connections] = {}
         self._known: dict[tuple[str, tuple[str, ...], str | None], Route | None] = {}
 
     def of(
@@ -75,9 +77,8 @@ class Routes:
 
     def close(self) -> None:
         """Close the connections that are idle."""
-        for route in [*self._known.values()]:
-            if route is not None:
-                route.connections.close()
+        for connections in [*self._connections.values()]:
+            connections.close()
 
     def _resolved(self, operation: str, arguments: Mapping[str, Any]) -> Route | None:
         client, service = self._client, self._client.meta.service_model
@@ -97,7 +98,10 @@ class Routes:
             config.user_agent or "",
         )
         target = f"{service.metadata['targetPrefix']}.{operation}"
-        return Route(url.rstrip("/") + "/", target, signer, Connections(client, url))
+        if url not in self._connections:
+            # One step: of two threads that make the first call, both get what came first.
+            self._connections.setdefault(url, Connections(client, url))
+        return Route(url.rstrip("/") + "/", target, signer, self._connections[url])
 
 
 def host_of(url: str) -> str:
