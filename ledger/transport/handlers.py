@@ -6,6 +6,7 @@ ways that only botocore carries out; where such a one is registered, boto3 makes
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,10 +33,25 @@ _SKIPPED: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found of a client's handlers, by operation.
+
+    Attributes:
+        version: an object that botocore replaces whenever a handler comes or goes.
+        allowed: whether no handler keeps the operation from the fast transport.
+        before_send: what is called with each request.
+    """
+
+    version: object
+    allowed: dict[str, bool] = field(default_factory=dict)
+    before_send: dict[str, tuple[Callable[..., Any], ...]] = field(default_factory=dict)
+
+
 class Handlers:
     """The handlers of one client. A handler may be registered at any time."""
 
-    __slots__ = ("_allowed", "_before_send", "_emitter", "_version")
+    __slots__ = ("_emitter", "_found")
 
     def __init__(self, client: Any) -> None:  # noqa: ANN401 - a boto3 client
         """The handlers of a client.
@@ -47,38 +63,40 @@ class Handlers:
             AttributeError: this version of botocore keeps its handlers in another way.
         """
         self._emitter = client.meta.events._emitter  # noqa: SLF001 - no public way
-        # botocore replaces this object whenever a handler comes or goes.
-        self._version = self._emitter._lookup_cache  # noqa: SLF001
-        self._allowed: dict[str, bool] = {}
-        self._before_send: dict[str, tuple[Callable[..., Any], ...]] = {}
+        self._found = _Found(self._emitter._lookup_cache)  # noqa: SLF001
 
     def allow(self, operation: str) -> bool:
         """Whether none but botocore and this library handle what the fast transport skips."""
-        self._look_again()
-        allowed = self._allowed.get(operation)
+        known = self._known().allowed
+        allowed = known.get(operation)
         if allowed is None:
-            allowed = self._allowed[operation] = not any(
+            allowed = known[operation] = not any(
                 _is_foreign(handler) for event in _SKIPPED for handler in self._of(event, operation)
             )
         return allowed
 
     def before_send(self, operation: str) -> tuple[Callable[..., Any], ...]:
         """What is called with each request that leaves, in this order."""
-        self._look_again()
-        found = self._before_send.get(operation)
-        if found is None:
-            handlers = self._of("before-send", operation)
-            found = tuple(
-                partial(one, event_name=_name("before-send", operation)) for one in handlers
+        known = self._known().before_send
+        handlers = known.get(operation)
+        if handlers is None:
+            event = "before-send"
+            handlers = known[operation] = tuple(
+                partial(handler, event_name=_name(event, operation))
+                for handler in self._of(event, operation)
             )
-            self._before_send[operation] = found
-        return found
+        return handlers
 
-    def _look_again(self) -> None:
-        """Forget what was found, if a handler came or went since."""
+    def _known(self) -> _Found:
+        """What was found since a handler came or went last.
+
+        What a thread has found while another handler came is noted where nobody looks any more.
+        """
         version = self._emitter._lookup_cache  # noqa: SLF001
-        if version is not self._version:
-            self._allowed, self._before_send, self._version = {}, {}, version
+        found = self._found
+        if found.version is not version:
+            found = self._found = _Found(version)
+        return found
 
     def _of(self, event: str, operation: str) -> Iterable[Callable[..., Any]]:
         found: Iterable[Callable[..., Any]] = self._emitter._handlers.prefix_search(  # noqa: SLF001
