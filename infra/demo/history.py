@@ -147,7 +147,7 @@ def read_events(history: History) -> Iterator[list[Event]]:
     commits = [f"{one} {parent}\n" for parent, one in pairwise(("", *history.commits))]
     for n in range(0, len(commits), _COMMITS_AT_ONCE):
         stdin = "".join(commits[n : n + _COMMITS_AT_ONCE])
-        tokens = iter(_tokens(history.root, f"{_CHANGES}", stdin=stdin))
+        tokens = iter(_tokens(history.root, _CHANGES, stdin=stdin))
         token = next(tokens, b"")
         while token:
             commit, author, seconds, written = token[1:].decode(), next(tokens), next(tokens), None

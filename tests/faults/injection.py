@@ -232,7 +232,7 @@ class Late:
 
 
 @contextmanager
-def held_back(*clients: Any, at: str) -> Iterator[Late]:  # noqa: ANN401
+def held_back(*clients: Any, at: str) -> Iterator[Late]:  # noqa: ANN401 - boto3 clients
     """Let the next request of an operation be late, whichever of the clients sends it."""
     late = Late()
     with _met(clients, at, late):
