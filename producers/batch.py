@@ -121,7 +121,7 @@ class OutcomeList(Sequence[Outcome]):
 
 
 def ledgers_of(
-    counters: Iterable[str],
+    counters: Sequence[str],
     namespaces: Namespaces,
     refusing: tuple[type[CountledgerError], ...],
 ) -> tuple[dict[str, Namespace], dict[int, Outcome]]:
@@ -135,18 +135,14 @@ def ledgers_of(
     Returns:
         The namespaces by counter; and the error of each counter that has none, by its number.
     """
-    usable: dict[str, Namespace] = {}
+    names = [*map(namespace_of, counters)]
     refused: dict[int, Outcome] = {}
     known: dict[str, Namespace] = {}
-    for number, counter in enumerate(counters):
-        if counter in usable:
-            continue
-        name = namespace_of(counter)
+    for number, name in enumerate(names):
         if name not in known:
             try:
-                known[name] = namespaces.for_use(counter, Kind.LEDGER)
+                known[name] = namespaces.for_use(counters[number], Kind.LEDGER)
             except refusing as error:
                 refused[number] = error
-                continue
-        usable[counter] = known[name]
-    return usable, refused
+    found = zip(counters, map(known.get, names), strict=True)
+    return {counter: one for counter, one in found if one is not None}, refused

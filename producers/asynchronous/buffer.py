@@ -194,7 +194,7 @@ class AsyncBuffer:
         if self._timer is not None:
             self._timer.cancel()
         for pending in under_way:
-            pending.outcome = not_sent(pending)
+            pending.settled = not_sent(pending)
         outcomes = self.state.outcomes
         outcomes.notify([*left, *under_way])
         return (*failures, *outcomes.report(lost))
@@ -224,8 +224,8 @@ class AsyncPendingEntry(PendingEntry):
             CountledgerError: what `CountLedger.record` raises.
         """
         self.reported = True
-        if self.outcome is None:
-            self._outcomes.refuse_in_a_fork()
+        if self.settled is None:
+            self._outcomes.refuse_in_a_fork(self)
             if self._future is None:
                 self._future = asyncio.get_running_loop().create_future()
             self._awaiting += 1

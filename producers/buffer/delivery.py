@@ -193,6 +193,8 @@ def sending(batch: EntryBatch, sender: Sender) -> Steps[dict[int, Outcome]]:
         return {0: (yield from sender.sending_alone(entries[0]))}
     counters = [entry.counter for entry in entries]
     namespaces, others = ledgers_of(counters, sender.namespaces, (CountledgerError,))
+    if not others:
+        return (yield from sender.sending_batch(entries, namespaces))
     numbers = [n for n in range(len(entries)) if n not in others]
     if numbers:
         found = yield from sender.sending_batch([entries[n] for n in numbers], namespaces)

@@ -18,7 +18,7 @@ from countledger.producers.buffer.buffering import (
     ProducerClosed,
     size_of,
 )
-from countledger.producers.event import Receipt, receipt_of
+from countledger.producers.event import Receipt, Status, receipt_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from countledger.producers.batch import Outcome
 
 _LOG: Final = logging.getLogger(__name__)
+# Stands for a receipt, which is made when it is read: most never are.
+_RECORDED: Final = Receipt("", "", Status.RECORDED)
 
 
 class PendingEntry:
@@ -37,7 +39,6 @@ class PendingEntry:
         delta: the sum so far, which the entry adds.
         events: the number of events so far.
         entry: the entry; None until it is created, at the latest just before its first send.
-        outcome: the receipt or the error; None until it is known.
     """
 
     __slots__ = (
@@ -49,9 +50,9 @@ class PendingEntry:
         "entry",
         "events",
         "handed_back",
-        "outcome",
         "reported",
         "rows",
+        "settled",
         "size",
         "unfrozen",
     )
@@ -69,8 +70,8 @@ class PendingEntry:
         self.delta = delta
         self.entry = entry
         self.events = 1 if entry is None else entry.events
-        self.outcome: Outcome | None = None
         # The attributes below are internal to the buffer.
+        self.settled: Outcome | None = None  # its outcome; `_RECORDED` stands for its receipt
         self.at_ms = at_ms  # the time of the entry that is created later; None means that time
         self.size = ENTRY_BYTES + len(counter) if entry is None else size_of(entry)
         self.rows: list[int] | None = None  # its row numbers in the spool
@@ -82,7 +83,14 @@ class PendingEntry:
     @property
     def done(self) -> bool:
         """Whether the outcome is known."""
-        return self.outcome is not None
+        return self.settled is not None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The receipt or the error; None until it is known."""
+        if self.settled is _RECORDED and self.entry is not None:
+            self.settled = receipt_of(self.entry.counter, self.entry.id)
+        return self.settled
 
     def result(self, timeout_s: float | None = None) -> Receipt:
         """Wait until the entry is acknowledged.
@@ -140,8 +148,7 @@ class Outcomes:
         self.changed = Condition(lock)
         self.tally = BufferTally()
         self.progress_s = 0.0
-        self._process = this_process()
-        self._abandoned = False
+        self._process: object = this_process()
         self._on_failure = on_failure
         self.failed: deque[PendingEntry] = deque()
         # The spool rows of failed entries, in case they are added again.
@@ -150,28 +157,21 @@ class Outcomes:
     @property
     def abandoned(self) -> bool:
         """Whether the entries belong to a parent process: their outcomes never arrive here."""
-        return self._abandoned or self._process != this_process()
+        return self._process != this_process()
 
     def abandon(self) -> None:
         """Mark the entries as those of a parent process."""
-        self._abandoned = True
+        self._process = None
 
     def resolve(
         self, pendings: Sequence[PendingEntry], others: Mapping[int, Outcome]
     ) -> list[PendingEntry]:
-        """Store outcomes (`others` of those not simply recorded); called under the lock.
-
-        Returns:
-            The entries to `notify` about: all but those that are recorded and have no callback.
-        """
+        """Store outcomes, under the lock; return the entries to `notify` about."""
         to_notify: list[PendingEntry] = []
         self.tally.count(len(pendings), others.values())
         self.progress_s = monotonic()
         for number, pending in enumerate(pendings):
-            entry, outcome = pending.entry, others.get(number)
-            if outcome is None and entry is not None:
-                outcome = receipt_of(entry.counter, entry.id)
-            pending.outcome = outcome
+            pending.settled = outcome = others.get(number, _RECORDED)
             recorded = type(outcome) is Receipt
             if recorded and pending.callbacks is None and pending.rows is None:
                 continue
@@ -181,8 +181,8 @@ class Outcomes:
                     self.failed.append(pending)
                 else:
                     pending.reported = True
-            if pending.rows and entry:
-                identity = entry.counter, entry.id
+            if pending.rows and pending.entry:
+                identity = pending.entry.counter, pending.entry.id
                 if recorded:
                     self._rows.pop(identity, None)
                 else:
@@ -196,9 +196,9 @@ class Outcomes:
             for callback in pending.callbacks or ():
                 _call(callback, pending)
             pending.callbacks = None
-            outcome = pending.outcome
-            if isinstance(outcome, CountledgerError) and not pending.handed_back:
-                self.report((Failure(pending.entry, outcome),))
+            error = pending.outcome
+            if isinstance(error, CountledgerError) and not pending.handed_back:
+                self.report((Failure(pending.entry, error),))
 
     def report(self, failures: tuple[Failure, ...]) -> tuple[Failure, ...]:
         """Call `on_failure`, or return the failures if it is not set; called without the lock."""
@@ -215,8 +215,8 @@ class Outcomes:
             TimeoutError: the outcome is not known yet.
             ProducerClosed: this is a fork of the process that added the entry.
         """
-        if pending.outcome is None:
-            self.refuse_in_a_fork()
+        if pending.settled is None:
+            self.refuse_in_a_fork(pending)
             until_s = None if timeout_s is None else monotonic() + timeout_s
             pending.reported = True  # the caller that waits gets it, so `flush` does not report it
             try:
@@ -250,8 +250,7 @@ class Outcomes:
         Raises:
             ProducerClosed: this is a fork of the process that added the entry.
         """
-        if pending.outcome is None:
-            self.refuse_in_a_fork()
+        self.refuse_in_a_fork(pending)
         with self.changed:
             if pending.outcome is None:
                 pending.callbacks = [*(pending.callbacks or ()), callback]
@@ -259,13 +258,13 @@ class Outcomes:
         pending.reported = True
         _call(callback, pending)
 
-    def refuse_in_a_fork(self) -> None:
+    def refuse_in_a_fork(self, pending: PendingEntry) -> None:
         """Refuse to wait for an outcome that never arrives in this process.
 
         Raises:
             ProducerClosed: this is a fork of the process that added the entries.
         """
-        if self.abandoned:
+        if pending.settled is None and self.abandoned:
             raise ProducerClosed(
                 "the entry was added before this process was forked: read its outcome in the "
                 "parent process"

@@ -223,7 +223,7 @@ class EntryWriter:
     def _refusals(self, entries: Sequence[Entry]) -> dict[int, WriteResult]:
         """The errors of entries whose namespace takes none; each namespace is looked up once."""
         firsts = {namespace_of(entry.counter): entry.counter for entry in reversed(entries)}
-        _, errors = ledgers_of(firsts.values(), self.sender.namespaces, (CountledgerError,))
+        _, errors = ledgers_of([*firsts.values()], self.sender.namespaces, (CountledgerError,))
         refusals = {name: errors.get(n) for n, name in enumerate(firsts)}
         return {
             number: _result_of(refusal)
