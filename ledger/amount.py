@@ -37,6 +37,7 @@ EXACT = Context(
 )
 _SHOWN: Final = 60
 _AMOUNT_LIMIT: Final[int] = 10**AMOUNT_MAX_DIGITS
+_LOWER_LIMIT: Final = -_AMOUNT_LIMIT
 # Why an amount that a caller gives is refused: follows the amount in a message.
 TOO_LONG: Final = (
     f"has more than {AMOUNT_MAX_DIGITS} digits before the decimal point or more than "
@@ -103,7 +104,7 @@ def may_be_added(value: Amount) -> bool:
     longer (`fits`): sums are, and so are entries that another program wrote.
     """
     if isinstance(value, int):
-        return -_AMOUNT_LIMIT < value < _AMOUNT_LIMIT
+        return _LOWER_LIMIT < value < _AMOUNT_LIMIT
     if not fits(value):
         return False
     exponent = value.normalize(EXACT).as_tuple().exponent
@@ -118,7 +119,7 @@ def parse_delta(value: object) -> Amount:
         BadDelta: it is no `int` or `Decimal`, not finite, zero, or has more than 20 digits before
             the decimal point or 9 after it.
     """
-    if type(value) is int and value and -_AMOUNT_LIMIT < value < _AMOUNT_LIMIT:
+    if type(value) is int and value and _LOWER_LIMIT < value < _AMOUNT_LIMIT:
         return value
     delta = check_exact("delta", value, BadDelta)
     if delta == 0:
