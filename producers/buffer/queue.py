@@ -267,13 +267,12 @@ class SendQueue:
     def _finish_leaving(self) -> None:
         """Finish the move of an entry that a signal handler interrupted, if there was one.
 
-        Called before any entry moves, is sent or is counted. Until then events may join the entry
-        wherever it is; later it would be sent twice, or while more events join it.
+        Called before any entry moves, is sent or is counted: an entry that is in the window and in
+        the queue would be sent twice, or while more events join it.
         """
         if self._leaving is None:
             return
-        pending = self._window.get(self._leaving)
-        if any(one is pending for one in self._waiting()):
+        if self._window.get(self._leaving) in self._waiting():
             del self._window[self._leaving]
         self._leaving = None
 
