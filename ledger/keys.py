@@ -109,7 +109,7 @@ DIRECTORY: Final = "namespace"
 SPREADS: Final = (1, 16, 256)
 _SPREAD_DIGITS: Final = {1: 0, 16: 1, 256: 2}
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ENTRY_KEY = re.compile(rf"e#[0-9a-f]{{0,2}}({_UUID}|k[0-9a-f]{{32}})")
 # The same grammar for many keys at once, each at the beginning of a line.
@@ -124,7 +124,7 @@ _is_ordinary = lru_cache(4_096)(re.compile(r"[ -\"$-9;-~]+(?::[ -\"$-~]+)?").ful
 
 def has_control_characters(text: str) -> bool:
     """Whether the text holds control characters, line separators or lone surrogates."""
-    return _CONTROL.search(text) is not None
+    return CONTROL.search(text) is not None
 
 
 def check_counter(name: object) -> str:

@@ -8,20 +8,16 @@ only names of objects, their bytes, authors and dates; lines are counted here.
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import sha256
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Final, cast
 
-from countledger import Event
+from countledger import Event, counter_name
 from countledger.ledger.errors import SetupError
-from countledger.ledger.keys import has_control_characters
-from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,21 +182,3 @@ def read_truth(history: History) -> Counter[str]:
         mode, _, oid = facts.split(b" ")
         truth[counter_name(LINES, path)] = history.lines(mode, oid)
     return +truth
-
-
-def counter_name(namespace: str, name: bytes) -> str:
-    """The counter of a git name (a path, an author) in a namespace; see docs/names.md."""
-    rest = "".join(map(_spelled, name.decode("utf-8", "surrogateescape"))) or "%"
-    limit = COUNTER_NAME_MAX_BYTES - len(f"{namespace}:".encode())
-    if len(rest.encode()) > limit:
-        digest = f"%~{sha256(name).hexdigest()}"
-        cut = rest.encode()[: limit - len(digest)].decode(errors="ignore")
-        rest = re.sub(r"%[0-9A-F]?$", "", cut) + digest
-    return f"{namespace}:{rest}"
-
-
-def _spelled(char: str) -> str:
-    """One character as itself, or its bytes as `%XX` where a counter name may not hold it."""
-    if char not in "%#" and not has_control_characters(char):
-        return char
-    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogateescape"))

@@ -69,6 +69,7 @@ class SendQueue:
     _window: dict[str, PendingEntry] = field(default_factory=dict)
     _window_events: int = 0
     _window_since_ms: float = 0
+    _leaving: str | None = None  # the counter whose entry moves from the window to the queue
     _plain: deque[EntryBatch] = field(default_factory=deque)
     _keyed: deque[EntryBatch] = field(default_factory=deque)
     _under_way: dict[EntryBatch, None] = field(default_factory=dict)
@@ -113,6 +114,7 @@ class SendQueue:
         Args:
             reserved: the number and the size of each reservation.
         """
+        self._finish_leaving()
         held = [*self._waiting(), *self._window.values(), *self.pending_under_way()]
         sizes = [(1, one.size) for one in held] + list(reserved)
         self.entries = sum(entries for entries, _ in sizes)
@@ -168,6 +170,7 @@ class SendQueue:
         """The next batch that is due, marked as being sent; None if no batch is due."""
         if len(self._under_way) >= int(self.limit):
             return None
+        self._finish_leaving()
         if self._window and now_ms >= self._window_since_ms + self.buffering.lingers_ms:
             self._close_window()
         due = self._plain if self._plain and self._is_due(self._plain[0], now_ms) else None
@@ -246,8 +249,6 @@ class SendQueue:
 
     def _close_window(self) -> None:
         """Queue the entries of the window, and make them due."""
-        # One by one: after a signal that interrupts this, no entry is both in the window and in the
-        # queue. It would be sent while more events join it.
         for counter in list(self._window):
             self._leave_window(counter)
             self._due_through = self._last
@@ -255,8 +256,25 @@ class SendQueue:
         self.may_be_due = True
 
     def _leave_window(self, counter: str) -> None:
-        self.put(self._window[counter], self._window_since_ms)
-        del self._window[counter]
+        """Move the entry of a counter from the window to the queue."""
+        self._finish_leaving()
+        if counter in self._window:
+            self._leaving = counter
+            self.put(self._window[counter], self._window_since_ms)
+            del self._window[counter]
+            self._leaving = None
+
+    def _finish_leaving(self) -> None:
+        """Finish the move of an entry that a signal handler interrupted, if there was one.
+
+        Called before any entry moves, is sent or is counted: an entry that is in the window and in
+        the queue would be sent twice, or while more events join it.
+        """
+        if self._leaving is None:
+            return
+        if self._window.get(self._leaving) in self._waiting():
+            del self._window[self._leaving]
+        self._leaving = None
 
     def _is_due(self, plain: EntryBatch, now_ms: float) -> bool:
         return (
@@ -270,9 +288,7 @@ class SendQueue:
         if not self._keyed:
             return False
         entry = self._keyed[0].pendings[0].entry
-        return not any(
-            batch.keyed and _same(batch.pendings[0].entry, entry) for batch in self._under_way
-        )
+        return not any(_same(batch.pendings[0].entry, entry) for batch in self._under_way)
 
 
 def _same(one: Entry | None, other: Entry | None) -> bool:

@@ -58,6 +58,7 @@ _NAMES = [
     "Verdict",
     "WindowSum",
     "counted",
+    "counter_name",
     "errors",
     "outcomes",
     "record",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -22,10 +24,11 @@ from tests.unit.demo.repositories import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from countledger.infra.demo.checks import Report
     from countledger.infra.demo.history import History
+
+_GUIDE: Final = Path(__file__).parents[3] / "docs" / "demo.md"
 
 
 @pytest.fixture
@@ -64,10 +67,18 @@ def test_a_run_is_good_and_every_tenth_event_is_a_retry(
 
     assert problems(report) == []
     assert report["commits"] == 8
-    assert report["resent"] == report["events"] // 10 == report["duplicates"] > 0
+    assert report["retries"] == report["events"] // 10 == report["duplicates"] > 0
     assert (report["entries"] or 0) < report["events"]
     assert coalesce == (report["entries"] is not None)
     assert {one["counter"] for one in report["busiest_counters"]} >= {"lines:long"}
+
+
+def test_every_fact_of_a_run_is_explained(stack: MemoryStack, repository: Repository) -> None:
+    (_, summary) = _GUIDE.read_text().split("## The summary")
+
+    named = set(re.findall(r"`(\w+)`", summary))
+
+    assert {*report_of(stack, repository), *checks._PROBLEMS} - named == set()
 
 
 def test_an_event_that_is_lost_makes_the_run_wrong(
@@ -81,8 +92,8 @@ def test_an_event_that_is_lost_makes_the_run_wrong(
 
     report = report_of(stack, repository)
 
-    assert f"{report['wrong']} numbers are not what git says" in problems(report)
-    assert {one["counter"] for one in report["wrong_totals"]} == {"lines:c", "lines:long"}
+    assert "2 numbers are not what git says" in problems(report)
+    assert {one["counter"] for one in report["wrong_numbers"]} == {"lines:c", "lines:long"}
 
 
 def test_an_event_that_is_counted_twice_makes_the_run_wrong(
@@ -94,7 +105,7 @@ def test_an_event_that_is_counted_twice_makes_the_run_wrong(
 
     monkeypatch.setattr(demo_run, "read_events", doubling)
 
-    (wrong,) = report_of(stack, repository)["wrong_totals"]
+    (wrong,) = report_of(stack, repository)["wrong_numbers"]
 
     assert wrong["counter"] == "commits:Ann Author"
     assert (wrong["value"], wrong["emitted"], wrong["truth"]) == (16, 16, 8)
@@ -111,7 +122,7 @@ def test_a_retry_that_is_counted_is_not_recognised(
 
     report = report_of(stack, repository)
 
-    assert report["unrecognised"] == report["resent"] > 0
+    assert report["unrecognised_retries"] == report["retries"] > 0
     assert len(problems(report)) >= 2
 
 
@@ -141,7 +152,7 @@ def test_a_day_that_is_not_that_of_the_log_is_wrong() -> None:
         days.add(event)
     assert all(not isinstance(one, Exception) for one in ledger.record_many(events))
 
-    assert days.check(["lines:a"]) == {"days": 3, "wrong_days": []}
+    assert days.check(["lines:a"]) == {"days_checked": 3, "wrong_days": []}
     days.add(Event("lines:a", 1, None, dates[1]))
     days.add(Event("lines:b", 1, None, dates[1]))
     assert days.check(["lines:a"])["wrong_days"] == [

@@ -1,0 +1,194 @@
+"""A signal handler that raises while a window closes: at each bytecode, and again in the repair."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pytest
+
+from countledger.ledger.limits import BATCH_WRITE_ITEMS
+from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.outcomes import Outcomes, PendingEntry
+from countledger.producers.buffer.queue import SendQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import FrameType
+
+NOBODY: Final = cast("Outcomes", None)
+SIZE: Final = 10
+LARGEST: Final = 10**20 - 1
+OPENED: Final = ("a:a", "a:b")
+CLOSING: Final = (
+    SendQueue._close_window,
+    SendQueue._leave_window,
+    SendQueue._finish_leaving,
+    SendQueue.put,
+    SendQueue.fill,
+)
+WINDOW_EVENTS: Final = 5
+
+
+class SignalError(Exception):
+    """What the handler raises."""
+
+
+class Signal:
+    """Raises before one bytecode of some functions.
+
+    Attributes:
+        raised: whether that bytecode was reached.
+    """
+
+    def __init__(self, functions: Iterable[Callable[..., object]], at: int) -> None:
+        self._codes = {function.__code__ for function in cast("Any", functions)}
+        self._left = at
+        self.raised = False
+
+    def during(self, call: Callable[[], object]) -> None:
+        """Call a function, interrupted or not."""
+        before = sys.gettrace()
+        sys.settrace(self._trace)
+        try:
+            call()
+        except SignalError:
+            self.raised = True
+        finally:
+            sys.settrace(before)
+
+    def _trace(self, frame: FrameType, event: str, _argument: object) -> Any:  # noqa: ANN401 - of the interpreter
+        if frame.f_code not in self._codes:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            self._left -= 1
+            if self._left < 0:
+                raise SignalError
+        return self._trace
+
+
+class Buffer:
+    """A queue with a window of two counters: one fills a batch, the other begins one."""
+
+    def __init__(self) -> None:
+        self.queue = SendQueue(Buffering(linger_ms=100, window_events=WINDOW_EVENTS))
+        self.added: Counter[str] = Counter()
+        self.sent: list[tuple[PendingEntry, int, int]] = []
+        for number in range(BATCH_WRITE_ITEMS - 1):
+            self.queue.reserve(1, SIZE)
+            self.queue.put(self._pending(f"plain:{number}", 1), 0)
+        self.add(*OPENED)
+
+    def _pending(self, counter: str, delta: int) -> PendingEntry:
+        pending = PendingEntry(NOBODY, counter, delta, None)
+        pending.size = SIZE
+        self.added[counter] += delta
+        return pending
+
+    def add(self, *counters: str, delta: int = 1) -> None:
+        """Add an event of each counter."""
+        for counter in counters:
+            if self.queue.join(counter, delta) is None:
+                assert self.queue.reserve(1, SIZE)
+                self.queue.open(self._pending(counter, delta), 0)
+            else:
+                self.added[counter] += delta
+
+    def send(self, now_ms: float) -> None:
+        """Send what is due; what is sent never changes."""
+        while (batch := self.queue.take(now_ms)) is not None:
+            self.sent += [(one, int(one.delta), one.events) for one in batch.pendings]
+            self.queue.finish(batch, slow_down=False)
+
+    def check(self) -> None:
+        """Each event was sent once, and nothing is left."""
+        sums: Counter[str] = Counter()
+        for one, delta, events in self.sent:
+            assert (delta, events) == (one.delta, one.events), "an event joined what was sent"
+            sums[one.counter] += delta
+        assert len({id(one) for one, *_ in self.sent}) == len(self.sent)
+        assert sums == self.added
+        assert (self.queue.entries, self.queue.size) == (0, 0)
+
+
+def end(buffer: Buffer, *, recount: bool) -> None:
+    """Go on after the signal: more events of the same counters, before and after a send."""
+    if recount:
+        before = buffer.queue.entries, buffer.queue.size
+        buffer.queue.recount(())
+        assert before == (buffer.queue.entries, buffer.queue.size)
+    buffer.add(*OPENED)
+    buffer.send(0)
+    buffer.add(*OPENED)
+    buffer.queue.make_due()
+    buffer.send(0)
+
+
+def closed_by_make_due(buffer: Buffer) -> Callable[[], object]:
+    return buffer.queue.make_due
+
+
+def closed_by_time(buffer: Buffer) -> Callable[[], object]:
+    return lambda: buffer.send(100)
+
+
+def closed_by_events(buffer: Buffer) -> Callable[[], object]:
+    """The event has joined when the window closes, whether or not its caller learns so."""
+    buffer.add(*("a:b",) * (WINDOW_EVENTS - 1 - len(OPENED)))
+    buffer.added["a:b"] += 1
+    return lambda: buffer.queue.join("a:b", 1)
+
+
+def left_at_the_largest_sum(buffer: Buffer) -> Callable[[], object]:
+    buffer.add("a:b", delta=LARGEST - 1)
+    return lambda: buffer.queue.join("a:b", LARGEST)
+
+
+ENDS: Final = (closed_by_make_due, closed_by_time, closed_by_events, left_at_the_largest_sum)
+
+
+def interrupted(functions: Iterable[Callable[..., object]], at: int, prepare: Any) -> Buffer | None:  # noqa: ANN401 - one of `ENDS`
+    """A buffer after a signal at a bytecode; None if there are not so many."""
+    buffer = Buffer()
+    call, signal = prepare(buffer), Signal(functions, at)
+    signal.during(call)
+    return buffer if signal.raised else None
+
+
+def each_interrupted(prepare: Any) -> Iterator[Buffer]:  # noqa: ANN401 - one of `ENDS`
+    """A buffer after a signal at each bytecode in turn."""
+    at = 0
+    while (buffer := interrupted(CLOSING, at, prepare)) is not None:
+        yield buffer
+        at += 1
+    assert at > 30
+
+
+@pytest.mark.parametrize("prepare", ENDS)
+@pytest.mark.parametrize("recount", [False, True])
+def test_a_signal_while_a_window_closes_loses_and_repeats_nothing(
+    prepare: Any,  # noqa: ANN401 - one of `ENDS`
+    *,
+    recount: bool,
+) -> None:
+    """What was sent is joined by no more events, and each event is sent once."""
+    for buffer in each_interrupted(prepare):
+        end(buffer, recount=recount)
+        buffer.check()
+
+
+@pytest.mark.parametrize("prepare", ENDS)
+def test_a_signal_in_the_repair_loses_and_repeats_nothing(prepare: Any) -> None:  # noqa: ANN401
+    """A second signal, at each bytecode of the next call, after one at each bytecode."""
+    for first in range(sum(1 for _ in each_interrupted(prepare))):
+        for second in range(200):
+            buffer = interrupted(CLOSING, first, prepare)
+            assert buffer is not None
+            again = Signal([SendQueue._finish_leaving], second)
+            again.during(lambda queue=buffer.queue: queue.recount(()))  # type: ignore[misc]
+            end(buffer, recount=False)
+            buffer.check()
+            if not again.raised:
+                break
