@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -25,32 +25,7 @@ if TYPE_CHECKING:
 _REGIONS: Final = ("us-east-1", "eu-west-1", "ap-northeast-1", "eu-central-1", "us-west-2")
 # A list in the summary has so many rows; `--json` has all.
 _ROWS: Final = 20
-# The lines of the summary: each text is of facts of the report, and left out where it lacks one.
-_LINES: Final = (
-    ("repository", "{repo} at {head:.12}"),
-    ("repository", "a shallow clone, counted from {boundary:.12}"),
-    ("regions", "{regions}; {cut_off} was cut off midway"),
-    ("commits", "{commits:,}"),
-    ("events", "{events:,}"),
-    ("events", "coalesced into {entries:,} entries"),
-    ("resent", "{resent:,} as retries"),
-    ("duplicates", "{duplicates:,} recognised"),
-    ("partition", "{apart:,} counters had different totals in the regions"),
-    ("compaction", "{waiting} of {compacted} runs had to wait, {merged:,} entries merged later"),
-    ("counters", "{counters:,} checked against git"),
-    ("days", "{days:,} of the busiest checked against git's log"),
-    ("wrong numbers", "{wrong:,}"),
-    ("emitted", "{emit_events_per_second:,.0f} events/s"),
-    ("materialized", "{end_to_end_events_per_second:,.0f} events/s, end to end"),
-    ("lag of totals", "{lag_p50_seconds:.1f} s median, {lag_max_seconds:.1f} s at most"),
-    ("alerts", "{alerts:,} of files that passed 1,000 lines"),
-    ("alerts", "{alert_p50_seconds:.1f} s after the update (median)"),
-    ("alerts", "{alert_max_seconds:.1f} s at most"),
-    ("write units", "{write_units_per_event:.2f} per event"),
-    ("write units", "{producer_write_units_per_event:.2f} producer (resends included)"),
-    ("write units", "{materializer_write_units_per_event:.2f} materializer"),
-    ("time", "{seconds:.1f} s in all"),
-)
+_SECONDS: Final = "_seconds"
 
 
 @shared
@@ -109,7 +84,7 @@ def demo(
         own = stack.stacks.values() if stack else ()
         clients = [one.ledger() for one in own] or [options.client()]
         report = DemoRun(clients, history, clock, stack, kinesis, coalesce, on_progress).report()
-    report["seconds"] = round((clock.now_ms() - started_ms) / SECOND_MS, 3)
+    report["run_time_seconds"] = round((clock.now_ms() - started_ms) / SECOND_MS, 3)
     found = problems(report)
     if options.json:
         show_json({**report, "good": not found})
@@ -129,8 +104,8 @@ def _own_stack(bars: Bars, regions: int, via: str) -> LocalStack:
 
 
 def _show(report: Report, found: list[str]) -> None:
-    """Print the summary for people: its lines, each list of the report, and the verdict."""
-    show_rows({"fact": label, "value": text} for label, text in lines_of(report).items())
+    """Print the summary for people: the facts, the rows of each list, and the verdict."""
+    show_rows({"fact": label, "value": text} for label, text in summary_of(report).items())
     for name, rows in report.items():
         if isinstance(rows, list) and isinstance(next(iter(rows), None), dict):
             show_text("\n" + name.replace("_", " "))
@@ -138,19 +113,25 @@ def _show(report: Report, found: list[str]) -> None:
             if len(rows) > _ROWS:
                 show_text(f"and {len(rows) - _ROWS} more: --json has them all")
     verdict = (
-        f"Every number of {report['counters']:,} counters is what git says; no retry counted "
-        "twice. Every alert was due, and no alert is missing."
+        f"Every number of {report['counters_checked']:,} counters is what git says; no retry "
+        "counted twice. Every alert was due, and no alert is missing."
     )
     show_text("\n" + (f"WRONG: {'; '.join(found)}." if found else verdict))
 
 
-def lines_of(report: Report) -> dict[str, str]:
-    """The lines of the summary, by label."""
-    known = {name: value for name, value in report.items() if value is not None}
-    known["regions"] = ", ".join(report["regions"])
-    lines: dict[str, str] = {}
-    for label, text in _LINES:
-        with suppress(KeyError):  # it is of a fact that this run has not
-            shown = text.format_map(known)
-            lines[label] = f"{lines[label]}, {shown}" if label in lines else shown
-    return lines
+def summary_of(report: Report) -> dict[str, str]:
+    """Each fact that the run has, as people read it, by its name without the unit."""
+    return {
+        name.removesuffix(_SECONDS).replace("_", " "): _text(name, value)
+        for name, value in report.items()
+        if value is not None
+    }
+
+
+def _text(name: str, value: object) -> str:
+    """The value of a fact: a list by its texts, one of rows by their number."""
+    if isinstance(value, list):
+        return ", ".join(one for one in value if isinstance(one, str)) or f"{len(value):,}"
+    if isinstance(value, float):
+        return f"{value:,.1f} s" if name.endswith(_SECONDS) else f"{value:,.2f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -37,14 +37,14 @@ _PREFIX: Final = f"{LINES}:"
 _FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # The facts that must be 0 or empty, and what is wrong if one is not.
 _PROBLEMS: Final = {
-    "wrong": "{:,} numbers are not what git says",
+    "wrong_numbers": "{:,} numbers are not what git says",
     "wrong_days": "{:,} days are not what git's log says",
-    "missing": "{:,} events did not reach their totals",
-    "unrecognised": "{:,} retries were not recognised",
-    "alerts_missing": "{:,} alerts are missing",
-    "alerts_unexpected": "{:,} alerts were not due",
-    "alerts_silent": "{:,} long files never alerted",
-    "untried": "{:,} effects of the partition were not seen: the repository may be too small",
+    "missing_events": "{:,} events did not reach their totals",
+    "unrecognised_retries": "{:,} retries were not recognised",
+    "missing_alerts": "{:,} alerts are missing",
+    "unexpected_alerts": "{:,} alerts were not due",
+    "long_files_without_alert": "{:,} long files never alerted",
+    "partition_effects_unseen": "{:,} effects of the partition were not seen (too few files?)",
 }
 
 
@@ -55,6 +55,13 @@ def problems(report: Report) -> list[str]:
         for fact, clause in _PROBLEMS.items()
         if (found := report.get(fact))
     ]
+
+
+def lag_facts(of: str, lags_s: Sequence[float]) -> Report:
+    """The median lag and the longest one, None without any."""
+    longest = max(lags_s, default=None)
+    middle = median(lags_s) if lags_s else None
+    return {f"median_lag_of_{of}_seconds": middle, f"longest_lag_of_{of}_seconds": longest}
 
 
 def new_rule(client: CountLedger, clock: Clock, *, fresh: bool) -> Rule:
@@ -83,7 +90,7 @@ def check_alerts(client: CountLedger, rule: Rule, totals: Iterable[Total]) -> Re
     since = takewhile(lambda one: one.alert.at_ms >= begun_ms, log)
     logged = [one for one in since if one.alert.revision == rule.revision]
     # The stream stamps its records with whole seconds.
-    latencies_s = [(one.published_at_ms - one.alert.at_ms) / SECOND_MS for one in logged]
+    lags_s = [(one.published_at_ms - one.alert.at_ms) / SECOND_MS for one in logged]
     found = [one.alert for one in reversed(logged)]
     alerts = [TotalUpdate(one.counter, one.version, one.old, one.new) for one in found]
     to = client.connection
@@ -91,10 +98,8 @@ def check_alerts(client: CountLedger, rule: Rule, totals: Iterable[Total]) -> Re
     records = chain.from_iterable(stream.after(one.shard, None) for one in stream.shards())
     recent = (one for one in records if made_at_ms(one) >= begun_ms)
     return {
-        "alerts": len(alerts),
-        "alert_p50_seconds": median(latencies_s) if alerts else None,
-        "alert_max_seconds": max(latencies_s, default=None),
-        "published_alerts": [one._asdict() for one in alerts],
+        "alerts": [one._asdict() for one in alerts],
+        **lag_facts("alerts", lags_s),
         **compare(alerts, updates_in(recent), totals),
     }
 
@@ -107,9 +112,9 @@ def compare(
     long = {one.counter for one in totals if one.value >= THRESHOLD}
     silent = {name for name in long if name.startswith(_PREFIX)} - {one.counter for one in alerted}
     return {
-        "alerts_missing": [one._asdict() for one in sorted(due - alerted)],
-        "alerts_unexpected": [one._asdict() for one in sorted(alerted - due)],
-        "alerts_silent": [{"counter": counter} for counter in sorted(silent)],
+        "missing_alerts": [one._asdict() for one in sorted(due - alerted)],
+        "unexpected_alerts": [one._asdict() for one in sorted(alerted - due)],
+        "long_files_without_alert": [{"counter": counter} for counter in sorted(silent)],
     }
 
 
@@ -156,4 +161,4 @@ class Days:
             {"counter": one[0], "day": str(one[1]), "value": counted[one], "truth": logged[one]}
             for one in sorted(wrong)
         ]
-        return {"days": len(logged), "wrong_days": rows}
+        return {"days_checked": len(logged), "wrong_days": rows}

@@ -9,7 +9,6 @@ from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice, repeat
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from countledger import Buffering, CountledgerError, Receipt
@@ -17,7 +16,7 @@ from countledger.compaction.compactor import Compactor
 from countledger.compaction.plan import AgeLimit
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import RunOutcome
-from countledger.infra.demo.checks import Days, Report, check_alerts, new_rule, problems
+from countledger.infra.demo.checks import Days, Report, check_alerts, lag_facts, new_rule, problems
 from countledger.infra.demo.history import COMMITS, read_events, read_truth
 from countledger.ledger.limits import SECOND_MS
 
@@ -103,29 +102,32 @@ class DemoRun:
         long = totals[0].values() if self.stack else ()
         alerts = self._awaited(lambda: check_alerts(self.clients[0], self._rule, long))
         facts: Report = {
-            "repo": str(self.history.root.absolute()),
+            "repository": str(self.history.root.absolute()),
             "head": self.history.commits[-1],
-            "boundary": self.history.commits[0] if self.history.shallow else None,
+            "counted_from": self.history.commits[0] if self.history.shallow else None,
             "via": "kinesis" if self.kinesis else "dynamodb",
             "regions": [one.connection.region for one in self.clients],
+            "commits": self._facts["commits"],
+            "events": events,
             "entries": self._facts["recorded"] if self.coalesce else None,
-            **{name: self._facts[name] for name in ("commits", "events", "resent")},
+            "retries": self._facts["retries"],
             # Kinesis does not say which sendings the ledger knew.
             "duplicates": None if self.kinesis else self._facts["duplicates"],
-            "unrecognised": None if self.kinesis else self._facts["unrecognised"],
-            "counters": len(names),
-            "wrong": len(wrong),
-            "wrong_totals": wrong,
-            "emit_events_per_second": events / self._sending_s,
-            "end_to_end_events_per_second": events / seconds,
-            "lag_p50_seconds": median(self._lags_s) if self._lags_s else None,
-            "lag_max_seconds": max(self._lags_s, default=None),
+            "unrecognised_retries": None if self.kinesis else self._facts["unrecognised"],
+            **partition,
+            "counters_checked": len(names),
+            "wrong_numbers": wrong,
+            **(self._days.check(busiest) if self._days else {}),
+            **arrived,
+            "events_sent_per_second": events / self._sending_s,
+            "events_materialized_per_second": events / seconds,
+            **lag_facts("totals", self._lags_s),
+            **alerts,
             "write_units_per_event": None if self.kinesis else producer + materializer,
             "producer_write_units_per_event": None if self.kinesis else producer,
             "materializer_write_units_per_event": materializer,
             "busiest_counters": [{"counter": o, "total": totals[0][o].value} for o in busiest],
         }
-        facts |= partition | arrived | alerts | (self._days.check(busiest) if self._days else {})
         return {n: round(v, 3) if isinstance(v, float) else v for n, v in facts.items()}
 
     def _count(self) -> Report:
@@ -152,12 +154,12 @@ class DemoRun:
             self._drain()
             merged = sum(one.merged for one in pool.map(compact, counters))
         return {
-            "cut_off": cut_off,
-            "apart": apart,
-            "compacted": len(counters),
-            "waiting": sum(waiting),
-            "merged": merged,
-            "untried": (not apart) + (not all(waiting)) + (not merged),
+            "cut_off_region": cut_off,
+            "counters_apart": apart,
+            "compactions": len(counters),
+            "compactions_that_waited": sum(waiting),
+            "entries_merged_later": merged,
+            "partition_effects_unseen": (not apart) + (not all(waiting)) + (not merged),
         }
 
     def _emit(self, commits: Iterable[list[Event]]) -> None:
@@ -173,7 +175,7 @@ class DemoRun:
                     if isinstance(outcome, CountledgerError):
                         raise outcome
                     known = isinstance(outcome, Receipt) and outcome.status == "duplicate"
-                    self._facts.update(resent=retry, duplicates=known, unrecognised=retry > known)
+                    self._facts.update(retries=retry, duplicates=known, unrecognised=retry > known)
                     if not (known or retry):
                         entries.add(outcome.id)
                 self._sending_s += self._now_s() - begun_s
@@ -217,7 +219,7 @@ class DemoRun:
         if missing <= 0 or self.kinesis:
             totals = self.clients[0].totals(self._events_of)
             missing = sum(max(n - totals[one].events, 0) for one, n in self._events_of.items())
-        return {"missing": missing}
+        return {"missing_events": missing}
 
     def _wrong(
         self, client: CountLedger, totals: Mapping[str, Total], truth: Counter[str]

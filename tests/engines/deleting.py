@@ -84,7 +84,7 @@ class Deleting:
 
 
 @contextmanager
-def before_deletion(deleter: LedgerDeleter, act: Callable[[], None]) -> Iterator[None]:
+def before_deletion(deleter: LedgerDeleter, act: Callable[[], object]) -> Iterator[None]:
     """Let something happen just before the transaction that empties the counter is sent."""
 
     def note(params: Any, **_: object) -> None:  # noqa: ANN401 - botocore's request

@@ -1,18 +1,22 @@
 """The exact sum: every entry visible when the read began, none twice; also across pages."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 
 import pytest
 
+from countledger.compaction.report import CompactionStep, Verb
 from countledger.ledger.attributes import Item
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.exact import ExactSum
-from countledger.ledger.operations import Query, Scan
+from countledger.ledger.exact import ExactAccumulator, ExactReader, ExactSum
+from countledger.ledger.head import Head
+from countledger.ledger.operations import Delete, Query, Scan
 from countledger.producers.event import Event
+from tests.engines.compacting import compactor
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
-from tests.faults.injection import calls
+from tests.faults.injection import Crash, before_call, calls
 
 # Two KB each: 520 of them are more than the megabyte of one page.
 BIG_NOTE = {"n": "v" * 1_000}
@@ -56,6 +60,26 @@ def only_the_first_page_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DynamoClient, "pages", pages)
 
 
+def covers_are_added_again(patch: pytest.MonkeyPatch) -> None:
+    """What the second head covers stays in the sum of the entries."""
+
+    def nothing(_seen: ExactAccumulator, _second: Head) -> None:
+        pass
+
+    patch.setattr(ExactAccumulator, "leave_out", nothing)
+
+
+def the_head_is_read_once(patch: pytest.MonkeyPatch) -> None:
+    """What was merged while the entries were read is in no sum."""
+    real, first = ExactReader._head, list[Head]()
+
+    def head(reader: ExactReader, dynamo: DynamoClient, counter: str) -> Head:
+        first.extend([] if first else [real(reader, dynamo, counter)])
+        return first[0]
+
+    patch.setattr(ExactReader, "_head", head)
+
+
 # ---- laws ----
 
 
@@ -86,3 +110,30 @@ def test_p4_a_sum_over_many_pages_is_exact(rule: Rule, store: Store, counter: st
         assert made.count("Query") > 1
         assert made[0] == made[-1] == "GetItem"
         assert exact.entries_read == 520
+
+
+def _merge_and_die(store: Store, counter: str) -> None:
+    """A compactor publishes a head over all entries, and dies when it has deleted one of them."""
+
+    def die(step: CompactionStep) -> None:
+        if step.verb is Verb.RETIRE and step.merged:
+            raise Crash
+
+    with suppress(Crash):
+        compactor(store).compact(counter, on_step=die)
+    first = store.entry_items(counter)[0]
+    key = {name: str(first[name]) for name in ("counter", "entry")}
+    store.dynamo().delete(Delete(store.ledger, key))
+
+
+@judged(covers_are_added_again, the_head_is_read_once)
+def test_p4_a_sum_beside_a_compaction_is_exact(rule: Rule, store: Store, counter: str) -> None:
+    """After the first head was read: one merged entry is gone by then, the others are read."""
+    with rule.watched():
+        _fill(store, counter, 4)
+        reader = store.exact()
+        client = reader.dynamo.client
+        with before_call(client, "Query", lambda: _merge_and_die(store, counter)):
+            exact = reader.read(counter)
+        _expect(exact, 4)
+        assert (exact.generation, exact.entries_read) == (1, 3)

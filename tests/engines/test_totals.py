@@ -1,15 +1,17 @@
 """Totals: written by one update with their watermark, read by one GetItem."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from countledger.consumers import watermark
-from countledger.consumers.fold import FoldedChange
+from countledger.consumers import total_writer, watermark
+from countledger.consumers.fold import CounterChanges, FoldedChange
 from countledger.consumers.progress import ShardProgress, advance_of, opening_of
+from countledger.consumers.record import EntryChange
 from countledger.consumers.stream import LedgerStream, ShardName
-from countledger.consumers.total_writer import update_of
+from countledger.consumers.total_writer import TotalWriter, update_of
 from countledger.ledger import keys
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -17,13 +19,15 @@ from countledger.ledger.errors import (
     NewerFormat,
     RequestRejected,
 )
+from countledger.ledger.limits import MINUTE_MS, WATERMARK_LIFE_MS
 from countledger.ledger.operations import Put, Update
 from countledger.ledger.total import Total
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
 from tests.engines.differences import Difference
 from tests.engines.store import Record, Store
-from tests.faults.injection import calls
+from tests.faults.canary import Rule, WrongNumber, judged
+from tests.faults.injection import before_call, calls
 
 
 def _one_shard(store: Store, counter: str, count: int) -> tuple[ShardName, list[Record]]:
@@ -164,6 +168,48 @@ def test_freshness_is_the_progress_of_the_stream(store: Store, counter: str) -> 
         assert freshness.handled_through == progress.handled_through
     age_ms = clock.now_ms() - progress.handled_through_ms
     assert -2_000 <= age_ms <= 60_000
+
+
+def clean_ups_name_no_value(patch: pytest.MonkeyPatch) -> None:
+    """A clean-up removes a watermark also if it has moved since it was read."""
+    patch.setattr(
+        total_writer, "clean_up_of", lambda *given: replace(_clean_up(*given), condition=None)
+    )
+
+
+_clean_up = total_writer.clean_up_of
+
+
+@judged(clean_ups_name_no_value)
+def test_what_moves_a_stale_watermark_beside_its_clean_up_counts_once(
+    rule: Rule, store: Store, counter: str
+) -> None:
+    """Delivered while the clean-up is under way, and once more after it; later ones go on."""
+    now_ms = HandClock().now_ms()
+    old_ms = now_ms - WATERMARK_LIFE_MS - 2 * MINUTE_MS
+    dynamo = store.dynamo()
+
+    def deliver(shard: str, sequence: int, at_ms: int = now_ms) -> None:
+        writer = TotalWriter(dynamo, store.counters, shard, unexpected, at_ms)
+        assert (
+            writer.write(counter, CounterChanges(counter, [(sequence, 1, 1, 1, {})])).error is None
+        )
+
+    def unexpected(_change: EntryChange, reason: str) -> None:
+        raise AssertionError(reason)
+
+    with rule.watched():
+        for number in range(watermark.STALE_ENOUGH):
+            deliver(f"old {number}", 1, old_ms)
+        # The update of the total is the first one, the clean-up the second.
+        with before_call(dynamo.client, "UpdateItem", lambda: deliver("old 0", 2), number=2):
+            deliver("new", 1)
+        deliver("old 0", 2)
+        deliver("old 0", 1)
+
+        total = store.totals().read(counter, consistent=True)
+        if total.value != watermark.STALE_ENOUGH + 2:
+            raise WrongNumber(f"{total.value} of {watermark.STALE_ENOUGH + 2} entries")
 
 
 def test_updates_at_the_same_time_are_all_in_the_total(store: Store, counter: str) -> None:

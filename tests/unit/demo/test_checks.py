@@ -18,9 +18,9 @@ UPDATES = [
 DUE = [UPDATES[1], UPDATES[4]]
 LONG = Total("lines:a", value=2000, events=5, entries=5)
 NOTHING: dict[str, list[object]] = {
-    "alerts_missing": [],
-    "alerts_unexpected": [],
-    "alerts_silent": [],
+    "missing_alerts": [],
+    "unexpected_alerts": [],
+    "long_files_without_alert": [],
 }
 
 
@@ -31,7 +31,7 @@ def test_alerts_that_are_all_and_the_only_ones_due_are_good() -> None:
 def test_an_alert_that_is_missing_is_found() -> None:
     found = compare(DUE[:1], UPDATES, [LONG])
 
-    assert found == NOTHING | {"alerts_missing": [UPDATES[4]._asdict()]}
+    assert found == NOTHING | {"missing_alerts": [UPDATES[4]._asdict()]}
 
 
 def test_an_alert_that_was_not_due_is_found() -> None:
@@ -39,7 +39,7 @@ def test_an_alert_that_was_not_due_is_found() -> None:
 
     found = compare(DUE + extra, UPDATES, [LONG])
 
-    assert found == NOTHING | {"alerts_unexpected": [one._asdict() for one in extra]}
+    assert found == NOTHING | {"unexpected_alerts": [one._asdict() for one in extra]}
 
 
 def test_an_alert_of_other_values_than_the_totals_is_found() -> None:
@@ -47,8 +47,8 @@ def test_an_alert_of_other_values_than_the_totals_is_found() -> None:
 
     found = compare([other, DUE[1]], UPDATES, [LONG])
 
-    assert found["alerts_missing"] == [UPDATES[1]._asdict()]
-    assert found["alerts_unexpected"] == [other._asdict()]
+    assert found["missing_alerts"] == [UPDATES[1]._asdict()]
+    assert found["unexpected_alerts"] == [other._asdict()]
 
 
 def test_a_long_file_that_never_alerted_is_found() -> None:
@@ -60,7 +60,9 @@ def test_a_long_file_that_never_alerted_is_found() -> None:
         Total("commits:e", value=1000, events=1, entries=1),
     ]
 
-    assert compare(DUE, UPDATES, totals) == NOTHING | {"alerts_silent": [{"counter": "lines:c"}]}
+    assert compare(DUE, UPDATES, totals) == NOTHING | {
+        "long_files_without_alert": [{"counter": "lines:c"}]
+    }
 
 
 def test_a_stream_record_is_read_without_the_evaluator() -> None:
@@ -85,23 +87,22 @@ def test_a_stream_record_is_read_without_the_evaluator() -> None:
 
 def test_a_run_is_good_only_if_nothing_at_all_is_wrong() -> None:
     good: dict[str, Any] = {
-        "wrong": 0,
-        "missing": 0,
-        "unrecognised": None,
+        "wrong_numbers": [],
+        "missing_events": 0,
+        "unrecognised_retries": None,
         "wrong_days": [],
-        "untried": 0,
+        "partition_effects_unseen": 0,
     }
     row = {"counter": "lines:a"}
 
     assert problems({**good, **NOTHING}) == []
     for wrong, clause in {
-        ("wrong", 1_234): "1,234 numbers are not what git says",
-        ("missing", 1): "1 events did not reach their totals",
-        ("unrecognised", 2): "2 retries were not recognised",
-        ("untried", 1): "1 effects of the partition were not seen",
+        ("missing_events", 1_234): "1,234 events did not reach their totals",
+        ("unrecognised_retries", 2): "2 retries were not recognised",
+        ("partition_effects_unseen", 1): "1 effects of the partition were not seen",
     }.items():
         (found,) = problems({**good, **NOTHING, wrong[0]: wrong[1]})
         assert found.startswith(clause)
-    for name in ("wrong_days", *NOTHING):
+    for name in ("wrong_numbers", "wrong_days", *NOTHING):
         (found,) = problems({**good, **NOTHING, name: [row, row]})
         assert found.startswith("2 ")

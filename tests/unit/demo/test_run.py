@@ -64,7 +64,7 @@ def test_a_run_is_good_and_every_tenth_event_is_a_retry(
 
     assert problems(report) == []
     assert report["commits"] == 8
-    assert report["resent"] == report["events"] // 10 == report["duplicates"] > 0
+    assert report["retries"] == report["events"] // 10 == report["duplicates"] > 0
     assert (report["entries"] or 0) < report["events"]
     assert coalesce == (report["entries"] is not None)
     assert {one["counter"] for one in report["busiest_counters"]} >= {"lines:long"}
@@ -81,8 +81,8 @@ def test_an_event_that_is_lost_makes_the_run_wrong(
 
     report = report_of(stack, repository)
 
-    assert f"{report['wrong']} numbers are not what git says" in problems(report)
-    assert {one["counter"] for one in report["wrong_totals"]} == {"lines:c", "lines:long"}
+    assert "2 numbers are not what git says" in problems(report)
+    assert {one["counter"] for one in report["wrong_numbers"]} == {"lines:c", "lines:long"}
 
 
 def test_an_event_that_is_counted_twice_makes_the_run_wrong(
@@ -94,7 +94,7 @@ def test_an_event_that_is_counted_twice_makes_the_run_wrong(
 
     monkeypatch.setattr(demo_run, "read_events", doubling)
 
-    (wrong,) = report_of(stack, repository)["wrong_totals"]
+    (wrong,) = report_of(stack, repository)["wrong_numbers"]
 
     assert wrong["counter"] == "commits:Ann Author"
     assert (wrong["value"], wrong["emitted"], wrong["truth"]) == (16, 16, 8)
@@ -111,7 +111,7 @@ def test_a_retry_that_is_counted_is_not_recognised(
 
     report = report_of(stack, repository)
 
-    assert report["unrecognised"] == report["resent"] > 0
+    assert report["unrecognised_retries"] == report["retries"] > 0
     assert len(problems(report)) >= 2
 
 
@@ -141,7 +141,7 @@ def test_a_day_that_is_not_that_of_the_log_is_wrong() -> None:
         days.add(event)
     assert all(not isinstance(one, Exception) for one in ledger.record_many(events))
 
-    assert days.check(["lines:a"]) == {"days": 3, "wrong_days": []}
+    assert days.check(["lines:a"]) == {"days_checked": 3, "wrong_days": []}
     days.add(Event("lines:a", 1, None, dates[1]))
     days.add(Event("lines:b", 1, None, dates[1]))
     assert days.check(["lines:a"])["wrong_days"] == [
