@@ -288,9 +288,7 @@ class SendQueue:
         if not self._keyed:
             return False
         entry = self._keyed[0].pendings[0].entry
-        return not any(
-            batch.keyed and _same(batch.pendings[0].entry, entry) for batch in self._under_way
-        )
+        return not any(_same(batch.pendings[0].entry, entry) for batch in self._under_way)
 
 
 def _same(one: Entry | None, other: Entry | None) -> bool:

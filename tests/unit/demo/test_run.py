@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -22,10 +24,11 @@ from tests.unit.demo.repositories import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from countledger.infra.demo.checks import Report
     from countledger.infra.demo.history import History
+
+_GUIDE: Final = Path(__file__).parents[3] / "docs" / "demo.md"
 
 
 @pytest.fixture
@@ -68,6 +71,14 @@ def test_a_run_is_good_and_every_tenth_event_is_a_retry(
     assert (report["entries"] or 0) < report["events"]
     assert coalesce == (report["entries"] is not None)
     assert {one["counter"] for one in report["busiest_counters"]} >= {"lines:long"}
+
+
+def test_every_fact_of_a_run_is_explained(stack: MemoryStack, repository: Repository) -> None:
+    (_, summary) = _GUIDE.read_text().split("## The summary")
+
+    named = set(re.findall(r"`(\w+)`", summary))
+
+    assert {*report_of(stack, repository), *checks._PROBLEMS} - named == set()
 
 
 def test_an_event_that_is_lost_makes_the_run_wrong(

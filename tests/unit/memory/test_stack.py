@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import Thread
 from typing import Any
@@ -154,6 +154,21 @@ def test_an_alert_is_published_when_a_total_crosses_its_threshold(stack: MemoryS
     assert {one.alert.rule for one in alerts.log(_COUNTER)} == {"many", "mail"}
     stack.redeliver(2)
     assert len(stack.alerts) == 2
+
+
+def test_what_becomes_due_as_time_passes_is_delivered(stack: MemoryStack) -> None:
+    """The end of a hold makes its amount available again, and a rule alerts."""
+    stack.ledger.strict.create("stock:a", method="marker", lower=0, opening=10)
+    stack.ledger.alerts.create(
+        "back", counter="stock:a", of="available", threshold=5, direction="rising"
+    )
+    stack.advance(seconds=10)
+    stack.ledger.strict.hold("stock:a", 8, key="k", expires_in=timedelta(minutes=5))
+    assert stack.alerts == []
+
+    stack.advance(hours=1)
+
+    assert [one["rule"] for one in stack.alerts] == ["back"]
 
 
 def test_old_entries_are_merged_and_no_number_changes(stack: MemoryStack) -> None:

@@ -86,6 +86,20 @@ def test_no_more_is_on_its_way_than_may_be() -> None:
     assert buffer.batches_due(10_000) == 0
 
 
+@pytest.mark.parametrize("coalesce", [False, True])
+@pytest.mark.parametrize(("waited_ms", "due"), [(LINGER_MS - 1, False), (LINGER_MS, True)])
+def test_what_has_waited_for_the_linger_time_is_due(
+    waited_ms: int, *, due: bool, coalesce: bool
+) -> None:
+    """To the millisecond: a thread that waits until then must find a batch."""
+    buffer = SendQueue(buffering()) if coalesce else filled(1)
+    if coalesce:
+        add_all(buffer, ["a:b"])
+
+    assert buffer.due_in_ms(waited_ms) == LINGER_MS - waited_ms
+    assert (buffer.take(waited_ms) is not None) is due
+
+
 @pytest.mark.parametrize("events", [49, 50, 51])
 def test_a_window_closes_when_it_is_full(events: int) -> None:
     buffer = SendQueue(buffering(window_events=50))

@@ -31,7 +31,7 @@ from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.state import BufferState
 from countledger.producers.buffer.threaded import ThreadedBuffer
-from countledger.producers.event import Event, Receipt
+from countledger.producers.event import Event, Receipt, Status
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, refuses
 from tests.unit.producers.buffers import PATIENT_MS, GatedClient, producer_on
@@ -93,6 +93,58 @@ def test_a_callback_that_breaks_is_logged_and_stops_nothing(
     assert entries_in(dynamo) == [2]
     assert "a callback of a buffered producer failed" in caplog.text
     assert {record.levelno for record in caplog.records} == {logging.ERROR}
+
+
+def test_a_keyed_event_does_not_join_the_plain_ones_that_wait() -> None:
+    """It is sent by itself, on condition; so of one key there is one entry."""
+    dynamo = MemoryClient()
+    with producer_on(dynamo) as producer:
+        producer.add("a:b", 1)
+        keyed = [producer.add("a:b", 5, key="k") for _ in range(2)]
+        statuses = [one.result(20).status for one in keyed]
+        assert statuses == [Status.RECORDED, Status.DUPLICATE]
+        assert entries_in(dynamo) == [5]
+
+    assert sorted(map(int, map(str, entries_in(dynamo)))) == [1, 5]
+
+
+def test_only_a_failure_is_reported_as_one() -> None:
+    """Not what was recorded and has a callback."""
+    reported: list[object] = []
+    called: list[object] = []
+    dynamo = MemoryClient(faults=[EXPIRED])
+    with producer_on(dynamo, on_failure=reported.append) as producer:
+        for _ in range(2):
+            producer.add("a:b", 1).add_done_callback(called.append)
+            producer.flush(20)
+        assert producer.refused() == []
+
+    assert [len(reported), len(called)] == [1, 2]
+
+
+def test_an_outcome_that_is_known_is_known_in_a_fork() -> None:
+    called: list[object] = []
+    with producer_on(MemoryClient(), Buffering(linger_ms=1)) as producer:
+        pending = producer.add("a:b", 1)
+        pending.result(20)
+    producer._here().outcomes.abandon()
+
+    pending.add_done_callback(called.append)
+
+    assert called == [pending]
+
+
+def test_a_sender_ends_with_its_producer() -> None:
+    producer = producer_on(MemoryClient(), Buffering(linger_ms=1))
+    producer.add("a:b", 1).result(20)
+    known = producer._here()._sender_ids
+    senders = [one for one in threading.enumerate() if one.ident in known]
+
+    producer.close(20)
+    for sender in senders:
+        sender.join(20)
+
+    assert [one.is_alive() for one in senders] == [False]
 
 
 def test_an_event_that_waits_for_headroom_does_not_wait_for_company_as_well() -> None:

@@ -15,6 +15,7 @@ from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
     AccessDenied,
     ClockSkew,
+    ConditionFailed,
     CountledgerError,
     KeyExpired,
     NoCredentials,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 _LOST, _APPLIED = Fault(Unclear("lost")), Fault(Unclear("lost"), applied=True)
 _SLOW, _NOBODY = Fault(Throttled("slow")), Fault(Unreachable("nobody"))
 _DENIED, _EXPIRED = Fault(AccessDenied("no")), Fault(NoCredentials("expired"))
+_NOTHING = Fault(ConditionFailed(None))
 _INVALID, _FAILED = Fault(RequestRejected("too large")), Fault(ServiceFailed("?"))
 
 
@@ -68,6 +70,7 @@ ONE = {
     "so are missing credentials": Case([_EXPIRED], NoCredentials, 1, stored=False),
     "so is an invalid request": Case([_INVALID], RequestRejected, 1, stored=False),
     "nothing reachable": Case([_NOBODY] * 8, Unreachable, 8, stored=False),
+    "a condition that fails over nothing": Case([_NOTHING], ConditionFailed, 1, stored=False),
     "no answer in eight attempts": Case([_LOST] * 8, Unacknowledged, 8, stored=False),
     "throttled eight times": Case([_SLOW] * 8, Unacknowledged, 8, stored=False),
     # The lost attempt may have been applied, so "nothing was written" would be untrue.

@@ -168,6 +168,26 @@ def test_a_full_disk_is_called_a_full_disk(tmp_path: Path) -> None:
     spool.close()
 
 
+def test_what_the_spool_does_not_keep_is_not_sent(tmp_path: Path) -> None:
+    """The entry of events that coalesced; else the next process would make another one of them."""
+    dynamo, buffering = MemoryClient(), spooling(tmp_path, coalesce=True)
+    producer = producer_on(dynamo, buffering)
+    producer.add("a:b", 1)
+    spool = producer._spool
+    assert spool is not None
+    spool.connection.execute("PRAGMA query_only = ON")
+
+    with pytest.raises(NotRecorded) as raised:
+        producer.flush(20)
+    assert [type(error) for _, error in raised.value.failures] == [SpoolRefused]
+    assert entries_in(dynamo) == []
+    spool.connection.execute("PRAGMA query_only = OFF")
+    producer.close()
+    with producer_on(dynamo, buffering):
+        pass
+    assert entries_in(dynamo) == [1]
+
+
 def test_an_interrupted_commit_is_undone_and_the_next_one_passes(tmp_path: Path) -> None:
     """Else the transaction would stay open, and the spool would take nothing more."""
     spool = Spool.open(tmp_path / "spool", ledger=LEDGER)

@@ -13,6 +13,7 @@ from countledger.producers.kinesis.sender import KinesisSender
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 
 STREAM = "events"
+ARN = "arn:aws:kinesis:eu-west-1:000000000000:stream/events"
 REGION = "eu-west-1"
 
 
@@ -53,10 +54,11 @@ class MemoryStream:
         self,
         *,
         Records: list[dict[str, Any]],  # noqa: N803 - the service's name
-        StreamName: str,  # noqa: N803 - the same
+        StreamName: str = "",  # noqa: N803 - the same
+        StreamARN: str = "",  # noqa: N803 - the same
     ) -> dict[str, Any]:
-        if StreamName != STREAM:
-            raise AssertionError(StreamName)
+        if (StreamName, StreamARN) not in {(STREAM, ""), ("", ARN)}:
+            raise AssertionError(StreamName, StreamARN)
         sizes = [len(one["Data"]) + len(one["PartitionKey"].encode()) for one in Records]
         if not 1 <= len(Records) <= 500 or sum(sizes) > 5 * 2**20 or max(sizes) > 2**20:
             raise AssertionError("more than the service takes")
@@ -97,15 +99,17 @@ def delivered(data: bytes, *, sequence: int = 1, arrived_s: float) -> dict[str, 
         },
         "eventSource": "aws:kinesis",
         "eventID": f"shardId-000000000000:{number}",
-        "eventSourceARN": "arn:aws:kinesis:eu-west-1:000000000000:stream/events",
+        "eventSourceARN": ARN,
     }
 
 
-def producer_on(stream: MemoryStream, clock: ManualClock | None = None) -> KinesisProducer:
+def producer_on(
+    stream: MemoryStream, clock: ManualClock | None = None, name: str = STREAM
+) -> KinesisProducer:
     """A producer on a stream in memory."""
     clock = clock or ManualClock()
     client = cast("KinesisClient", stream)
-    sender = KinesisSender(client, STREAM, clock, Random(7))  # noqa: S311 - jitter
+    sender = KinesisSender(client, name, clock, Random(7))  # noqa: S311 - jitter
     return KinesisProducer(sender, REGION, clock)
 
 

@@ -21,7 +21,14 @@ from countledger.producers.kinesis.aggregate import decode, unpack
 from countledger.producers.kinesis.sender import Sent
 from tests.transport.proof import refused_connection
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.producers.kinesis.streams import REGION, Fault, MemoryStream, deltas, producer_on
+from tests.unit.producers.kinesis.streams import (
+    ARN,
+    REGION,
+    Fault,
+    MemoryStream,
+    deltas,
+    producer_on,
+)
 
 
 def failed(code: str, status: int = 400) -> ClientError:
@@ -59,6 +66,14 @@ def test_thousands_of_events_go_in_one_call_of_few_records() -> None:
     assert deltas(stream) == list(range(1, 4_001))
     assert stream.calls == [len(stream.records)]
     assert len(stream.records) < 10
+
+
+def test_a_stream_is_named_by_its_arn_as_well() -> None:
+    stream = MemoryStream()
+
+    producer_on(stream, name=ARN).send_many(events(1))
+
+    assert deltas(stream) == [1]
 
 
 def test_only_what_failed_of_a_call_is_sent_again() -> None:
