@@ -46,9 +46,10 @@ from countledger.ledger.errors import (
     SetupError,
 )
 from countledger.ledger.exact import ExactSum
-from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, Compare, Drop
+from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, AssignOnce, Compare, Drop
 from countledger.ledger.limits import FORMAT, RUN_LIFE_MS
 from countledger.ledger.operations import Delete, Update
+from countledger.ledger.total import new_incarnation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -206,6 +207,7 @@ def plan_of(table: str, finding: Evidence, now_ms: int) -> Update | str:
         Assign("entries", exact.entries),
         Assign("version", stored.version + 1),
         Assign("updated_at", now_ms),
+        AssignOnce("incarnation", new_incarnation("repair", 0, now_ms)),
         *watermarks,
         *_outlived(stored.item, exact),
     )

@@ -21,9 +21,19 @@ from countledger.ledger.errors import (
     ServiceFailed,
     SumOverflow,
 )
-from countledger.ledger.expressions import Absent, Add, AllOf, AnyOf, Assign, Compare, Drop
+from countledger.ledger.expressions import (
+    Absent,
+    Add,
+    AllOf,
+    AnyOf,
+    Assign,
+    AssignOnce,
+    Compare,
+    Drop,
+)
 from countledger.ledger.limits import FORMAT
 from countledger.ledger.operations import Update
+from countledger.ledger.total import new_incarnation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,6 +93,7 @@ def update_of(table: str, counter: str, step: FoldedChange, shard: str, now_ms: 
             _NEXT_VERSION,
             Assign("updated_at", now_ms),
             Assign(mark, watermark.encode(step.last, now_ms)),
+            AssignOnce("incarnation", new_incarnation(shard, step.first, now_ms)),
         ),
         AllOf(
             _READABLE,

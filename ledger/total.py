@@ -100,6 +100,13 @@ def new_windows_id(setting_id: str, shard: str, sequence: int) -> str:
     return f"{setting_id}{_OF_SETTING}{urlsafe_b64encode(digest).decode()}"
 
 
+def new_incarnation(shard: str, sequence: int, now_ms: int) -> str:
+    """An id of a total: of the record by which it begins, and of the time."""
+    text = f"{shard}#{sequence}#{now_ms}"
+    digest = blake2b(text.encode(), digest_size=_WINDOWS_ID_BYTES, person=b"total").digest()
+    return urlsafe_b64encode(digest).decode()
+
+
 def setting_id_of(windows_id: str) -> str:
     """The id of the setting of a counter's windows."""
     return windows_id.rpartition(_OF_SETTING)[0]

@@ -1,19 +1,21 @@
 """The alert: one crossing of one threshold, and its id; and the log of alerts.
 
 The id is made of what the alert is, and of nothing that a second delivery could change: region,
-rule and revision, the total's version, threshold, direction and counter.
+rule and revision, the total's incarnation and version, threshold, direction and counter.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from countledger.consumers.alerts.rule import Crossing, Direction, target_of
 from countledger.ledger.amount import from_number, to_text
 from countledger.ledger.calendar import Per
 from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
     from countledger.consumers.alerts.rule import Rule, Target
     from countledger.ledger.amount import Amount
+
+
+INCARNATION_PATTERN: Final = r"^[A-Za-z0-9_-]{1,64}$"
+_INCARNATION: Final = re.compile(INCARNATION_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,17 @@ class AlertWindow:
     end_ms: int
     zone: str
     last_ms: int | None = None
+
+
+def checked_incarnation(found: object) -> str | None:
+    """The incarnation of a total as its item names it, or None.
+
+    Raises:
+        ValueError: it is none that an alert's id can contain.
+    """
+    if found is None or (isinstance(found, str) and _INCARNATION.fullmatch(found)):
+        return found
+    raise ValueError(f"{shown(found)} is no incarnation of a total")
 
 
 def state_name(rule: str, window: AlertWindow | None) -> str:
@@ -86,6 +103,7 @@ class Alert:
         region: where it was evaluated.
         at_ms: when the stream made the update's record, in whole seconds.
         window: of whose sum it is; None: of the total.
+        incarnation: which total of that name it is; None: of a window, or of a total without one.
         test: whether it only tests the way to the target.
     """
 
@@ -102,6 +120,7 @@ class Alert:
     region: str
     at_ms: int
     window: AlertWindow | None = None
+    incarnation: str | None = None
     test: bool = False
 
     @property
@@ -111,7 +130,8 @@ class Alert:
         rule = f"{self.rule}@{self.revision}"
         window = () if self.window is None else (self.window.windows, self.window.name)
         crossed = (str(self.version), threshold, str(self.direction), self.counter)
-        parts = (self.region, rule, *window, *crossed)
+        incarnation = () if self.incarnation is None else (self.incarnation,)
+        parts = (self.region, rule, *incarnation, *window, *crossed)
         return "/".join(("test", *parts) if self.test else parts)
 
     @property
@@ -161,6 +181,7 @@ class Firing:
     region: str
     at_ms: int
     window: AlertWindow | None = None
+    incarnation: str | None = None
 
     @property
     def state(self) -> str:
@@ -185,6 +206,7 @@ class Firing:
                 region=self.region,
                 at_ms=self.at_ms,
                 window=self.window,
+                incarnation=self.incarnation,
             )
             for one in self.crossings
         )
@@ -192,6 +214,10 @@ class Firing:
 
 def encode_firing(firing: Firing) -> dict[str, Any]:
     """A firing as an attribute. Its numbers are texts: an item's number holds one digit less."""
+    optional = {
+        "window": None if firing.window is None else encode_window(firing.window),
+        "incarnation": firing.incarnation,
+    }
     return {
         "revision": firing.revision,
         "target": str(firing.target),
@@ -202,7 +228,7 @@ def encode_firing(firing: Firing) -> dict[str, Any]:
         "region": firing.region,
         "at": firing.at_ms,
         "thresholds": [_encode_crossing(one) for one in firing.crossings],
-    } | ({} if firing.window is None else {"window": encode_window(firing.window)})
+    } | {name: value for name, value in optional.items() if value is not None}
 
 
 def decode_firing(counter: str, rule: str, stored: dict[str, Any]) -> Firing:
@@ -224,6 +250,7 @@ def decode_firing(counter: str, rule: str, stored: dict[str, Any]) -> Firing:
         stored["region"],
         stored["at"],
         decode_window(stored["window"]) if "window" in stored else None,
+        checked_incarnation(stored.get("incarnation")),
     )
 
 

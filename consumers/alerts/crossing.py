@@ -13,6 +13,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from countledger.consumers.alerts.alert import checked_incarnation
 from countledger.consumers.alerts.rule import Crossing, Direction, Watch
 from countledger.consumers.record import MalformedRecord, created_at_ms, integer_in, subject_of
 from countledger.ledger import amount, keys
@@ -62,6 +63,7 @@ class TotalChange(NamedTuple):
         at_ms: when the stream made the record, in whole seconds, milliseconds since the epoch.
         held: what open holds reserved before and after the update.
         window: of which window it is the sum; None: of none, it is the total.
+        incarnation: which total of that name it is, by its item; None: the item names none.
     """
 
     sequence: int
@@ -72,6 +74,7 @@ class TotalChange(NamedTuple):
     at_ms: int
     held: tuple[Amount, Amount] = (0, 0)
     window: AlertWindow | None = None
+    incarnation: str | None = None
 
     def seen_by(self, rule: Rule) -> TotalChange:
         """The change of what a rule watches; of what is available, without what is held."""
@@ -116,7 +119,10 @@ def total_change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> To
     at_ms = created_at_ms(record)
     if is_too_old(at_ms, now_ms):
         raise MalformedRecord("the record is older than a stream keeps records")
-    return TotalChange(sequence, counter, before, after, version_in(new), at_ms, held)
+    version, incarnation = version_in(new), _incarnation_in(new)
+    return TotalChange(
+        sequence, counter, before, after, version, at_ms, held, incarnation=incarnation
+    )
 
 
 def _is_being_made(new: Mapping[str, Any]) -> bool:
@@ -175,6 +181,13 @@ def _held(image: Mapping[str, Any]) -> Amount:
         return amount.from_number(image["held"]["N"])
     except (KeyError, TypeError, ValueError, AttributeError):
         raise MalformedRecord("an image has no well-formed held amount") from None
+
+
+def _incarnation_in(image: Mapping[str, Any]) -> str | None:
+    try:
+        return checked_incarnation(image["incarnation"]["S"]) if "incarnation" in image else None
+    except (KeyError, TypeError, ValueError):
+        raise MalformedRecord("the image has no well-formed incarnation") from None
 
 
 def version_in(image: Mapping[str, Any]) -> int:

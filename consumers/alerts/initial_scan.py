@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from countledger.consumers.alerts.alert import checked_incarnation
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.chain import ChainEvaluator, Link, Notifier
 from countledger.consumers.alerts.crossing import (
@@ -147,14 +148,22 @@ def as_unchanged(item: Item, now_ms: int) -> TotalChange | None:
     try:
         total = decode_total(item)
         held = require_amount(item, "held") if "held" in item else 0
-    except CorruptItem:
+        incarnation = checked_incarnation(item.get("incarnation"))
+    except (CorruptItem, ValueError):
         # Its next record goes to the quarantine, where it is reported.
         return None
     if total.bins > 1 or not is_publishable(total.value, total.version):
         return None
     at_ms = now_ms // SECOND_MS * SECOND_MS
     return TotalChange(
-        0, total.counter, total.value, total.value, total.version, at_ms, (held, held)
+        0,
+        total.counter,
+        total.value,
+        total.value,
+        total.version,
+        at_ms,
+        (held, held),
+        incarnation=incarnation,
     )
 
 

@@ -18,7 +18,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from countledger.consumers.alerts.alert import Alert, AlertWindow
+from countledger.consumers.alerts.alert import INCARNATION_PATTERN, Alert, AlertWindow
 from countledger.consumers.alerts.rule import Direction
 from countledger.ledger.amount import from_number, to_text
 from countledger.ledger.calendar import Per
@@ -62,8 +62,8 @@ class AlertMessage(BaseModel):
     v: Literal[1] = Field(description="The format of this message.")
     id: str = Field(
         description="The alert's id: region/rule@revision/version/threshold/direction/counter, "
-        "with windows/name of its window before the version, and the prefix test/ if it is a test. "
-        "A message may arrive more than once, with one id."
+        "with the incarnation (of a window: windows/name) before the version, and the prefix test/ "
+        "if it is a test. A message may arrive more than once, with one id."
     )
     dedup: str = Field(
         pattern="^[0-9a-f]{64}$", description="SHA-256 of the id: the same in a bounded length."
@@ -90,6 +90,12 @@ class AlertMessage(BaseModel):
     window: WindowMessage | None = Field(
         default=None,
         description="Only of a rule with a window: threshold, old and new are of its sum.",
+    )
+    incarnation: str | None = Field(
+        default=None,
+        pattern=INCARNATION_PATTERN,
+        description="Which total of that name it is: a counter that was deleted and created again "
+        "has another one. Absent of a window, and of a total without one.",
     )
     test: Literal[True] | None = Field(default=None, description="Only of a test message: true.")
 
@@ -127,6 +133,7 @@ def _message_of(alert: Alert) -> AlertMessage:
         region=alert.region,
         at=alert.at,
         window=None if alert.window is None else _window_message_of(alert.window),
+        incarnation=alert.incarnation,
         test=True if alert.test else None,
     )
 
@@ -184,6 +191,7 @@ def alert_in(message: Any) -> Alert:  # noqa: ANN401 - from outside
         region=found.region,
         at_ms=to_ms(found.at),
         window=None if found.window is None else _window_in(found.window),
+        incarnation=found.incarnation,
         test=bool(found.test),
     )
     if alert.id != found.id:

@@ -190,6 +190,7 @@ def firing_of(
         rule.evaluate_in,
         change.at_ms,
         change.window,
+        change.incarnation,
     )
 
 

@@ -80,6 +80,7 @@ def test_a_drift_is_repaired_once(store: Store, counter: str) -> None:
 def test_a_missing_total_is_made_once(store: Store, counter: str) -> None:
     """On condition that there is still none; what is delivered again finds its watermark."""
     _filled(store, counter)
+    before = store.item(store.counters, keys.total_key(counter))
     store.dynamo().delete(Delete(store.counters, keys.total_key(counter)))
     verifier = _verifier(store)
     (finding,) = verifier.compare([counter])
@@ -87,6 +88,10 @@ def test_a_missing_total_is_made_once(store: Store, counter: str) -> None:
     (repair,) = Repairer(verifier).repair([counter])
 
     assert repair.remedy is Remedy.MADE
+    made = store.item(store.counters, keys.total_key(counter))
+    assert before
+    assert made
+    assert len({before["incarnation"], made["incarnation"]}) == 2
     plan = plan_of(store.counters, finding, 1)
     assert not isinstance(plan, str)
     with pytest.raises(ConditionFailed):

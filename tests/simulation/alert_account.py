@@ -39,6 +39,7 @@ class TotalChange(NamedTuple):
         new: its value behind.
         made_ms: when.
         sure: whether it must be evaluated.
+        incarnation: of the total behind it, as its item says.
     """
 
     version: int
@@ -46,6 +47,7 @@ class TotalChange(NamedTuple):
     new: int
     made_ms: float
     sure: bool
+    incarnation: str | None = None
 
     @property
     def at_ms(self) -> int:
@@ -185,7 +187,8 @@ class AlertAccount:
         anew = now_ms - self._deleted.get(counter, -_ANEW_MS) <= _ANEW_MS
         sure = not by_hand and not anew
         if old != after["total"]:
-            move = TotalChange(int(after["version"]), old, after["total"], now_ms, sure)
+            version, incarnation = int(after["version"]), after.get("incarnation")
+            move = TotalChange(version, old, after["total"], now_ms, sure, incarnation)
             self.moves[counter].append(move)
 
     # ---- what is told ----
@@ -225,7 +228,9 @@ class AlertAccount:
         if threshold is None:
             return None
         way = "falling" if levels.direction == "falling" else "rising"
-        move = TotalChange(message["version"], total, total, at_ms, sure=True)
+        move = TotalChange(
+            message["version"], total, total, at_ms, True, message.get("incarnation")
+        )
         return self._message(counter, revision, move, Passed(threshold, None, 1), way)
 
     def _of(
@@ -260,6 +265,8 @@ class AlertAccount:
         rule = f"{revision.item['name']}@{revision.item['revision']}"
         if window is not None:
             rule = f"{rule}/{window['windows']}/{window['name']}"
+        elif move.incarnation is not None:
+            rule = f"{rule}/{move.incarnation}"
         return f"{self.region}/{rule}/{move.version}/{threshold}/{way}/{counter}"
 
     def _message(
@@ -293,6 +300,7 @@ class AlertAccount:
             "region": self.region,
             "at": at,
             **({} if window is None else {"window": window}),
+            **({} if move.incarnation is None else {"incarnation": move.incarnation}),
         }
 
     # ---- once all is quiet ----

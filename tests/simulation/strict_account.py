@@ -156,6 +156,6 @@ def _sums(deltas: Iterable[int]) -> set[int]:
 
 def is_strict(change: Change) -> bool:
     """Whether an item is a strict counter's, or a bin of one."""
-    return change.key[1] in {"total", "bin"} and "incarnation" in (
-        change.after or change.before or {}
-    )
+    item = change.after or change.before or {}
+    # The total of a ledger counter has an incarnation too, and counts entries.
+    return change.key[1] in {"total", "bin"} and "incarnation" in item and "entries" not in item

@@ -1,0 +1,142 @@
+"""Two totals of one name never share the id of an alert, though the versions begin again."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from boto3.dynamodb.types import TypeSerializer
+
+from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.initial_scan import as_unchanged
+from countledger.consumers.alerts.message import alert_in, body_of
+from countledger.consumers.fold import FoldedChange
+from countledger.consumers.total_writer import update_of
+from countledger.ledger import keys
+from countledger.ledger.operations import Delete
+from countledger.producers.sequences.sequence import plan_draw
+from tests.unit.alerts.evaluating import COUNTER, START_MS, TABLE, World, record, rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.operations import Update
+
+KEY: Final = keys.total_key(COUNTER)
+# The total of the second life is surely another one by its time.
+APART_S: Final = 200
+
+
+def added(life: int) -> Update:
+    """The materializer's write: by another record, or by the same one at another time."""
+    return update_of(TABLE, COUNTER, FoldedChange(7, 7, 15, 1, 1), "shard", START_MS + life)
+
+
+def added_later(life: int) -> Update:
+    return update_of(TABLE, COUNTER, FoldedChange(life, life, 15, 1, 1), "shard", START_MS)
+
+
+def drawn(life: int) -> Update:
+    return plan_draw(TABLE, COUNTER, 15, f"id-{life}", START_MS)
+
+
+def image(item: Item) -> dict[str, Any]:
+    return {name: TypeSerializer().serialize(value) for name, value in item.items()}
+
+
+def created(world: World, write: Update, life: int) -> dict[str, Any]:
+    """The stream record of a write that creates the total."""
+    world.dynamo.update(write)
+    item = world.dynamo.get(TABLE, KEY)
+    assert item is not None
+    assert item["version"] == 1
+    stream = record(1, None, 15, at_s=life * APART_S, sequence=life)
+    return {**stream, "dynamodb": {**stream["dynamodb"], "NewImage": image(item)}}
+
+
+def strict(life: int) -> dict[str, Any]:
+    """The record of a strict counter at a version that it had in its first life too."""
+    attributes: dict[str, Any] = {"method": {"S": "atomic"}, "incarnation": {"S": f"id-{life}"}}
+    return record(2, 0, 15, at_s=life * APART_S, sequence=life, **attributes)
+
+
+def ids_of(world: World) -> list[str]:
+    return list(dict.fromkeys(alert.id for _, alert in world.targets.taken))
+
+
+@pytest.mark.parametrize("write", [added, added_later, drawn])
+def test_a_counter_that_is_created_again_alerts_under_another_id(
+    write: Callable[[int], Update],
+) -> None:
+    world = World([rule(10)])
+    for life in (1, 2):
+        world.deliver([created(world, write(life), life)])
+        world.dynamo.delete(Delete(TABLE, KEY))
+
+    assert [alert.version for _, alert in world.targets.taken] == [1, 1]
+    assert len(ids_of(world)) == 2
+
+
+def test_so_does_a_strict_counter() -> None:
+    world = World([rule(10)])
+    for life in (1, 2):
+        world.deliver([strict(life)])
+
+    assert [alert.version for _, alert in world.targets.taken] == [2, 2]
+    assert len(ids_of(world)) == 2
+
+
+def test_an_update_keeps_the_incarnation_of_its_total() -> None:
+    world = World([rule(10)])
+    world.dynamo.update(added_later(1))
+    before = world.dynamo.get(TABLE, KEY)
+    world.dynamo.update(added_later(2))
+    after = world.dynamo.get(TABLE, KEY)
+
+    assert before
+    assert after
+    assert (after["version"], after["incarnation"]) == (2, before["incarnation"])
+
+
+def test_a_total_without_an_incarnation_alerts_under_the_id_that_it_always_had() -> None:
+    world = World([rule(10)])
+    world.deliver([record(1, None, 15)])
+
+    assert ids_of(world) == ["eu-central-1/rule@r1/1/10/rising/a:b"]
+
+
+def test_the_id_is_the_same_wherever_the_alert_is_stored() -> None:
+    """In the state that a crash leaves, in the message of a dead letter, and in the log."""
+    world = World([rule(10)])
+    world.targets.refuses = world.letters.refuses = 1
+    first = strict(1)
+    assert world.deliver([first]).retry_from is not None
+    world.deliver([first])
+
+    (expected,) = ids_of(world)
+    alert = world.targets.taken[-1][1]
+    assert expected == "eu-central-1/rule@r1/id-1/2/10/rising/a:b"
+    assert alert_in(json.loads(body_of(alert))) == alert
+    assert [one.alert.id for one in AlertLog(world.dynamo, TABLE).newest(COUNTER)] == [expected]
+
+
+def test_the_initial_scan_names_the_incarnation_too() -> None:
+    world = World()
+    item = world.dynamo.update(added(1))
+    assert item
+
+    read = as_unchanged(item, START_MS)
+
+    assert read is not None
+    assert read.incarnation == item["incarnation"]
+    assert as_unchanged({**item, "incarnation": 7}, START_MS) is None
+
+
+@pytest.mark.parametrize("found", [{"S": "a/b"}, {"S": ""}, {"S": "x" * 65}, {"N": "7"}], ids=str)
+def test_what_no_id_can_contain_is_quarantined(found: dict[str, str]) -> None:
+    world = World([rule(10)])
+
+    assert world.deliver([record(1, None, 15, incarnation=found)]).quarantined == 1
+    assert not world.targets.taken
