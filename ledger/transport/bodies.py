@@ -43,8 +43,8 @@ def spelled(arguments: object) -> bytes:
         return json.dumps(arguments, default=_base64).encode()
 
 
-def puts_of_json(batch: PutBatch) -> orjson.Fragment:
-    """The puts of a batch as JSON, in a third of the time of encoding item by item."""
+def puts_of_json(batch: PutBatch) -> list[orjson.Fragment]:
+    """The puts of a batch, each as JSON: in a third of the time of encoding item by item."""
     entries, spreads = batch.entries, batch.spreads
     sort_keys = _texts([*map(entry_key, [one.id for one in entries], spreads)])
     counters = _texts([one.counter for one in entries])
@@ -68,7 +68,7 @@ def puts_of_json(batch: PutBatch) -> orjson.Fragment:
             head = shared[made] = _head_of(*made)
         delta = entry.delta
         puts.append(f'{head}{counter}}},"entry":{{"S":{sort_key}}},"delta":{{"N":"{delta}"}}}}}}}}')
-    return orjson.Fragment(f"[{','.join(puts)}]")
+    return [*map(orjson.Fragment, puts)]
 
 
 def _texts(texts: list[str]) -> list[str]:
