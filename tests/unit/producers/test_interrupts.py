@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import pytest
 
@@ -146,10 +146,13 @@ def left_at_the_largest_sum(buffer: Buffer) -> Callable[[], object]:
     return lambda: buffer.queue.join("a:b", LARGEST)
 
 
+Preparation: TypeAlias = "Callable[[Buffer], Callable[[], object]]"
 ENDS: Final = (closed_by_make_due, closed_by_time, closed_by_events, left_at_the_largest_sum)
 
 
-def interrupted(functions: Iterable[Callable[..., object]], at: int, prepare: Any) -> Buffer | None:  # noqa: ANN401 - one of `ENDS`
+def interrupted(
+    functions: Iterable[Callable[..., object]], at: int, prepare: Preparation
+) -> Buffer | None:
     """A buffer after a signal at a bytecode; None if there are not so many."""
     buffer = Buffer()
     call, signal = prepare(buffer), Signal(functions, at)
@@ -157,7 +160,7 @@ def interrupted(functions: Iterable[Callable[..., object]], at: int, prepare: An
     return buffer if signal.raised else None
 
 
-def each_interrupted(prepare: Any) -> Iterator[Buffer]:  # noqa: ANN401 - one of `ENDS`
+def each_interrupted(prepare: Preparation) -> Iterator[Buffer]:
     """A buffer after a signal at each bytecode in turn."""
     at = 0
     while (buffer := interrupted(CLOSING, at, prepare)) is not None:
@@ -169,7 +172,7 @@ def each_interrupted(prepare: Any) -> Iterator[Buffer]:  # noqa: ANN401 - one of
 @pytest.mark.parametrize("prepare", ENDS)
 @pytest.mark.parametrize("recount", [False, True])
 def test_a_signal_while_a_window_closes_loses_and_repeats_nothing(
-    prepare: Any,  # noqa: ANN401 - one of `ENDS`
+    prepare: Preparation,
     *,
     recount: bool,
 ) -> None:
@@ -180,7 +183,7 @@ def test_a_signal_while_a_window_closes_loses_and_repeats_nothing(
 
 
 @pytest.mark.parametrize("prepare", ENDS)
-def test_a_signal_in_the_repair_loses_and_repeats_nothing(prepare: Any) -> None:  # noqa: ANN401
+def test_a_signal_in_the_repair_loses_and_repeats_nothing(prepare: Preparation) -> None:
     """A second signal, at each bytecode of the next call, after one at each bytecode."""
     for first in range(sum(1 for _ in each_interrupted(prepare))):
         for second in range(200):
