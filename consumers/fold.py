@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, overload
 
 from countledger.consumers.record import (
+    FAR_AHEAD_S,
     EntryChange,
     MalformedRecord,
     are_sequences,
@@ -82,8 +83,6 @@ def row_of(change: EntryChange, record: Mapping[str, Any]) -> Row:
     return change.sequence, change.delta, change.events, change.entries, stream
 
 
-# In the stream's seconds. Later times, such as infinity, are left to `change_of`.
-_FAR_AHEAD_S: Final = 1e11
 _NOT_WELL_FORMED: Final = (KeyError, TypeError, AttributeError, ValueError, MalformedRecord)
 
 
@@ -107,7 +106,7 @@ def _sweep(records: Sequence[Mapping[str, Any]], now_ms: int) -> Mapping[str, li
         sequence = stream["SequenceNumber"]
         if (
             record["eventName"] != "INSERT"
-            or not young_s <= stream["ApproximateCreationDateTime"] < _FAR_AHEAD_S
+            or not young_s <= stream["ApproximateCreationDateTime"] < FAR_AHEAD_S
             or "v" in (image := stream["NewImage"])
         ):
             change = change_of(record, sequence_of(record), now_ms)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _SEQUENCE_MAX_DIGITS: Final = 40
 # More than any entry has; the sum over a batch still fits a number of DynamoDB.
 _EVENTS_MAX: Final = 10**18
+# In the stream's seconds. What reads many records at once leaves later times, such as infinity, to
+# `created_at_ms`.
+FAR_AHEAD_S: Final = 1e11
 
 
 class EntryChange(NamedTuple):

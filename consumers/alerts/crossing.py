@@ -39,14 +39,8 @@ _SEQUENCE: Final = {"S": "sequence"}
 # The limits of a message of an alert: versions that are exact in JSON, and numbers as long as a
 # sum of entries, to their last decimal place.
 _VERSION_MAX: Final = 2**53
-
-
-_HIGHEST: Final = 10**77
-
-
-_LOWEST: Final = -_HIGHEST
-
-
+HIGHEST: Final = 10**77
+_LOWEST: Final = -HIGHEST
 _LAST_PLACE: Final = -38
 _NOTHING_HELD: Final = (0, 0)
 
@@ -96,9 +90,8 @@ def total_change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> To
     """The change in a record, or None if neither a total nor what is held of it changed.
 
     Raises:
-        MalformedRecord: an attribute is absent or malformed, or the record is older than the stream
-        keeps
-            records: the revisions of rules that evaluated it may be gone.
+        MalformedRecord: an attribute is absent or malformed, or the record is older than the
+            stream keeps records: the revisions of rules that evaluated it may be gone.
     """
     counter, part, name = subject_of(record, "part")
     # A strict counter may be called `total`; its place in the directory has a `#` before it.
@@ -148,7 +141,7 @@ def image_in(stream: Mapping[str, Any], which: str) -> Mapping[str, Any]:
 
 def is_publishable(total: Amount, version: int = 0) -> bool:
     """Whether a message can contain a total and its version; not if they were set by hand."""
-    if not 0 <= version < _VERSION_MAX or not _LOWEST < total < _HIGHEST:
+    if not 0 <= version < _VERSION_MAX or not _LOWEST < total < HIGHEST:
         return False
     return isinstance(total, int) or int(total.as_tuple().exponent) >= _LAST_PLACE
 
@@ -169,7 +162,7 @@ def total_in(image: Mapping[str, Any], name: str = "total") -> Amount:
     except (KeyError, TypeError, ValueError, AttributeError):
         raise MalformedRecord(f"an image has no well-formed {name}") from None
     # Nearly all are integers, and every record has two.
-    if not ((type(total) is int and _LOWEST < total < _HIGHEST) or is_publishable(total)):
+    if not ((type(total) is int and _LOWEST < total < HIGHEST) or is_publishable(total)):
         raise MalformedRecord(f"no message of an alert holds a total of {shown(image[name]['N'])}")
     return total
 

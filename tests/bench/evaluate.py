@@ -73,6 +73,7 @@ def batch(now_s: int) -> list[dict[str, Any]]:
             "entries": {"N": str(value)},
             "version": {"N": str(value)},
             "updated_at": {"N": str(now_s * 1000)},
+            "incarnation": {"S": "n7Hk2QxT9aLw"},
             "w0123456789ab": {"B": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="},
         }
 
