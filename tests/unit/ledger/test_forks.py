@@ -1,5 +1,10 @@
 """A fork has one thread: what another one held as it forked must not stay held for ever."""
 
+import sys
+
+import pytest
+
+from countledger.ledger import forks
 from tests.unit.ledger.processes import FORKS, printed
 
 # While another thread holds each lock of a module, the process forks; the child uses what it
@@ -95,6 +100,24 @@ os._exit(0)
 def test_each_process_makes_its_own_and_closes_nothing(fork: str) -> None:
     """Whether or not Python hears of the fork; a property that was being made is made there."""
     assert printed(INHERITING, fork) == ["True", "True", "0", "True"]
+
+
+# Where the kernel wipes no page in a fork.
+UNWIPED = """
+from countledger.ledger import forks
+forks._WIPED, forks._KNOWN = None, bytearray(1)
+"""
+
+
+@FORKS
+def test_without_a_wiped_page_the_kernel_is_asked(fork: str) -> None:
+    assert printed(UNWIPED + INHERITING, fork) == ["True", "True", "0", "True"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
+def test_linux_wipes_the_page_in_a_fork() -> None:
+    assert forks._WIPED is not None
+    assert forks.this_process() is forks.this_process()
 
 
 # The first uses of a value in a fork, by several threads at once.
