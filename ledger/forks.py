@@ -73,6 +73,7 @@ def _identify() -> _Identity:
 
 def _begin_in_child() -> None:
     _FORKS[0] += 1
+    _KNOWN[0] = 0  # an emulator of Linux may accept the advice and wipe nothing
     for what in _TO_ABANDON:
         abandon(what)
 

@@ -205,7 +205,10 @@ class BufferState:
             The entries that were still waiting, whose outcome is known now; all failures that no
             caller has got; and the failures of the entries that are being sent, to report once.
         """
-        under_way = [one for one in self.queue.pending_under_way() if not one.handed_back]
+        # A batch is under way until its callbacks have returned; its outcomes are known before.
+        under_way = [
+            one for one in self.queue.pending_under_way() if not (one.done or one.handed_back)
+        ]
         left = self.queue.withdraw()
         self.maker.make(left)
         try:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from countledger.producers.buffer.buffering import Failure
     from countledger.producers.buffer.outcomes import PendingEntry
 
 EXPIRED = Fault(NoCredentials("expired"))
@@ -222,6 +223,34 @@ def test_what_coalesced_and_was_not_sent_comes_back_as_an_entry(gated: GatedClie
     ((entry, _),) = raised.value.failures
     assert entry is not None
     assert (entry.delta, entry.events) == (3, 3)
+
+
+@pytest.mark.parametrize("faults", [[], [EXPIRED]], ids=["recorded", "failed"])
+def test_a_close_during_a_callback_loses_nothing_that_has_an_outcome(
+    faults: list[Fault],
+) -> None:
+    """Its batch is not finished before the callback; a failure is told once, as it was."""
+    calling, go_on = threading.Event(), threading.Event()
+
+    def callback(_: PendingEntry) -> None:
+        calling.set()
+        go_on.wait(20)
+
+    producer = producer_on(MemoryClient(faults=[*faults]))
+    pendings = _add_ones(producer, 2)
+    pendings[0].add_done_callback(callback)
+    producer._here().make_due()
+    assert calling.wait(20)
+
+    told: tuple[Failure, ...] = ()
+    try:
+        producer.close(0)
+    except NotRecorded as error:
+        told = error.failures
+    go_on.set()
+
+    failed = [(one.entry, type(one.error)) for one in told]
+    assert failed == ([(pendings[1].entry, NoCredentials)] if faults else [])
 
 
 def test_a_close_ends_the_flush_of_another_thread(gated: GatedClient) -> None:
