@@ -280,7 +280,7 @@ class Outcomes:
         """The failures that no caller has got, each once; called under the lock."""
         failures = tuple(
             Failure(one.entry, one.outcome)
-            for one in self.failed
+            for one in dict.fromkeys(self.failed)  # an interrupted `close` may add one twice
             if not one.reported and isinstance(one.outcome, CountledgerError)
         )
         self.failed.clear()

@@ -206,7 +206,7 @@ class BufferState:
             caller has got; and the failures of the entries that are being sent, to report once.
         """
         under_way = [one for one in self.queue.pending_under_way() if not one.handed_back]
-        left = self.queue.withdraw()
+        left = self.queue.waiting()
         self.maker.make(left)
         try:
             keep(left, self.spool)
@@ -219,9 +219,12 @@ class BufferState:
         lost = tuple(
             Failure(None if one.unfrozen else one.entry, not_sent(one)) for one in under_way
         )
+        failures = self.outcomes.take_failures()
+        # After all else: if a signal handler raised before, the next `close` finds the entries.
+        self.queue.withdraw()
         for one in under_way:
             one.handed_back = True
-        return left, self.outcomes.take_failures(), lost
+        return left, failures, lost
 
     def still_buffered(self, timeout_s: float | None) -> StillBuffered:
         """The error at the end of a wait."""
