@@ -77,7 +77,7 @@ class PendingEntry:
         self.rows: list[int] | None = None  # its row numbers in the spool
         self.unfrozen = False  # whether the spool has its events and not yet its entry
         self.reported = False  # whether a caller has the outcome, or waits for it
-        self.handed_back = False  # whether `close` reported it while it was being sent
+        self.handed_back = False  # whether `close` or `on_failure` reported it already
         self.callbacks: list[Callable[[PendingEntry], object]] | None = None
 
     @property
@@ -149,7 +149,7 @@ class Outcomes:
         self.tally = BufferTally()
         self.progress_s = 0.0
         self._process: object = this_process()
-        self._on_failure = on_failure
+        self.on_failure = on_failure
         self.failed: deque[PendingEntry] = deque()
         # The spool rows of failed entries, in case they are added again.
         self._rows: dict[tuple[str, str], list[int]] = {}
@@ -177,7 +177,7 @@ class Outcomes:
                 continue
             to_notify.append(pending)
             if not recorded and not pending.callbacks and not pending.handed_back:
-                if self._on_failure is None:
+                if self.on_failure is None:
                     self.failed.append(pending)
                 else:
                     pending.reported = True
@@ -198,14 +198,15 @@ class Outcomes:
             pending.callbacks = None
             error = pending.outcome
             if isinstance(error, CountledgerError) and not pending.handed_back:
+                pending.handed_back = True
                 self.report((Failure(pending.entry, error),))
 
     def report(self, failures: tuple[Failure, ...]) -> tuple[Failure, ...]:
         """Call `on_failure`, or return the failures if it is not set; called without the lock."""
-        if self._on_failure is None:
+        if self.on_failure is None:
             return failures
         for failure in failures:
-            _call(self._on_failure, failure)
+            _call(self.on_failure, failure)
         return ()
 
     def outcome_of(self, pending: PendingEntry, timeout_s: float | None) -> Outcome:
@@ -280,7 +281,7 @@ class Outcomes:
         """The failures that no caller has got, each once; called under the lock."""
         failures = tuple(
             Failure(one.entry, one.outcome)
-            for one in self.failed
+            for one in dict.fromkeys(self.failed)  # an interrupted `close` may add one twice
             if not one.reported and isinstance(one.outcome, CountledgerError)
         )
         self.failed.clear()

@@ -227,14 +227,17 @@ class SendQueue:
         first = [queue[0] for queue in (self._plain, self._keyed) if queue]
         return all(batch.number > mark for batch in (*first, *self._under_way))
 
-    def withdraw(self) -> list[PendingEntry]:
-        """Remove and return the entries that are not being sent."""
+    def waiting(self) -> list[PendingEntry]:
+        """The entries that are not being sent; no more events join them."""
         self._close_window()
-        waiting = self._waiting()
+        return self._waiting()
+
+    def withdraw(self) -> None:
+        """Remove the entries that are not being sent."""
+        waiting = self.waiting()
         self._plain.clear()
         self._keyed.clear()
         self.release(len(waiting), sum(one.size for one in waiting))
-        return waiting
 
     def pending_under_way(self) -> list[PendingEntry]:
         """The entries that are being sent."""
@@ -244,8 +247,7 @@ class SendQueue:
 
     def _waiting(self) -> list[PendingEntry]:
         """The entries that are queued."""
-        batches = (*self._plain, *self._keyed)
-        return [pending for batch in batches for pending in batch.pendings]
+        return [one for batch in (*self._plain, *self._keyed) for one in batch.pendings]
 
     def _close_window(self) -> None:
         """Queue the entries of the window, and make them due."""

@@ -22,7 +22,7 @@ from countledger.producers.buffer.buffering import (
 )
 from countledger.producers.buffer.delivery import keep, may_coalesce
 from countledger.producers.buffer.queue import SendQueue
-from countledger.producers.event import Event, not_an_event, unacknowledged
+from countledger.producers.event import Event, Receipt, not_an_event, unacknowledged
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
@@ -46,6 +46,12 @@ def not_sent(pending: PendingEntry) -> CountledgerError:
     if pending.entry is None:
         return ProducerClosed(f"events of {pending.counter!r} stay in the spool: {_CLOSED}")
     return unacknowledged(pending.entry, _CLOSED)
+
+
+def error_of(pending: PendingEntry) -> CountledgerError:
+    """The error of an entry that is being sent when the producer is closed: its own, if it has."""
+    known = pending.outcome
+    return known if isinstance(known, CountledgerError) else not_sent(pending)
 
 
 @dataclass(slots=True)
@@ -205,11 +211,8 @@ class BufferState:
             The entries that were still waiting, whose outcome is known now; all failures that no
             caller has got; and the failures of the entries that are being sent, to report once.
         """
-        # A batch is under way until its callbacks have returned; its outcomes are known before.
-        under_way = [
-            one for one in self.queue.pending_under_way() if not (one.done or one.handed_back)
-        ]
-        left = self.queue.withdraw()
+        under_way = [one for one in self.queue.pending_under_way() if not self._is_told(one)]
+        left = self.queue.waiting()
         self.maker.make(left)
         try:
             keep(left, self.spool)
@@ -220,11 +223,23 @@ class BufferState:
         self.outcomes.resolve(left, dict(enumerate(errors)))
         # If the spool has the events and not the entry, the events are sent at the next start.
         lost = tuple(
-            Failure(None if one.unfrozen else one.entry, not_sent(one)) for one in under_way
+            Failure(None if one.unfrozen else one.entry, error_of(one)) for one in under_way
         )
+        failures = self.outcomes.take_failures()
+        # After all else: if a signal handler raised before, the next `close` finds the entries.
+        self.queue.withdraw()
         for one in under_way:
             one.handed_back = True
-        return left, self.outcomes.take_failures(), lost
+        return left, failures, lost
+
+    def _is_told(self, pending: PendingEntry) -> bool:
+        """Whether `close` has nothing to report of an entry that is being sent.
+
+        A batch is under way until its callbacks have returned; its outcomes are known before.
+        """
+        known = pending.outcome
+        told = isinstance(known, Receipt) or (known and self.outcomes.on_failure is None)
+        return bool(told) or pending.handed_back
 
     def still_buffered(self, timeout_s: float | None) -> StillBuffered:
         """The error at the end of a wait."""

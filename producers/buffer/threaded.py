@@ -267,9 +267,9 @@ class ThreadedBuffer:
         wait = self.state.wait(timeout_s)
         with self.lock:
             self.state.closed = True
+            self.queue.recount(self._reserved.values())  # an interrupted `close` may be before
             self.outcomes.changed.notify_all()
-            self.queue.make_due()
-            self._wake(ticks_ms())
+        self.make_due()
         self._help()
         with self.lock:
             for _ in self._draining(inf, wait):

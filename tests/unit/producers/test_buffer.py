@@ -218,7 +218,8 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def withdraw(self) -> None:
-        self.out += self.buffer.withdraw()
+        self.out += self.buffer.waiting()
+        self.buffer.withdraw()
 
     @invariant()
     def bounds_hold(self) -> None:

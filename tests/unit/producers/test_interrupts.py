@@ -1,17 +1,27 @@
-"""A signal handler that raises while a window closes: at each bytecode, and again in the repair."""
+"""A signal handler that raises while a window or a buffer closes: at each bytecode."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
+from contextlib import suppress
+from itertools import count
+from threading import Lock
+from time import sleep
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import pytest
 
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
-from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.buffering import Buffering, NotRecorded
+from countledger.producers.buffer.delivery import EntryMaker
 from countledger.producers.buffer.outcomes import Outcomes, PendingEntry
 from countledger.producers.buffer.queue import SendQueue
+from countledger.producers.buffer.state import BufferState
+from countledger.producers.event import Status
+from tests.unit.ledger.clocks import ManualClock
+from tests.unit.producers.buffers import GatedClient, producer_on
+from tests.unit.producers.senders import REGION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -195,3 +205,69 @@ def test_a_signal_in_the_repair_loses_and_repeats_nothing(prepare: Preparation) 
             buffer.check()
             if not again.raised:
                 break
+
+
+HANDING_BACK: Final = (
+    BufferState.hand_back,
+    SendQueue.waiting,
+    SendQueue.withdraw,
+    EntryMaker.make,
+    Outcomes.resolve,
+    Outcomes.take_failures,
+)
+
+
+@pytest.mark.parametrize("coalesce", [False, True])
+def test_a_signal_while_a_buffer_hands_back_leaves_no_entry_without_an_outcome(
+    *,
+    coalesce: bool,
+) -> None:
+    """The next call resolves each entry; what had not left the queue, it returns, once."""
+    for at in count():
+        lock = Lock()
+        lock.acquire()  # as `close` holds it
+        outcomes = Outcomes(lock, None)
+        maker = EntryMaker(REGION, ManualClock())
+        state = BufferState(Buffering(coalesce=coalesce), maker, None, outcomes)
+        pendings = [state.pending_of_plain(f"a:{number}", 1) for number in range(3)]
+        for one in pendings:
+            assert state.has_headroom(1, one.size)
+            state.take(one)
+        signal = Signal(HANDING_BACK, at)
+        signal.during(state.hand_back)
+        queued = state.queue.waiting()
+        left, failures, _ = state.hand_back()
+
+        assert all(one.done for one in pendings)
+        assert left == queued
+        if signal.raised:
+            assert [one.entry for one in failures] == [one.entry for one in queued]
+        if not signal.raised:
+            break
+    assert at > 100
+
+
+def test_a_close_after_an_interrupted_one_counts_no_headroom_twice() -> None:
+    """What is still being sent gets its outcome, and then nothing waits."""
+    for at in count():
+        dynamo = GatedClient()
+        dynamo.gate.clear()
+        producer = producer_on(dynamo, Buffering(senders=1))
+        sent, *_, left = [producer.add("a:a", 1) for _ in range(BATCH_WRITE_ITEMS + 1)]
+        while producer.statistics.under_way < BATCH_WRITE_ITEMS:
+            sleep(0.001)
+        signal = Signal([SendQueue.withdraw], at)
+        with suppress(NotRecorded):
+            signal.during(lambda close=producer.close: close(0))  # type: ignore[misc]
+        with suppress(NotRecorded):
+            producer.close(0)
+        dynamo.gate.set()
+
+        assert sent.result(20).status is Status.RECORDED
+        assert left.done
+        with suppress(NotRecorded):
+            producer.close(1)
+        assert producer.statistics.waiting == 0
+        if not signal.raised:
+            break
+    assert at > 10
