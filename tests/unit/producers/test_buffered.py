@@ -342,6 +342,27 @@ def test_what_is_no_event_is_one_outcome_of_a_stream() -> None:
     assert [type(one) for one in outcomes] == [*[Receipt] * 600, BadInput, Receipt]
 
 
+def test_a_stream_is_no_more_than_20_000_events_ahead(gated: GatedClient) -> None:
+    """The next event is fetched only after an outcome."""
+    fetched: list[int] = []
+    outcomes: list[object] = []
+    opens = threading.Timer(0.2, gated.gate.set)
+
+    def events() -> Iterator[Event]:
+        for number in range(20_100):
+            fetched.append(number - len(outcomes))
+            if number == 20_000:
+                opens.start()
+            yield Event("a:b", 1)
+
+    with producer_on(gated, Buffering(linger_ms=1)) as producer:
+        for outcome in producer.record_stream(events()):
+            outcomes.append(outcome)  # noqa: PERF402 - `events` reads its length meanwhile
+
+    assert max(fetched) == 20_000
+    assert len(outcomes) == 20_100
+
+
 def test_an_event_that_is_not_taken_is_one_outcome(gated: GatedClient) -> None:
     buffering = Buffering(max_entries=25, when_full="error", linger_ms=PATIENT_MS)
     producer = producer_on(gated, buffering)

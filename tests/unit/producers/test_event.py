@@ -60,6 +60,10 @@ _BEYOND = datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))
         ({"note": {"a": "\ud800"}}, BadNote),
         ({"note": "text"}, BadNote),
         ({"note": [("a", "b")]}, BadNote),
+        ({"events": 0}, BadDelta),
+        ({"events": 10**9 + 1}, BadDelta),
+        ({"events": True}, BadDelta),
+        ({"events": 1.0}, BadDelta),
     ],
 )
 def test_what_is_no_event_never_comes_into_being(

@@ -158,6 +158,46 @@ def test_a_fork_is_silent_where_nothing_of_multiprocessing_is_loaded() -> None:
     assert printed(code) == []
 
 
+CALLBACK = """
+import os, signal
+from threading import Event
+from tests.unit.ledger.memory import MemoryClient, at
+from tests.unit.producers.buffers import producer_on
+
+home = os.getpid()
+
+def note(kind, items, request):
+    os.write(1, b"parent " if os.getpid() == home else b"child ")
+    return request()
+
+producer = producer_on(MemoryClient(plans=[at(note)]))
+ended = Event()
+
+def fork(_):
+    for _ in range(25):
+        producer.add("a:b", 1)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        return
+    os.write(1, b"%d " % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    ended.set()
+
+producer._here().queue.limit = 1
+first = producer.add("a:b", 1)
+first.add_done_callback(fork)
+for _ in range(24):
+    producer.add("a:b", 1)
+ended.wait(20)
+producer.close()
+"""
+
+
+def test_a_fork_in_a_callback_sends_nothing_of_its_parent() -> None:
+    """Its one thread is a sender's."""
+    assert printed(CALLBACK) == ["parent", "0", "parent"]
+
+
 WORKER = """
 import multiprocessing, sys
 from tests.unit.ledger.memory import MemoryClient, at

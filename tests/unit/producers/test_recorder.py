@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -19,6 +19,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import new_id
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from countledger.producers import recorder as recorder_module
+from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Event, Receipt, make_entry
 from countledger.producers.recorder import Recorder
 from tests.unit.ledger.clocks import ManualClock
@@ -157,6 +158,23 @@ def test_a_namespace_that_cannot_be_read_hides_no_receipt() -> None:
     outcomes = recorder.record_many([*_ones(2_100), Event("shut:x", 1)])
 
     assert [type(o) for o in outcomes] == [Receipt] * 2_000 + [AccessDenied] * 101
+
+
+def test_a_namespace_that_was_found_is_not_looked_up_again() -> None:
+    """Another counter of it needs no answer any more."""
+
+    class Once(Namespaces):
+        asked: ClassVar[list[str]] = []
+
+        def for_use(self, counter: str, kind: Kind, *more: Any) -> Namespace:  # noqa: ANN401
+            self.asked.append(counter)
+            return super().for_use(counter, kind, *more)
+
+    namespaces = Once(MemoryClient(), TABLE, REGION, REGION)
+    found, refused = ledgers_of(["a:1", "a:2", "b:1"], namespaces, (AccessDenied,))
+
+    assert ([*found], refused) == (["a:1", "a:2", "b:1"], {})
+    assert namespaces.asked == ["a:1", "b:1"]
 
 
 def test_a_resend_that_sends_nothing_raises_as_the_recording_did() -> None:

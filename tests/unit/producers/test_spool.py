@@ -6,9 +6,11 @@ import json
 import os
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from shutil import copy
+from time import sleep
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,7 +33,7 @@ from countledger.producers.buffer.outcomes import PendingEntry
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.spool_rows import decode_row, encode_row
-from countledger.producers.event import Event
+from countledger.producers.event import Event, Status
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, waits_for
 from tests.unit.ledger.processes import printed
@@ -412,6 +414,49 @@ def test_a_spool_that_was_tampered_with_says_so(tmp_path: Path) -> None:
 
     with pytest.raises(SpoolRefused, match="has a row that is not an entry"):
         producer_on(MemoryClient(), spooling(tmp_path))
+
+
+def test_an_event_that_is_accepted_during_the_close_is_sent_at_once(tmp_path: Path) -> None:
+    """It has its headroom, and is not in the spool yet, when the close begins."""
+    producer = producer_on(MemoryClient(), spooling(tmp_path))
+    assert producer._spool is not None
+    commits, goes_on = threading.Event(), threading.Event()
+
+    def hold(statement: str) -> None:
+        if statement == "COMMIT":
+            commits.set()
+            goes_on.wait(20)
+
+    producer._spool.connection.set_trace_callback(hold)
+    with ThreadPoolExecutor() as pool:
+        adding = pool.submit(producer.add, "a:b", 1)
+        assert commits.wait(20)
+        closing = pool.submit(producer.close, 10)
+        while not producer._here().state.closed:
+            sleep(0.001)
+        goes_on.set()
+
+        assert adding.result(20).result(20).status is Status.RECORDED
+        closing.result(20)
+
+
+def test_what_is_sent_again_after_its_receipt_is_spooled_again(tmp_path: Path) -> None:
+    """Its old row is gone."""
+    producer = producer_on(
+        MemoryClient(faults=[Fault(NoCredentials("expired"))]), spooling(tmp_path)
+    )
+    producer.add("a:b", 1)
+    entry = handed_back(producer)
+    producer.resend(entry)
+    producer.flush()
+    producer._here().queue.limit = 0
+    producer.resend(entry)
+    assert producer._spool is not None
+    kept = producer._spool.kept()
+    producer._here().queue.limit = 1
+    producer.close()
+
+    assert [row.entry for row in kept] == [entry]
 
 
 def test_many_events_are_spooled_by_one_commit(tmp_path: Path) -> None:
