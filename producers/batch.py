@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import eq
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, overload
 
-from countledger.ledger.errors import CountledgerError, Unacknowledged
+from countledger.ledger.errors import CountledgerError, Unacknowledged, WrongKind
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.namespace import Kind
 from countledger.producers.event import Receipt, receipt_of
@@ -125,7 +125,10 @@ def ledgers_of(
     namespaces: Namespaces,
     refusing: tuple[type[CountledgerError], ...],
 ) -> tuple[dict[str, Namespace], dict[int, Outcome]]:
-    """The namespaces of counters, each looked up until it is found.
+    """The namespaces of counters, each looked up once.
+
+    Where that fails, it fails for every counter of the namespace: a service that does not answer
+    would be waited for as often as there are events.
 
     Args:
         counters: any number, also several times the same.
@@ -138,11 +141,18 @@ def ledgers_of(
     names = [*map(namespace_of, counters)]
     refused: dict[int, Outcome] = {}
     known: dict[str, Namespace] = {}
+    failed: dict[str, CountledgerError] = {}
     for number, name in enumerate(names):
-        if name not in known:
+        if name in failed:
+            refused[number] = failed[name]
+        elif name not in known:
             try:
                 known[name] = namespaces.for_use(counters[number], Kind.LEDGER)
-            except refusing as error:
+            except WrongKind as error:  # it names the counter, and is known without a request
+                if not isinstance(error, refusing):
+                    raise
                 refused[number] = error
+            except refusing as error:
+                refused[number] = failed[name] = error
     found = zip(counters, map(known.get, names), strict=True)
     return {counter: one for counter, one in found if one is not None}, refused

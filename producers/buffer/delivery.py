@@ -80,10 +80,10 @@ class EntryMaker:
             one for at_ms, same in groupby(times_ms) for one in self.new_ids(at_ms, len([*same]))
         ]
         for draft, at_ms, entry_id in zip(drafts, times_ms, ids, strict=True):
+            draft.unfrozen = draft.rows is not None
             draft.entry = new_entry(
                 draft.counter, entry_id, draft.delta, at_ms, region, draft.events
             )
-            draft.unfrozen = draft.rows is not None
 
 
 def keep(pendings: Iterable[PendingEntry], spool: Spool | None) -> None:

@@ -171,24 +171,25 @@ class Outcomes:
         self.tally.count(len(pendings), others.values())
         self.progress_s = monotonic()
         for number, pending in enumerate(pendings):
-            pending.settled = outcome = others.get(number, _RECORDED)
+            outcome = others.get(number, _RECORDED)
             recorded = type(outcome) is Receipt
-            if recorded and pending.callbacks is None and pending.rows is None:
-                continue
-            to_notify.append(pending)
-            if not recorded and not pending.callbacks and not pending.handed_back:
-                if self.on_failure is None:
-                    self.failed.append(pending)
-                else:
-                    pending.reported = True
-            if pending.rows and pending.entry:
-                identity = pending.entry.counter, pending.entry.id
-                if recorded:
-                    self._rows.pop(identity, None)
-                else:
-                    self._rows[identity] = pending.rows[:1]
+            if not recorded or pending.callbacks is not None or pending.rows is not None:
+                to_notify.append(pending)
+                self._note(pending, recorded=recorded)
+            pending.settled = outcome  # last: what a signal handler interrupts before is reported
         self.changed.notify_all()
         return to_notify
+
+    def _note(self, pending: PendingEntry, *, recorded: bool) -> None:
+        if not recorded and not pending.callbacks and not pending.handed_back:
+            pending.reported |= self.on_failure is not None
+            if self.on_failure is None:
+                self.failed.append(pending)
+        if pending.rows and pending.entry:
+            identity = pending.entry.counter, pending.entry.id
+            self._rows.pop(identity, None)
+            if not recorded:
+                self._rows[identity] = pending.rows[:1]
 
     def notify(self, pendings: Iterable[PendingEntry]) -> None:
         """Call the callbacks and `on_failure`; called without the lock."""
@@ -196,8 +197,7 @@ class Outcomes:
             for callback in pending.callbacks or ():
                 _call(callback, pending)
             pending.callbacks = None
-            error = pending.outcome
-            if isinstance(error, CountledgerError) and not pending.handed_back:
+            if isinstance(error := pending.outcome, CountledgerError) and not pending.handed_back:
                 pending.handed_back = True
                 self.report((Failure(pending.entry, error),))
 

@@ -1,5 +1,6 @@
 """A fork has one thread: what another one held as it forked must not stay held for ever."""
 
+import mmap
 import sys
 
 import pytest
@@ -129,6 +130,13 @@ def test_a_fork_that_python_sees_is_known_also_if_its_kernel_wipes_nothing() -> 
 def test_linux_wipes_the_page_in_a_fork() -> None:
     assert forks._WIPED is not None
     assert forks.this_process() is forks.this_process()
+
+
+def test_a_kernel_that_accepts_any_advice_is_not_relied_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It also accepts one that does not exist; here one that does stands for that."""
+    monkeypatch.setattr(forks, "_NO_ADVICE", mmap.MADV_NORMAL)
+
+    assert forks._wiped_page() is None
 
 
 # The first uses of a value in a fork, by several threads at once.

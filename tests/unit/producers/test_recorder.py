@@ -12,8 +12,10 @@ import pytest
 from countledger.ledger.errors import (
     AccessDenied,
     CountledgerError,
+    NamespaceUnknown,
     NoCredentials,
     TableNotFound,
+    Unclear,
     WrongKind,
 )
 from countledger.ledger.ids import new_id
@@ -23,7 +25,7 @@ from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Event, Receipt, make_entry
 from countledger.producers.recorder import Recorder
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient
+from tests.unit.ledger.memory import Fault, MemoryClient, refuses
 from tests.unit.producers.senders import REGION, TABLE, entries_in, recorder_on, sender_on
 
 if TYPE_CHECKING:
@@ -175,6 +177,44 @@ def test_a_namespace_that_was_found_is_not_looked_up_again() -> None:
 
     assert ([*found], refused) == (["a:1", "a:2", "b:1"], {})
     assert namespaces.asked == ["a:1", "b:1"]
+
+
+def test_a_namespace_that_cannot_be_read_is_asked_for_once_in_a_call() -> None:
+    """Waited for again for each event, a silent service would hold a call up for hours."""
+    silent = MemoryClient(plans=[refuses(Unclear("no answer"), "get", times=2)])
+    namespaces = Namespaces(silent, TABLE, REGION, REGION)
+
+    found, refused = ledgers_of([f"a:{n}" for n in range(50)] + ["b:1"], namespaces, (Unclear,))
+
+    assert found == {}
+    assert [type(one) for one in refused.values()] == [Unclear] * 51
+    assert silent.calls == []  # a third one would have been answered
+
+
+def test_a_region_that_cannot_make_a_namespace_asks_for_it_once_in_a_call() -> None:
+    away = MemoryClient()
+    found, refused = ledgers_of(
+        ["a:1", "a:2", "a:3"],
+        Namespaces(away, TABLE, "eu-west-1", "us-east-1"),
+        (NamespaceUnknown,),
+    )
+
+    assert (found, len(refused)) == ({}, 3)
+    assert away.calls == ["get"]
+
+
+def test_each_counter_of_another_kind_is_named_without_a_request() -> None:
+    dynamo = MemoryClient()
+    namespaces = Namespaces(dynamo, TABLE, REGION, REGION)
+    namespaces.for_use("a:1", Kind.STRICT)
+    before = len(dynamo.calls)
+
+    _, refused = ledgers_of(["a:1", "a:2"], namespaces, (WrongKind,))
+
+    assert ["'a:1'" in str(refused[0]), "'a:2'" in str(refused[1])] == [True, True]
+    assert len(dynamo.calls) == before
+    with pytest.raises(WrongKind):
+        ledgers_of(["a:1"], namespaces, (Unclear,))
 
 
 def test_a_resend_that_sends_nothing_raises_as_the_recording_did() -> None:
