@@ -103,10 +103,11 @@ def keep(pendings: Iterable[PendingEntry], spool: Spool | None) -> None:
     except CountledgerError:
         for draft in drafts:
             draft.entry = None
-        raise
-    finally:
-        for draft in drafts:
             draft.unfrozen = False
+        raise
+    # Not if a signal handler raised: then the next call replaces them, once more or at last.
+    for draft in drafts:
+        draft.unfrozen = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,15 +213,19 @@ class Spool:
         self._refuse_in_a_fork()
         with self._lock, _refusing(self.path):
             self._refuse_closed()
+            self._roll_back()  # a signal handler may have raised in the last one, at any step
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self.connection.execute("COMMIT")
             except BaseException:
-                # If the disk is full, SQLite has rolled back already.
-                if self.connection.in_transaction:
-                    self.connection.execute("ROLLBACK")
+                self._roll_back()
                 raise
-            self.connection.execute("COMMIT")
+
+    def _roll_back(self) -> None:
+        """End the transaction, if there is one: if the disk is full, SQLite has ended it."""
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
 
 
 def _leave_to_the_parent() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import count
 from threading import Lock
 from time import sleep
@@ -14,9 +14,10 @@ import pytest
 
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.producers.buffer.buffering import Buffering, NotRecorded
-from countledger.producers.buffer.delivery import EntryMaker
+from countledger.producers.buffer.delivery import EntryMaker, keep
 from countledger.producers.buffer.outcomes import Outcomes, PendingEntry
 from countledger.producers.buffer.queue import SendQueue
+from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.state import BufferState
 from countledger.producers.event import Status
 from tests.unit.ledger.clocks import ManualClock
@@ -25,6 +26,7 @@ from tests.unit.producers.senders import REGION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
     from types import FrameType
 
 NOBODY: Final = cast("Outcomes", None)
@@ -271,3 +273,27 @@ def test_a_close_after_an_interrupted_one_counts_no_headroom_twice() -> None:
         if not signal.raised:
             break
     assert at > 10
+
+
+def test_a_signal_while_entries_are_kept_leaves_none_that_the_spool_does_not_know(
+    tmp_path: Path,
+) -> None:
+    """Sent again by its owner and by the next start, under two ids, an event would count twice."""
+    maker = EntryMaker(REGION, ManualClock())
+    keeping = (EntryMaker.make, keep, Spool.freeze, Spool._roll_back, Spool._delete)
+    with closing(Spool.open(tmp_path / "spool", ledger="ours", fsync=False)) as spool:
+        for at in count():
+            pendings = [PendingEntry(NOBODY, f"a:{n}", 1) for n in range(2)]
+            spool.append(pendings)
+            signal = Signal(keeping, at)
+            signal.during(lambda new=pendings: (maker.make(new), keep(new, spool)))  # type: ignore[misc]
+
+            keep(pendings, spool)  # as a batch that was interrupted ends
+
+            kept = spool.kept()
+            known = {row.entry.id for row in kept if row.entry is not None}
+            assert {one.entry.id for one in pendings if one.entry is not None} == known, at
+            spool.update([row.row for row in kept], [])
+            if not signal.raised:
+                break
+    assert at > 100
