@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from contextlib import closing, suppress
+from functools import partial
 from itertools import count
 from threading import Lock
 from time import sleep
@@ -275,6 +276,11 @@ def test_a_close_after_an_interrupted_one_counts_no_headroom_twice() -> None:
     assert at > 10
 
 
+def _make_and_keep(maker: EntryMaker, pendings: list[PendingEntry], spool: Spool) -> None:
+    maker.make(pendings)
+    keep(pendings, spool)
+
+
 def test_a_signal_while_entries_are_kept_leaves_none_that_the_spool_does_not_know(
     tmp_path: Path,
 ) -> None:
@@ -286,7 +292,7 @@ def test_a_signal_while_entries_are_kept_leaves_none_that_the_spool_does_not_kno
             pendings = [PendingEntry(NOBODY, f"a:{n}", 1) for n in range(2)]
             spool.append(pendings)
             signal = Signal(keeping, at)
-            signal.during(lambda new=pendings: (maker.make(new), keep(new, spool)))  # type: ignore[misc]
+            signal.during(partial(_make_and_keep, maker, pendings, spool))
 
             keep(pendings, spool)  # as a batch that was interrupted ends
 
