@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from threading import Thread
+from time import sleep
 from typing import Final
 from uuid import uuid4
 
@@ -124,6 +125,7 @@ def test_every_answer_means_the_same_to_every_transport(
             if behaviour is Behaviour.HONEST_CLOSED:
                 # The end of the connection arrives while nobody uses it.
                 assert server.closed.wait(30)
+                sleep(0.02)  # a busy kernel delivers it a little later
     requests = len(server.seen)
 
     assert raised == dict.fromkeys(places, error)
