@@ -148,11 +148,10 @@ def ledgers_of(
         elif name not in known:
             try:
                 known[name] = namespaces.for_use(counters[number], Kind.LEDGER)
-            except WrongKind as error:  # it names the counter, and is known without a request
-                if not isinstance(error, refusing):
-                    raise
-                refused[number] = error
             except refusing as error:
-                refused[number] = failed[name] = error
+                refused[number] = error
+                # A wrong kind is known without a request, and its text names the counter.
+                if not isinstance(error, WrongKind):
+                    failed[name] = error
     found = zip(counters, map(known.get, names), strict=True)
     return {counter: one for counter, one in found if one is not None}, refused

@@ -1,6 +1,6 @@
 """The prefilter of the evaluator: records that show at once that they cross nothing.
 
-Nearly every record is such a one. To read it as a change takes three times as long as to see that.
+Nearly every record is such a one. To read it as a change takes five times as long as to see that.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Prefilter:
         """Whether a record changes a total that stays on its side of every threshold.
 
         Only of a plain record: an update of a total without holds, in this release's format, from
-        one integer to another, made while the rules of its time are known. False of any other,
-        also of a malformed one. The rest of the record (its version) is not read.
+        one integer, 0 or more, to another, made while the rules of its time are known. False of
+        any other, also of a malformed one. The rest of the record (its version) is not read.
         """
         try:
             stream = record["dynamodb"]

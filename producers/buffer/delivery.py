@@ -105,7 +105,7 @@ def keep(pendings: Iterable[PendingEntry], spool: Spool | None) -> None:
             draft.entry = None
             draft.unfrozen = False
         raise
-    # Not if a signal handler raised: then the next call replaces them, once more or at last.
+    # If a signal handler raised, it stays set: the next call replaces the events, perhaps again.
     for draft in drafts:
         draft.unfrozen = False
 

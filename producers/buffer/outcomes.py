@@ -176,7 +176,7 @@ class Outcomes:
             if not recorded or pending.callbacks is not None or pending.rows is not None:
                 to_notify.append(pending)
                 self._note(pending, recorded=recorded)
-            pending.settled = outcome  # last: what a signal handler interrupts before is reported
+            pending.settled = outcome  # last: an interrupted entry has no outcome yet
         self.changed.notify_all()
         return to_notify
 

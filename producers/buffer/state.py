@@ -211,7 +211,7 @@ class BufferState:
             The entries that were still waiting, whose outcome is known now; all failures that no
             caller has got; and the failures of the entries that are being sent, to report once.
         """
-        under_way = [one for one in self.queue.pending_under_way() if not self._is_told(one)]
+        under_way = [one for one in self.queue.pending_under_way() if not self._is_reported(one)]
         left = self.queue.waiting()
         self.maker.make(left)
         try:
@@ -232,14 +232,15 @@ class BufferState:
             one.handed_back = True
         return left, failures, lost
 
-    def _is_told(self, pending: PendingEntry) -> bool:
+    def _is_reported(self, pending: PendingEntry) -> bool:
         """Whether `close` has nothing to report of an entry that is being sent.
 
         A batch is under way until its callbacks have returned; its outcomes are known before.
         """
         known = pending.outcome
-        told = isinstance(known, Receipt) or (known and self.outcomes.on_failure is None)
-        return bool(told) or pending.handed_back
+        if pending.handed_back or isinstance(known, Receipt):
+            return True
+        return known is not None and self.outcomes.on_failure is None
 
     def still_buffered(self, timeout_s: float | None) -> StillBuffered:
         """The error at the end of a wait."""

@@ -267,7 +267,7 @@ class ThreadedBuffer:
         wait = self.state.wait(timeout_s)
         with self.lock:
             self.state.closed = True
-            self.queue.recount(self._reserved.values())  # an interrupted `close` may be before
+            self.queue.recount(self._reserved.values())  # an interrupted `close` left it wrong
             self.outcomes.changed.notify_all()
         self.make_due()
         self._help()

@@ -127,7 +127,7 @@ def test_a_fork_that_python_sees_is_known_also_if_its_kernel_wipes_nothing() -> 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
-def test_linux_wipes_the_page_in_a_fork() -> None:
+def test_on_linux_the_identity_is_kept_until_a_fork() -> None:
     assert forks._WIPED is not None
     assert forks.this_process() is forks.this_process()
 
