@@ -138,20 +138,24 @@ def ledgers_of(
     Returns:
         The namespaces by counter; and the error of each counter that has none, by its number.
     """
-    names = [*map(namespace_of, counters)]
+    found: dict[str, Namespace] = {}
     refused: dict[int, Outcome] = {}
     known: dict[str, Namespace] = {}
     failed: dict[str, CountledgerError] = {}
-    for number, name in enumerate(names):
+    for number, counter in enumerate(counters):
+        if counter in found:
+            continue
+        name = namespace_of(counter)
         if name in failed:
             refused[number] = failed[name]
-        elif name not in known:
-            try:
-                known[name] = namespaces.for_use(counters[number], Kind.LEDGER)
-            except refusing as error:
-                refused[number] = error
-                # A wrong kind is known without a request, and its text names the counter.
-                if not isinstance(error, WrongKind):
-                    failed[name] = error
-    found = zip(counters, map(known.get, names), strict=True)
-    return {counter: one for counter, one in found if one is not None}, refused
+            continue
+        try:
+            if name not in known:
+                known[name] = namespaces.for_use(counter, Kind.LEDGER)
+            found[counter] = known[name]
+        except refusing as error:
+            refused[number] = error
+            # A wrong kind is known without a request, and its text names the counter.
+            if not isinstance(error, WrongKind):
+                failed[name] = error
+    return found, refused

@@ -75,7 +75,7 @@ class Buffering:
     coalesce: bool = False
     linger_ms: int | None = None
     window_events: int = 10_000
-    max_entries: int = 50_000
+    max_entries: int = 20_000
     max_bytes: int = 64 * _MB
     when_full: Literal["block", "error"] = "block"
     senders: int = 8

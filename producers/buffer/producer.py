@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 
 # The largest number of events that one commit writes to the spool.
 _CHUNK: Final = 500
-# The number of events that `record_stream` adds before it waits for the first outcome.
-_AHEAD_MAX: Final = 20_000
+# The number of events that `record_stream` adds before it waits for the first outcome: fewer than
+# fit by default, so that they alone never fill a buffer.
+_AHEAD_MAX: Final = 10_000
 # Held while a producer is reset in a fork, so that one of several threads does it.
 _RESET_LOCK: Final = lock_open_in_forks()
 
@@ -169,7 +170,7 @@ class BufferedProducer:
         return list(self.record_stream(gathered(events)))
 
     def record_stream(self, events: Iterable[Event]) -> Iterator[Outcome]:
-        """As `record_many` for any number, while it is iterated; it adds up to 20,000 events ahead.
+        """As `record_many` for any number, while it is iterated; it adds up to 10,000 events ahead.
 
         Yields:
             One outcome for each event, in their order; of what is no `Event`, a `BadInput`.

@@ -15,7 +15,7 @@ _PAUSE_S: Final = 0.02
 
 def main(namespace: str, spool: str, events: int, counters: int) -> None:
     """Spool all events, write `all`, then the number of acknowledged entries until none waits."""
-    with CountLedger().buffered(Buffering(spool=spool)) as producer:
+    with CountLedger().buffered(Buffering(spool=spool, max_entries=max(events, 25))) as producer:
         producer.add_many(
             Event(f"{namespace}:{number}", delta) for number, delta in deltas(events, counters)
         )

@@ -24,7 +24,13 @@ settings = Settings(ledger_table=table, counters_table=table, home_region=region
 ledger = CountLedger(settings, endpoint_url=url)
 ledger.namespaces.create(namespace)
 linger_ms = 20_000 if coalesce else 10
-buffering = Buffering(spool=spool, coalesce=coalesce, linger_ms=linger_ms, window_events=9_000)
+buffering = Buffering(
+    spool=spool,
+    coalesce=coalesce,
+    linger_ms=linger_ms,
+    window_events=9_000,
+    max_entries=events,
+)
 producer = ledger.buffered(buffering)
 producer.add_many(Event(f"{namespace}:{n % counters}", 1) for n in range(events))
 print("all", flush=True)
