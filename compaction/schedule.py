@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from countledger.compaction import trigger
 from countledger.compaction.retire import Retire
@@ -11,8 +11,12 @@ from countledger.compaction.s3_archive import ArchiveLocation
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require
 from countledger.ledger.clock import show_duration
-from countledger.ledger.errors import BadSetting, CorruptItem, shown
+from countledger.ledger.errors import BadSetting, CorruptItem, ScheduleExists, shown
+from countledger.ledger.expressions import Absent, Compare
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT, MIN_ENTRIES_MAX, MIN_ENTRIES_MIN
+
+if TYPE_CHECKING:
+    from countledger.ledger.expressions import Condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +124,7 @@ def changed_schedule(schedule: Schedule, spec: ScheduleSpec) -> Schedule:
 
 
 def encode_schedule(
-    schedule: Schedule, age_ms: int, revision: int, unswept_since_ms: int | None = None
+    schedule: Schedule, age_ms: int, revision: str, unswept_since_ms: int | None = None
 ) -> Item:
     """The schedule's item in `counters`.
 
@@ -128,7 +132,7 @@ def encode_schedule(
         schedule: the schedule.
         age_ms: how old an entry must be in total: the materializer, which knows no horizon, sets
             the due times by it.
-        revision: how often it was written.
+        revision: the id of this write, which no other schedule of the namespace ever has.
         unswept_since_ms: since when counters may be missing in the due index; None: none is.
     """
     return {
@@ -175,3 +179,20 @@ def decode_schedule(item: Item) -> Schedule:
         )
     except ValueError as error:
         raise CorruptItem(f"schedule of namespace {namespace!r}: {error}", item) from error
+
+
+def is_still(found: Item | None) -> Condition:
+    """That the schedule is still the one that was read (None: there was none)."""
+    if found is None:
+        return Absent("part")
+    revision = found.get("revision")
+    # None only if somebody edited the item.
+    return Absent("revision") if revision is None else Compare("revision", "=", revision)
+
+
+def changed_meanwhile(namespace: str) -> ScheduleExists:
+    """The error of a call that finds another schedule, or another revision, than it had read."""
+    return ScheduleExists(
+        f"the schedule of namespace {namespace!r} was changed by another process just now: read "
+        "it, and try again"
+    )

@@ -1,8 +1,9 @@
 """The schedules of a stack: users create, change, read and delete them.
 
 A schedule has two parts: its item in `counters`, which says how to compact, and its trigger at
-EventBridge Scheduler, which says when. The item is written first and deleted last, so a crash in
-between leaves a schedule that does not run yet, or no longer: repeating the call completes it.
+EventBridge Scheduler, which says when. Item first, then trigger: a crash in between leaves a
+schedule that does not run yet, or a trigger that finds nothing to do, and repeating the call
+completes it. A write names the revision that it read, and so never meets one created since.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from typing import TYPE_CHECKING, Final, Unpack
 from countledger.compaction.schedule import (
     Schedule,
     ScheduleSpec,
+    changed_meanwhile,
     changed_schedule,
     decode_schedule,
     encode_schedule,
+    is_still,
     new_schedule,
     unswept_since_ms,
 )
 from countledger.ledger import keys
-from countledger.ledger.attributes import Item, decoded, require
+from countledger.ledger.attributes import Item, decoded
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -30,7 +33,8 @@ from countledger.ledger.errors import (
     WrongKind,
     WrongRegion,
 )
-from countledger.ledger.expressions import Absent, Compare
+from countledger.ledger.expressions import Compare
+from countledger.ledger.ids import new_id
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete, Put, Query
 from countledger.ledger.performer import wrote
@@ -62,6 +66,7 @@ class Schedules:
         region: where this process runs.
         home_region: where counters are compacted.
         clock: the time.
+        new_id: makes the id of a revision.
     """
 
     dynamo: DynamoClient
@@ -72,6 +77,7 @@ class Schedules:
     region: str
     home_region: str
     clock: Clock = field(default_factory=SystemClock)
+    new_id: Callable[[int], str] = new_id
 
     def create(self, namespace: str, **spec: Unpack[ScheduleSpec]) -> Schedule:
         """Create the schedule of a namespace; creating an equal one again changes nothing.
@@ -91,14 +97,13 @@ class Schedules:
         wanted = self._checked(new_schedule(namespace, self.home_region, spec))
         found = self._find(namespace)
         if found is None:
-            self._write(wanted, None)
-        elif decode_schedule(found) != wanted:
+            return self._write(wanted, None)
+        if decode_schedule(found) != wanted:
             raise ScheduleExists(
                 f"namespace {namespace!r} has a schedule ({decode_schedule(found).describe()}): "
                 f"`countledger schedule set {namespace}` changes it"
             )
-        else:
-            self._trigger(wanted)
+        self._trigger(namespace, wanted)
         return wanted
 
     def set(self, namespace: str, **spec: Unpack[ScheduleSpec]) -> Schedule:
@@ -109,8 +114,7 @@ class Schedules:
         """
         found = self._existing(namespace)
         wanted = self._checked(changed_schedule(decode_schedule(found), spec))
-        self._write(wanted, found)
-        return wanted
+        return self._write(wanted, found)
 
     def apply(self, specs: Mapping[str, ScheduleSpec]) -> Iterator[tuple[Schedule, SettingChange]]:
         """Make these schedules equal to the given ones; all other schedules stay.
@@ -130,11 +134,11 @@ class Schedules:
         before = [None if found is None else decode_schedule(found) for found in stored]
         for schedule, found, there in zip(wanted, stored, before, strict=True):
             if there == schedule:
-                self._trigger(schedule)
+                self._trigger(schedule.namespace, schedule)
                 yield schedule, SettingChange.UNCHANGED
-                continue
-            self._write(schedule, found)
-            yield schedule, SettingChange.CREATED if found is None else SettingChange.CHANGED
+            else:
+                self._write(schedule, found)
+                yield schedule, SettingChange.CREATED if found is None else SettingChange.CHANGED
 
     def take_over(self, item: Item, epoch: str) -> Schedule:
         """Make a schedule of the home before one of this home, and sweep its counters.
@@ -150,9 +154,8 @@ class Schedules:
         wanted = self._checked(replace(decode_schedule(item), region=self.home_region))
         found = self._find(wanted.namespace)
         if found is None or found.get("epoch") != epoch:
-            self._write(wanted, found, epoch)
-            return wanted
-        self._trigger(taken := decode_schedule(found))
+            return self._write(wanted, found, epoch)
+        self._trigger(wanted.namespace, taken := decode_schedule(found))
         return taken
 
     def get(self, namespace: str) -> Schedule:
@@ -188,8 +191,7 @@ class Schedules:
         namespaces = (item["counter"] for page in self.dynamo.pages(read) for item in page)
         wanted = [{"counter": name, "part": keys.SCHEDULE} for name in namespaces]
         found = self.dynamo.get_many(self.table, wanted)
-        schedules = decoded(found, decode_schedule, on_corrupt)
-        return sorted(schedules, key=lambda schedule: schedule.namespace)
+        return sorted(decoded(found, decode_schedule, on_corrupt), key=lambda one: one.namespace)
 
     def state(self, namespace: str) -> str:
         """Whether a schedule runs: `enabled`, `disabled`, or `missing` at EventBridge Scheduler."""
@@ -198,17 +200,23 @@ class Schedules:
     def delete(self, namespace: str) -> bool:
         """Delete the schedule of a namespace: its counters are no longer compacted.
 
+        Two read units, one write unit, and a call of EventBridge Scheduler.
+
         Returns:
             True if it existed. Deleting none is not an error.
 
         Raises:
             WrongRegion: this is not the home region.
+            ScheduleExists: it was changed, or created again, after this call had read it.
         """
         self._refuse_elsewhere()
-        self.triggers.delete(namespace)
-        key = keys.schedule_key(namespace)
-        there = Compare("part", "=", keys.SCHEDULE)
-        return wrote(self.dynamo, Delete(self.table, key, there))
+        found = self._find(namespace)
+        delete = Delete(self.table, keys.schedule_key(namespace), is_still(found))
+        # False and none there: by an attempt that got no answer, or by another process.
+        if found and not wrote(self.dynamo, delete) and self._find(namespace):
+            raise changed_meanwhile(namespace)
+        self._trigger(namespace, None)
+        return found is not None
 
     def _checked(self, schedule: Schedule) -> Schedule:
         """The schedule, if it can work in this stack."""
@@ -232,41 +240,35 @@ class Schedules:
             )
         return self.limit(namespace).with_min_age(schedule.min_age_ms).age_ms
 
-    def _write(self, wanted: Schedule, found: Item | None, epoch: str | None = None) -> None:
-        """Write the item, then its trigger; `epoch`: as `take_over`."""
-        revision = 0 if found is None else require(found, "revision", int)
-        unmoved = Absent("part") if found is None else Compare("revision", "=", revision)
+    def _write(self, wanted: Schedule, found: Item | None, epoch: str | None = None) -> Schedule:
+        """Write the item, then its trigger; return it. `epoch`: as `take_over`."""
         since_ms = None if found is None else unswept_since_ms(found)
         if found is None or epoch or decode_schedule(found).min_entries > wanted.min_entries:
             since_ms = self.clock.now_ms()
-        item = encode_schedule(wanted, self._age_ms(wanted), revision + 1, since_ms)
+        age_ms, revision = self._age_ms(wanted), self.new_id(self.clock.now_ms())
+        item = encode_schedule(wanted, age_ms, revision, since_ms)
         item["epoch"] = epoch or (found or {}).get("epoch")
         try:
-            self.dynamo.put(Put(self.table, item, unmoved))
+            self.dynamo.put(Put(self.table, item, is_still(found)))
         except ConditionFailed as failed:
             # The wanted one itself: an attempt without an answer wrote it, which the SDK repeated.
             if failed.item is None or decode_schedule(failed.item) != wanted:
-                raise ScheduleExists(
-                    f"the schedule of namespace {wanted.namespace!r} was changed by another "
-                    "process just now: read it, and try again"
-                ) from failed
-        self._trigger(wanted)
+                raise changed_meanwhile(wanted.namespace) from failed
+        self._trigger(wanted.namespace, wanted)
+        return wanted
 
-    def _trigger(self, schedule: Schedule) -> None:
+    def _trigger(self, namespace: str, written: Schedule | None) -> None:
         """Make the trigger follow the item, even if another process changes that meanwhile."""
         for _ in range(_ATTEMPTS):
-            self.triggers.put(schedule.namespace, schedule.expression)
-            found = self._find(schedule.namespace)
-            if found is None:
-                self.triggers.delete(schedule.namespace)
+            if written is None:
+                self.triggers.delete(namespace)
+            else:
+                self.triggers.put(namespace, written.expression)
+            stored = self.find(namespace)
+            if (stored and stored.expression) == (written and written.expression):
                 return
-            stored = decode_schedule(found)
-            if stored.expression == schedule.expression:
-                return
-            schedule = stored
-        raise ServiceFailed(
-            f"the schedule of namespace {schedule.namespace!r} keeps changing; try again"
-        )
+            written = stored
+        raise ServiceFailed(f"the schedule of namespace {namespace!r} keeps changing; try again")
 
     def _existing(self, namespace: str) -> Item:
         found = self._find(namespace)

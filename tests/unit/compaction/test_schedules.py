@@ -27,7 +27,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.settings import SettingChange
-from tests.unit.compaction.parts import HOME, Stack
+from tests.unit.compaction.parts import COUNTERS, HOME, Stack
 
 _HOURLY: ScheduleSpec = {"every_ms": HOUR_MS}
 LIMIT_MS = DAY_MS + 15 * MINUTE_MS + MINUTE_MS + 15 * MINUTE_MS
@@ -185,6 +185,85 @@ def test_a_change_of_what_has_changed_meanwhile_is_refused(stack: Stack) -> None
     assert stack.schedules.get("likes").expression == "rate(1 day)"
 
 
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda schedules: schedules.set("likes", retire=Retire.DELETE),
+        lambda schedules: schedules.delete("likes"),
+    ],
+    ids=["set", "delete"],
+)
+def test_a_schedule_that_was_created_again_is_not_the_one_that_was_read(
+    stack: Stack, late: Callable[[Schedules], object]
+) -> None:
+    """A process reads the schedule and is suspended, and another one deletes it meanwhile."""
+    stack.schedules.create("likes", every_ms=HOUR_MS)
+    again: ScheduleSpec = {"every_ms": DAY_MS, "archive": "s3://bucket/a"}
+
+    def suspended(kind: str, _: object, send: Callable[[], object]) -> object:
+        if kind in {"put", "delete"}:
+            stack.dynamo.plans.clear()
+            stack.schedules.delete("likes")
+            stack.schedules.create("likes", **again)
+        return send()
+
+    stack.dynamo.plans.append(suspended)
+    with pytest.raises(ScheduleExists, match="just now"):
+        late(stack.schedules)
+
+    found = stack.schedules.get("likes")
+    assert (found.expression, found.archive) == ("rate(1 day)", "s3://bucket/a")
+    assert found.retire is Retire.TRANSACTION
+    assert stack.triggers.kept == {"likes": "rate(1 day)"}
+
+
+def test_a_deletion_that_the_sdk_repeats_spares_a_schedule_created_since(stack: Stack) -> None:
+    """The first request was applied, and its answer was lost."""
+    stack.schedules.create("likes", every_ms=HOUR_MS)
+
+    def repeated(kind: str, _: object, send: Callable[[], object]) -> object:
+        if kind != "delete":
+            return send()
+        stack.dynamo.plans.clear()
+        send()
+        stack.schedules.create("likes", every_ms=DAY_MS)
+        return send()
+
+    stack.dynamo.plans.append(repeated)
+    with pytest.raises(ScheduleExists, match="just now"):
+        stack.schedules.delete("likes")
+
+    assert stack.schedules.get("likes").expression == "rate(1 day)"
+    assert stack.triggers.kept == {"likes": "rate(1 day)"}
+
+
+def test_a_deletion_of_the_trigger_that_is_late_leaves_that_of_a_schedule_created_since(
+    stack: Stack,
+) -> None:
+    stack.schedules.create("likes", every_ms=HOUR_MS)
+
+    def suspended(kind: str, _: object, send: Callable[[], object]) -> object:
+        answer = send()
+        if kind == "delete":
+            stack.dynamo.plans.clear()
+            stack.schedules.create("likes", every_ms=DAY_MS)
+        return answer
+
+    stack.dynamo.plans.append(suspended)
+
+    assert stack.schedules.delete("likes")
+    assert stack.schedules.get("likes").expression == "rate(1 day)"
+    assert stack.triggers.kept == {"likes": "rate(1 day)"}
+
+
+def test_a_trigger_that_a_crash_left_is_deleted_by_the_same_call(stack: Stack) -> None:
+    stack.schedules.create("likes", every_ms=HOUR_MS)
+    del stack.dynamo.tables[COUNTERS]["namespace#likes", "schedule"]
+
+    assert not stack.schedules.delete("likes")
+    assert stack.triggers.kept == {}
+
+
 def test_a_file_creates_and_changes_schedules_and_leaves_the_others(stack: Stack) -> None:
     """What it leaves out of a schedule has its default; applied again it changes nothing."""
     for name in ("a", "b", "c"):
@@ -227,7 +306,7 @@ def test_a_sweep_is_owed_where_counters_may_be_missing_in_the_index(stack: Stack
 )
 def test_a_corrupt_schedule_is_named(corrupt: dict[str, object]) -> None:
     schedule = Schedule(namespace="likes", expression="rate(1 hour)", region=HOME)
-    item = {**encode_schedule(schedule, LIMIT_MS, 1), **corrupt}
+    item = {**encode_schedule(schedule, LIMIT_MS, "r"), **corrupt}
 
     with pytest.raises(CorruptItem, match="likes"):
         decode_schedule(item)
@@ -250,7 +329,7 @@ def test_triggers_have_names_that_the_service_takes() -> None:
 
 def test_a_schedule_of_the_home_before_is_taken_over_once_with_a_sweep(stack: Stack) -> None:
     stored = encode_schedule(
-        Schedule(namespace="likes", expression="rate(1 hour)", region="before-1"), LIMIT_MS, 7
+        Schedule(namespace="likes", expression="rate(1 hour)", region="before-1"), LIMIT_MS, "r"
     )
 
     taken = stack.schedules.take_over(stored, "promotion")
