@@ -264,7 +264,7 @@ class Schedules:
                 self.triggers.delete(namespace)
             else:
                 self.triggers.put(namespace, written.expression)
-            stored = self.find(namespace)
+            stored = decode_schedule(found) if (found := self._find(namespace)) else None
             if (stored and stored.expression) == (written and written.expression):
                 return
             written = stored

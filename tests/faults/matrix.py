@@ -173,6 +173,9 @@ _SDK_HIDES: Final = "the SDK's retry meets the change of its own first attempt"
 _EACH: Final = "of many events each has its own error"
 _GONE: Final = "a claim that is gone does not say which call deleted it"
 _SPLIT: Final = "a split has a token for each set of bins, so a retry stays open"
+_EMPTY: Final = (
+    "its answer is empty anyway; a trigger that is left finds no schedule, and does nothing"
+)
 # The first that fits holds.
 _DIFFERENT: Final = (
     Different("atomic (*)", "error, applied, hidden*", Cell("Applied", 2), _BLIND),
@@ -210,6 +213,8 @@ _DIFFERENT: Final = (
     Different("*", "*each time", None, ""),
     Different("*", "crash*", None, ""),
     Different("*", "200 cut short, not applied, hidden*", None, ""),
+    Different("delete its trigger", "200 cut short, applied", Cell("done"), _EMPTY),
+    Different("delete its trigger", "200 cut short, not applied", Cell("done", 0), _EMPTY),
     Different("atomic (under)", "*, applied", Cell("Unknown"), _BLIND),
     Different("atomic (under)", "*, not applied", Cell("Unknown", 0), _BLIND),
     Different("atomic (over)", "*, applied", Cell("Applied", 2), _BLIND),
