@@ -19,9 +19,10 @@ from countledger.consumers.memberships import Group, GroupBoard, Memberships, de
 from countledger.ledger import keys
 from countledger.ledger.attributes import decoded
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import BadInput, ConditionFailed, CorruptItem, NoSuchGroup, Refused
+from countledger.ledger.errors import BadInput, CorruptItem, NoSuchGroup, Refused
 from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
 from countledger.ledger.operations import Delete, Put, Query, Update
+from countledger.ledger.performer import wrote
 from countledger.ledger.ranking import group_board, is_on
 from countledger.ledger.suspension import workers
 
@@ -140,8 +141,8 @@ class Groups:
     def delete(self, group: str) -> int:
         """Delete a group, but not its counters.
 
-        As `remove` for each member; one write unit, four read units. What another call adds
-        meanwhile stays, in a group of that name that is not ranked.
+        As `remove` for each member; one write unit, five read units. What another call adds
+        meanwhile stays, in a group of that name that is not ranked; a later group stays as it is.
 
         Returns:
             The number of its members.
@@ -149,11 +150,17 @@ class Groups:
         Raises:
             NoSuchGroup: no group has that name.
         """
-        board = self.board(group)
+        key, board = keys.group_key(keys.check_group(group)), self.board(group)
+        seen = (self._dynamo.get(self._table, key, consistent=True) or {}).get("id")
         members = list(board.members())
         board.take_strays_off(members)
         removed = self.remove(group, members)
-        self._dynamo.delete(Delete(self._table, keys.group_key(group)))
+        same = Absent("id") if seen is None else Compare("id", "=", seen)
+        if (
+            not wrote(self._dynamo, Delete(self._table, key, same))
+            and self._ranked(group) is not None
+        ):
+            return len(removed)  # another call deleted it, and it was made again
         added = list(board.members())
         for counter in added:
             board.take_off(counter)
@@ -254,16 +261,12 @@ class Groups:
     def _switch(self, group: str, *, on: bool) -> None:
         there = AllOf(Compare("counter", "=", keys.GROUP_PREFIX))
         write = Update(self._table, keys.group_key(group), (Assign("on", on),), there)
-        try:
-            self._dynamo.update(write)
-        except ConditionFailed:
-            raise NoSuchGroup(f"group {group!r} was deleted meanwhile") from None
+        if not wrote(self._dynamo, write):
+            raise NoSuchGroup(f"group {group!r} was deleted meanwhile")
 
     def _make(self, group: str) -> None:
-        with suppress(ConditionFailed):
-            self._dynamo.put(
-                Put(self._table, {**keys.group_key(group), "on": False}, Absent("part"))
-            )
+        item = {**keys.group_key(group), "on": False, "id": self.new_id()}
+        wrote(self._dynamo, Put(self._table, item, Absent("part")))  # else it exists
 
     def _add(self, group: str, counter: str) -> bool:
         """The membership first, then the rule: a call that switches it on sees the member."""

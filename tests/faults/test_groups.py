@@ -108,6 +108,27 @@ def test_what_is_added_while_a_group_is_deleted_is_in_a_group(
     assert "ranked_group" not in (store.item(store.counters, keys.total_key(names[0])) or {})
 
 
+def test_a_group_that_is_made_again_is_not_the_one_that_is_deleted(
+    store: Store, counter: str
+) -> None:
+    """The process was suspended, and another one deleted the group meanwhile."""
+    group, names = _names(store, counter, 1)
+    groups, other = _groups(store), _groups(store)
+    groups.add(group, [])
+
+    def make_again() -> None:
+        other.delete(group)
+        other.add(group, names)
+        other.switch_ranking(group, on=True)
+
+    with before_call(groups.totals.dynamo.client, "DeleteItem", make_again):
+        groups.delete(group)
+
+    assert groups.get(group).ranked
+    assert list(groups.of(names[0])) == [group]
+    _expect_board(groups, group)
+
+
 def test_a_group_that_goes_while_it_is_ranked_is_said_to_be_gone(
     store: Store, counter: str
 ) -> None:
