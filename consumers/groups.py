@@ -142,7 +142,8 @@ class Groups:
         """Delete a group, but not its counters.
 
         As `remove` for each member; one write unit, five read units. What another call adds
-        meanwhile stays, in a group of that name that is not ranked; a later group stays as it is.
+        meanwhile stays, in a group of that name that is not ranked. If another call deletes the
+        group first, and it is made again meanwhile, the new group stays as it is.
 
         Returns:
             The number of its members.
@@ -156,10 +157,8 @@ class Groups:
         board.take_strays_off(members)
         removed = self.remove(group, members)
         same = Absent("id") if seen is None else Compare("id", "=", seen)
-        if (
-            not wrote(self._dynamo, Delete(self._table, key, same))
-            and self._ranked(group) is not None
-        ):
+        write = Delete(self._table, key, same)
+        if not wrote(self._dynamo, write) and self._ranked(group) is not None:
             return len(removed)  # another call deleted it, and it was made again
         added = list(board.members())
         for counter in added:
