@@ -119,11 +119,17 @@ class PendingEntry:
         """
         self._outcomes.call_when_done(self, callback)
 
-    def join(self, delta: Amount) -> bool:
-        """Add one more event of the counter; False if the sum is too long for an entry."""
+    def join(self, delta: Amount, rows: Sequence[int] = ()) -> bool:
+        """Add one more event of the counter; False if the sum is too long for an entry.
+
+        Its rows in the spool come first: a signal handler may raise between any two steps, and an
+        event that is in the sum must not stay in the spool.
+        """
         total = add(self.delta, delta)
         if not may_be_added(total):
             return False
+        if self.rows is not None:
+            self.rows += rows
         self.delta = total
         self.events += 1
         return True
@@ -210,12 +216,7 @@ class Outcomes:
         return ()
 
     def outcome_of(self, pending: PendingEntry, timeout_s: float | None) -> Outcome:
-        """Wait for an entry's outcome.
-
-        Raises:
-            TimeoutError: the outcome is not known yet.
-            ProducerClosed: this is a fork of the process that added the entry.
-        """
+        """Wait for an entry's outcome; raises what `PendingEntry.result` does of the wait."""
         if pending.settled is None:
             self.refuse_in_a_fork(pending)
             until_s = None if timeout_s is None else monotonic() + timeout_s
@@ -246,11 +247,7 @@ class Outcomes:
     def call_when_done(
         self, pending: PendingEntry, callback: Callable[[PendingEntry], object]
     ) -> None:
-        """Call a function once the outcome is known, or now if it is known already.
-
-        Raises:
-            ProducerClosed: this is a fork of the process that added the entry.
-        """
+        """Call a function once the outcome is known, or now if it is known already."""
         self.refuse_in_a_fork(pending)
         with self.changed:
             if pending.outcome is None:

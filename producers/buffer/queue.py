@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
@@ -140,12 +140,12 @@ class SendQueue:
             batch = EntryBatch([pending], self._last, now_ms, keyed)
             (self._keyed if keyed else self._plain).append(batch)
 
-    def join(self, counter: str, delta: Amount) -> PendingEntry | None:
+    def join(self, counter: str, delta: Amount, rows: Sequence[int] = ()) -> PendingEntry | None:
         """Add an event to the pending entry of its counter; None if the window has none."""
         pending = self._window.get(counter)
         if pending is None:
             return None
-        if not pending.join(delta):
+        if not pending.join(delta, rows):
             # The sum is at its limit: this entry is sent, and the event opens another one.
             self._leave_window(counter)
             return None

@@ -174,10 +174,8 @@ class BufferState:
         if pending.at_ms is not None or pending.entry is not None:
             self.queue.put(pending, ticks_ms())
         else:
-            joined = self.queue.join(pending.counter, pending.delta)
+            joined = self.queue.join(pending.counter, pending.delta, pending.rows or ())
             if joined is not None:
-                if joined.rows is not None and pending.rows is not None:
-                    joined.rows += pending.rows
                 self.queue.release(1, pending.size)
                 return joined
             self.queue.open(pending, ticks_ms())

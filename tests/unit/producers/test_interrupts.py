@@ -303,3 +303,34 @@ def test_a_signal_while_entries_are_kept_leaves_none_that_the_spool_does_not_kno
             if not signal.raised:
                 break
     assert at > 100
+
+
+JOINING: Final = (BufferState.take, SendQueue.join, SendQueue.open, PendingEntry.join)
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["the first event", "one more event"])
+def test_a_signal_while_an_event_is_added_leaves_it_in_no_entry_and_in_the_spool_as_well(
+    tmp_path: Path, *, before: int
+) -> None:
+    """Both would count at the end: its entry now, and its row in the spool at the next start."""
+    maker = EntryMaker(REGION, ManualClock())
+    with closing(Spool.open(tmp_path / "spool", ledger="ours", fsync=False)) as spool:
+        for at in count():
+            outcomes = Outcomes(Lock(), None)
+            state = BufferState(Buffering(coalesce=True), maker, spool, outcomes)
+            pendings = [state.pending_of_plain("a:a", 1) for _ in range(before + 1)]
+            assert state.has_headroom(len(pendings), sum(one.size for one in pendings))
+            spool.append(pendings)
+            for one in pendings[:before]:
+                state.take(one)
+            signal = Signal(JOINING, at)
+            signal.during(partial(state.take, pendings[-1]))
+
+            sums = state.queue.waiting()
+            _make_and_keep(maker, sums, spool)
+            left = sum(int(row.delta) for row in spool.kept() if row.entry is None)
+            assert sum(int(one.delta) for one in sums) + left <= before + 1, at
+            spool.forget([row.row for row in spool.kept()])
+            if not signal.raised:
+                break
+    assert at > 20
