@@ -12,7 +12,7 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require
 from countledger.ledger.clock import show_duration
 from countledger.ledger.errors import BadSetting, CorruptItem, ScheduleExists, shown
-from countledger.ledger.expressions import Absent, Compare
+from countledger.ledger.expressions import Absent, unchanged
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT, MIN_ENTRIES_MAX, MIN_ENTRIES_MIN
 
 if TYPE_CHECKING:
@@ -185,9 +185,8 @@ def is_still(found: Item | None) -> Condition:
     """That the schedule is still the one that was read (None: there was none)."""
     if found is None:
         return Absent("part")
-    revision = found.get("revision")
     # None only if somebody edited the item.
-    return Absent("revision") if revision is None else Compare("revision", "=", revision)
+    return unchanged("revision", found.get("revision"))
 
 
 def changed_meanwhile(namespace: str) -> ScheduleExists:

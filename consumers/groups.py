@@ -20,7 +20,7 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import decoded
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadInput, CorruptItem, NoSuchGroup, Refused
-from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
+from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, unchanged
 from countledger.ledger.operations import Delete, Put, Query, Update
 from countledger.ledger.performer import wrote
 from countledger.ledger.ranking import group_board, is_on
@@ -156,8 +156,7 @@ class Groups:
         members = list(board.members())
         board.take_strays_off(members)
         removed = self.remove(group, members)
-        same = Absent("id") if seen is None else Compare("id", "=", seen)
-        write = Delete(self._table, key, same)
+        write = Delete(self._table, key, unchanged("id", seen))
         if not wrote(self._dynamo, write) and self._ranked(group) is not None:
             return len(removed)  # another call deleted it, and it was made again
         added = list(board.members())

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.errors import BadInput, NoSuchGroup, Refused
-from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare
+from countledger.ledger.expressions import AllOf, BeginsWith, Compare, unchanged
 from countledger.ledger.operations import Delete, Query
 from countledger.ledger.performer import wrote
 from countledger.ledger.total import windows_ids_in
@@ -191,6 +191,4 @@ def _rule_of(state: Item) -> str:
 
 def _unchanged(item: Item, *names: str) -> Condition:
     """That these attributes are as they were seen."""
-    return AllOf(
-        *(Compare(n, "=", item[n]) if item.get(n) is not None else Absent(n) for n in names)
-    )
+    return AllOf(*(unchanged(name, item.get(name)) for name in names))

@@ -31,7 +31,7 @@ from countledger.ledger.errors import (
     NotRanked,
     ServiceFailed,
 )
-from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare
+from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare, unchanged
 from countledger.ledger.limits import MEMBERSHIP_LEAVES_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Delete, Put, Query
@@ -149,8 +149,7 @@ class Memberships:
         item = self.dynamo.get(self.table, key, consistent=True)
         if item is None:
             return False
-        same = Compare("id", "=", item["id"]) if "id" in item else Absent("id")
-        return wrote(self.dynamo, Delete(self.table, key, same))
+        return wrote(self.dynamo, Delete(self.table, key, unchanged("id", item.get("id"))))
 
     def end(self, membership: Membership) -> bool:
         """Delete this membership, but no later one: one write unit. True if it existed."""

@@ -18,14 +18,14 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CorruptItem, NewerFormat, ProgressLost
-from countledger.ledger.expressions import Absent, Add, AllOf, Assign, Compare, Drop
+from countledger.ledger.expressions import Absent, Add, AllOf, Assign, Compare, Drop, unchanged
 from countledger.ledger.limits import LATE_WRITE_MS, PROGRESS_LIFE_MS, SECOND_MS
 from countledger.ledger.operations import Update
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from countledger.ledger.expressions import Clause, Condition
+    from countledger.ledger.expressions import Clause
 
 # Texts of one length compare like their numbers.
 _DIGITS: Final = 40
@@ -135,10 +135,8 @@ def recovery_of(table: str, progress: ShardProgress, found: Item | None) -> Upda
 
     Conditional on the item being as found.
     """
-    there = (found or {}).get("position")
-    same: Condition = Absent("position") if there is None else Compare("position", "=", there)
-    at = (found or {}).get("handled_at")
-    unmoved: Condition = Absent("handled_at") if at is None else Compare("handled_at", "=", at)
+    seen = found or {}
+    same, unmoved = [unchanged(name, seen.get(name)) for name in ("position", "handled_at")]
     names = ("earlier", "earlier_at", "landed", "attempted", "attempts")
     numbers = ("records", "updates", "write_units")
     clauses = tuple(clause for clause in _clauses(progress) if clause.name not in numbers)

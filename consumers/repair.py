@@ -46,7 +46,16 @@ from countledger.ledger.errors import (
     SetupError,
 )
 from countledger.ledger.exact import ExactSum
-from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, AssignOnce, Compare, Drop
+from countledger.ledger.expressions import (
+    Absent,
+    AllOf,
+    AnyOf,
+    Assign,
+    AssignOnce,
+    Compare,
+    Drop,
+    unchanged,
+)
 from countledger.ledger.limits import FORMAT, RUN_LIFE_MS
 from countledger.ledger.operations import Delete, Update
 from countledger.ledger.total import new_incarnation
@@ -232,8 +241,7 @@ def unmoved(stored: StoredTotal) -> Condition:
         return Absent("part")
     readable = AnyOf(Absent("v"), Compare("v", "=", FORMAT))
     # A total that was deleted by hand and created again may come to the same version.
-    at = stored.item.get("updated_at")
-    same = Compare("updated_at", "=", at) if at is not None else Absent("updated_at")
+    same = unchanged("updated_at", stored.item.get("updated_at"))
     return AllOf(readable, Compare("version", "=", stored.version), same)
 
 

@@ -9,7 +9,7 @@ What the total says about windows is replaced in the same way.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from countledger.consumers.repair import Remedy, Repair, raised, refuse_if_old
 from countledger.consumers.verify import Judgement
@@ -27,12 +27,12 @@ from countledger.ledger.errors import (
     SetupError,
 )
 from countledger.ledger.expressions import (
-    Absent,
     AllOf,
     Assign,
     AssignOnce,
     Compare,
     Drop,
+    unchanged,
 )
 from countledger.ledger.operations import Update
 from countledger.ledger.performer import wrote
@@ -45,9 +45,8 @@ if TYPE_CHECKING:
 
     from countledger.consumers.proof import Proof
     from countledger.consumers.window_chain import CountedWindows
-    from countledger.ledger.attributes import Item
     from countledger.ledger.entry import Entry
-    from countledger.ledger.expressions import Clause, Condition
+    from countledger.ledger.expressions import Clause
     from countledger.ledger.windows import WindowSetting
 
 
@@ -148,7 +147,7 @@ def total_rebuilt_of(
         Assign(total, windows.whole[0]),
         Assign(events, windows.whole[1]),
     )
-    same = (_same("version", found.total), _same("updated_at", found.total))
+    same = [unchanged(name, found.total.get(name)) for name in ("version", "updated_at")]
     exists = Compare("part", "=", keys.TOTAL)
     return Update(table, keys.total_key(found.counter), clauses, AllOf(exists, *same))
 
@@ -188,14 +187,9 @@ def item_rebuilt_of(  # noqa: PLR0917 - of one write
     if expires_at is not None:
         clauses.append(Assign("expires_at", expires_at))
     clauses += raised(stored, proof, now_ms)
-    return Update(table, key, tuple(clauses), _same("version", before))
+    return Update(table, key, tuple(clauses), unchanged("version", before.get("version")))
 
 
 def _next(version: object) -> int:
     """The version after one; where that was edited by hand, the first."""
     return version + 1 if isinstance(version, int) else 1
-
-
-def _same(name: str, item: Item) -> Condition:
-    value: Any = item.get(name)
-    return Absent(name) if value is None else Compare(name, "=", value)

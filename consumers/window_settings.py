@@ -24,7 +24,7 @@ from countledger.ledger.errors import (
     Unclear,
     shown,
 )
-from countledger.ledger.expressions import Absent, Compare
+from countledger.ledger.expressions import unchanged
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import (
     CLOCK_SKEW_DEFAULT_MS,
@@ -227,10 +227,8 @@ class WindowSettings:
                 return known
             _check_number(namespace, wanted)
             sent = self.new_id(at_ms)
-            unchanged = (
-                Absent("revision") if revision is None else Compare("revision", "=", revision)
-            )
-            put = Put(self.table, encode_settings(namespace, wanted, sent), unchanged)
+            item = encode_settings(namespace, wanted, sent)
+            put = Put(self.table, item, unchanged("revision", revision))
             try:
                 with guarded(partial(self._refuse_late, namespace, at_ms)):
                     self.dynamo.put(put)

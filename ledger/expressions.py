@@ -91,6 +91,11 @@ class Compare:
         values.append(self.value)
 
 
+def unchanged(name: str, value: object | None) -> Absent | Compare:
+    """The attribute is what it was when its item was read; None: there was none."""
+    return Absent(name) if value is None else Compare(name, "=", value)
+
+
 @dataclass(frozen=True, slots=True)
 class Lacks:
     """The set does not contain the value, or does not exist."""

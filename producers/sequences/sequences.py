@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from countledger.ledger import keys
 from countledger.ledger.attributes import optional
 from countledger.ledger.errors import NoSuchCounter, WrongRegion
-from countledger.ledger.expressions import Absent, AllOf, Compare
+from countledger.ledger.expressions import AllOf, Compare, unchanged
 from countledger.ledger.limits import BLOCK_DEFAULT, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete
@@ -161,12 +161,7 @@ class Sequences:
         if item is None:
             raise NoSuchCounter(f"sequence {sequence!r} does not exist (nothing was drawn from it)")
         is_one = Compare("method", "=", METHOD)
-        incarnation = optional(item, "incarnation", str)
-        same = (
-            Absent("incarnation")
-            if incarnation is None
-            else Compare("incarnation", "=", incarnation)
-        )
+        same = unchanged("incarnation", optional(item, "incarnation", str))
         key = keys.total_key(sequence)
         # False: by an attempt that got no answer, or by another call.
         wrote(self.context.reads, Delete(self.context.table, key, AllOf(is_one, same)))

@@ -24,7 +24,7 @@ from countledger.ledger.errors import (
     Throttled,
     TransactionCancelled,
 )
-from countledger.ledger.expressions import Absent, Add, AllOf, Assign, Compare, Drop
+from countledger.ledger.expressions import Add, AllOf, Assign, Compare, Drop, unchanged
 from countledger.ledger.operations import Transact, Update
 from countledger.producers.strict.bins import bounds_of_bins, whole_of
 from countledger.producers.strict.context import raise_exhausted
@@ -167,7 +167,7 @@ def _check(definition: Definition, whole: StrictState, wanted: Bounds) -> None:
 
 def _once(write: Update, before: str | None, move: str) -> Update:
     """A move of bounds that can be applied only before every other move that began later."""
-    same = Absent("bounds_id") if before is None else Compare("bounds_id", "=", before)
+    same = unchanged("bounds_id", before)
     clauses = (*write.clauses, Assign("bounds_id", move))
     unmoved = (same,) if write.condition is None else (write.condition, same)
     return replace(write, clauses=clauses, condition=AllOf(*unmoved))
@@ -193,7 +193,7 @@ def plan_bounds(
         gained = distance if sign > 0 else amount.negated(distance)
         clauses.append(Drop(side) if new is None else Assign(side, new))
         clauses.append(Add(headroom, gained))
-        conditions.append(Absent(side) if old is None else Compare(side, "=", old))
+        conditions.append(unchanged(side, old))
         if new is not None and not force:
             conditions.append(Compare(headroom, ">=", amount.negated(gained)))
     return Update(table, key, tuple(clauses), of(state.incarnation, *conditions))

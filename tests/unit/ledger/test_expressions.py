@@ -19,6 +19,7 @@ from countledger.ledger.expressions import (
     Placeholders,
     SizeAtMost,
     encode_update,
+    unchanged,
 )
 from countledger.ledger.operations import Delete, Update
 
@@ -31,6 +32,8 @@ _KEY = {"counter": "a:b", "part": "total"}
         (Absent("a"), "attribute_not_exists(#0)"),
         (Compare("a", "=", 1), "#0 = :0"),
         (Compare("a", "<=", 1), "#0 <= :0"),
+        (unchanged("a", None), "attribute_not_exists(#0)"),
+        (unchanged("a", 0), "#0 = :0"),
         (BeginsWith("a", "e#"), "begins_with(#0, :0)"),
         (Between("a", 1, 2), "#0 BETWEEN :0 AND :1"),
         (AllOf(Absent("a"), Compare("b", ">", 1)), "attribute_not_exists(#0) AND #1 > :0"),
