@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from countledger.compaction import deletion_marks
-from countledger.compaction.deletion import DeletionStage, deleted, plan_deletion
+from countledger.compaction.deletion import Deletion, DeletionStage, deleted, plan_deletion
 from countledger.compaction.deletion_marks import DeletionMark
 from countledger.ledger import keys
 from countledger.ledger.errors import (
@@ -192,3 +192,20 @@ def test_a_mark_that_another_process_moves_first_is_read_again() -> None:
 
     assert world.deleter().mark(COUNTER) is None
     assert found == [True]
+
+
+def test_a_caller_whose_mark_came_second_waits_from_the_one_that_is_there() -> None:
+    """Entries were allowed until then, however early the other caller had begun."""
+    world = World()
+    world.use(1)
+    first: list[Deletion] = []
+
+    def earlier() -> None:
+        world.clock.at_ms += HOUR_MS
+        first.append(world.deleter().delete(COUNTER))
+
+    world.before_write(earlier)
+    second = world.deleter().delete(COUNTER)
+
+    assert [one.stage for one in (*first, second)] == [DeletionStage.MARKED] * 2
+    assert second.next_at_ms == first[0].next_at_ms

@@ -314,8 +314,8 @@ def two(stack: Stack) -> Stack:
 
 
 def test_a_tick_and_its_work_are_noted_until_the_next_tick(two: Stack) -> None:
-    two.compactor.compacted["likes:a"] = 5
-    two.compactor.outcomes["likes:b"] = RunOutcome.FAILED
+    two.compactor.compacted["likes:b"] = 5
+    two.compactor.outcomes["likes:a"] = RunOutcome.FAILED
     _dispatcher(two).dispatch("likes")
     _work(two)
     first = _last(two)
@@ -326,9 +326,19 @@ def test_a_tick_and_its_work_are_noted_until_the_next_tick(two: Stack) -> None:
     assert (first.ticked_at_ms, first.due, first.sent, first.worked_at_ms) == (NOW_MS, 2, 2, NOW_MS)
     work = first.work
     assert (work.counters, work.merged, work.failed, work.tampered) == (2, 5, 1, 0)
-    assert work.trouble.startswith("likes:b: failed")
+    assert work.trouble.startswith("likes:a: failed")
     assert (second.ticked_at_ms, second.worked_at_ms) == (NOW_MS + HOUR_MS, None)
     assert second.work == WorkDone()
+
+
+def test_a_service_that_refuses_to_note_what_is_compacted_is_an_error(stack: Stack) -> None:
+    """Else the counter would pass for settled, and be compacted again in vain at each tick."""
+    stack.due("likes:a")
+    stack.dynamo.faults.append(Fault(ServiceFailed("not allowed")))
+
+    with pytest.raises(ServiceFailed, match="not allowed"):
+        stack.index.reschedule("likes:a", 5, None)
+    assert stack.index.is_due("likes:a")
 
 
 def test_the_end_of_a_tick_does_not_change_what_the_next_one_noted(stack: Stack) -> None:

@@ -5,9 +5,14 @@ from typing import Any
 import pytest
 
 from countledger.compaction.regions import Regions, Survey, neighbours, survey_of
+from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.errors import WrongRegion
 from countledger.ledger.ids import id_of_key, new_id
+from countledger.ledger.limits import HOUR_MS, MINUTE_MS
+from countledger.ledger.operations import Put
+from tests.unit.compaction.parts import LEDGER
+from tests.unit.compaction.world import COUNTER, DELTAS, World
 from tests.unit.ledger.memory import MemoryClient
 
 
@@ -51,3 +56,48 @@ def test_neighbours_share_prefix_and_kind() -> None:
         assert group == sorted(group)
         assert len({key[:3] for key in group}) == 1
         assert len({key[3] == "k" for key in group}) == 1
+
+
+def _two_regions() -> tuple[World, MemoryClient]:
+    """A counter with old entries, which the other region does not show yet; and that region."""
+    world = World()
+    world.description["Replicas"] = [{"RegionName": "b", "ReplicaStatus": "ACTIVE"}]
+    there = world.copies["b"] = MemoryClient(description=world.dynamo.description)
+    world.age()
+    return world, there
+
+
+def _arrive(world: World, there: MemoryClient, *, entries: bool = True) -> None:
+    """What the home shows arrives; the right to merge may do so before the entries."""
+    for item in world.dynamo.items(LEDGER):
+        if entries or not item["entry"].startswith("e#"):
+            there.put(Put(LEDGER, item))
+
+
+def test_an_entry_is_merged_once_every_region_shows_it() -> None:
+    """Else a region whose entry is late would show a head that has it, and count it twice."""
+    world, there = _two_regions()
+
+    world.compact()
+    _arrive(world, there, entries=False)
+
+    assert world.compact().detail == "3 entries are not in every region"
+    assert (world.head.generation, len(world.entries())) == (0, len(DELTAS))
+    _arrive(world, there)
+    world.compact()
+
+    assert world.exact() == sum(DELTAS)
+    assert world.head.sum == sum(DELTAS)
+
+
+def test_a_run_that_waits_for_a_region_ends_at_its_deadline() -> None:
+    """The function's time would be over before the run is out of patience."""
+    world, there = _two_regions()
+    _arrive(world, there)
+    compactor = world.compactor(patience_ms=HOUR_MS)
+    began_ms = world.clock.at_ms
+
+    report = compactor.compact(COUNTER, deadline_ms=began_ms + MINUTE_MS)
+
+    assert report.outcome is RunOutcome.WAITING
+    assert world.clock.at_ms - began_ms < 2 * MINUTE_MS

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from countledger.compaction.retire import Retire, Retirer, Tampered
+from countledger.compaction.retire import Retire, Retirer, Tampered, delete_of
+from countledger.infra.memory.items import holds
 from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -125,6 +126,19 @@ def test_an_attempt_repeats_its_token_and_other_deletes_have_another() -> None:
     both, one = dict(HEAD.covers), {TIMED: HEAD.covers[TIMED]}
 
     assert retirer._token(both) == retirer._token(both) != retirer._token(one)
+
+
+@pytest.mark.parametrize(
+    ("item", "goes"), [({}, True), ({"delta": 5}, True), ({"delta": 6}, False)]
+)
+def test_an_entry_goes_as_it_was_merged_and_one_that_is_gone_refuses_nothing(
+    item: dict[str, object], *, goes: bool
+) -> None:
+    """A transaction that another run's deletion refused would have to be sent again."""
+    write = delete_of("t", "c", TIMED, HEAD.covers[TIMED])
+    assert write.condition is not None
+
+    assert holds(write.condition, {**write.key, **item} if item else {}) is goes
 
 
 def test_several_workers_delete_at_once() -> None:

@@ -62,6 +62,20 @@ def test_the_same_again_is_no_error_and_another_is(stack: Stack) -> None:
     assert stack.schedules.get("likes") == made
 
 
+def test_a_schedule_describes_all_that_it_sets() -> None:
+    every = Schedule(
+        namespace="likes",
+        expression="rate(1 hour)",
+        region=HOME,
+        min_age_ms=2 * HOUR_MS,
+        archive="s3://bucket/prefix",
+    )
+
+    assert every.describe() == (
+        "rate(1 hour), min-entries 100, min-age 2 h, retire transaction, archive s3://bucket/prefix"
+    )
+
+
 def test_set_changes_what_is_named_and_nothing_else(stack: Stack) -> None:
     stack.schedules.create("likes", every_ms=HOUR_MS, min_age_ms=30 * DAY_MS)
 
