@@ -26,19 +26,28 @@ class BatchProgress(NamedTuple):
     """The state of a batch.
 
     Attributes:
-        pending: the entries to be sent, by their number in the batch.
+        entries: all of them.
+        pending: the numbers of those that are to be sent.
         namespaces: of their counters, by counter: an entry's place and age are a matter of it.
-        others: the outcomes of those that are neither recorded nor pending.
+        others: by number, the outcomes of those that are neither recorded nor pending.
     """
 
-    pending: Mapping[int, Entry]
+    entries: Sequence[Entry]
+    pending: Sequence[int]
     namespaces: Mapping[str, Namespace]
     others: Mapping[int, Outcome]
 
+    @property
+    def to_send(self) -> Sequence[Entry]:
+        """The entries that are to be sent."""
+        if len(self.pending) == len(self.entries):
+            return self.entries
+        return [self.entries[n] for n in self.pending]
+
     def without(self, outcomes: Mapping[int, Outcome]) -> BatchProgress:
         """The same with these outcomes, whose entries are not pending any more."""
-        left = {n: one for n, one in self.pending.items() if n not in outcomes}
-        return BatchProgress(left, self.namespaces, {**self.others, **outcomes})
+        left = [n for n in self.pending if n not in outcomes]
+        return self._replace(pending=left, others={**self.others, **outcomes})
 
 
 class OutcomeList(Sequence[Outcome]):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from countledger.ledger import keys
 from countledger.ledger.amount import parse_delta, to_text
 from countledger.ledger.clock import to_ms
+from countledger.ledger.entries import EntryColumns
 from countledger.ledger.entry import check_note, describe_entry, new_entry
 from countledger.ledger.errors import (
     BadDelta,
@@ -177,7 +178,7 @@ def make_entries(
     now_ms: int,
     origin: str,
     new_ids: Callable[[int, int], list[str]],
-) -> list[Entry]:
+) -> Sequence[Entry]:
     """The entries of events, as `make_entry` makes each.
 
     Args:
@@ -186,8 +187,14 @@ def make_entries(
         origin: the region where they are made.
         new_ids: makes so many ids for a millisecond, for events without a key.
     """
-    ids = iter(new_ids(now_ms, [key for _, _, key, *_ in events].count(None)))
-    return [_entry_of(event, ids, now_ms, origin) for event in events]
+    if not events:
+        return []
+    counters, deltas, keys, times, notes, numbers = zip(*events, strict=True)
+    ids = new_ids(now_ms, keys.count(None))
+    if len(ids) == times.count(None) == notes.count(None) == len(events):
+        return EntryColumns(counters, ids, deltas, (now_ms,) * len(ids), origin, numbers)
+    each = iter(ids)
+    return [_entry_of(event, each, now_ms, origin) for event in events]
 
 
 def _entry_of(event: EventValues, new_ids: Iterator[str], now_ms: int, origin: str) -> Entry:

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.entries import ids_of
 from countledger.ledger.errors import (
     BadInput,
     CorruptItem,
@@ -28,7 +29,7 @@ from countledger.producers.batch import OutcomeList, ledgers_of
 from countledger.producers.event import make_entries, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from countledger.ledger.entry import Entry
     from countledger.ledger.suspension import Workers
@@ -190,16 +191,17 @@ class Recorder:
         namespaces, others = ledgers_of(counters, self.sender.namespaces, _OF_ONE_EVENT)
         alone = [n for n, one in enumerate(keyed) if one and n not in others]
         together = [n for n, one in enumerate(keyed) if not one and n not in others]
-        made = entries_of(together + alone)
-        note_entries(made)
+        in_batches, one_by_one = entries_of(together), entries_of(alone)
+        note_entries(in_batches)
+        note_entries(one_by_one)
         send = partial(self.sender.send_batch, namespaces=namespaces)
         jobs = [
-            Job(dict(zip(together[at:end], made[at:end], strict=True)), send)
+            Job(together[at:end], in_batches[at:end], send)
             for at, end in _parts(len(together), BATCH_WRITE_ITEMS)
         ]
         jobs += [
-            Job(group, self._send_in_turn)
-            for group in _by_identity(dict(zip(alone, made[len(together) :], strict=True)))
+            Job([*group], [*group.values()], self._send_in_turn)
+            for group in _by_identity(dict(zip(alone, one_by_one, strict=True)))
         ]
         ids = dict.fromkeys(others, "")
         fatal = _carry_out(jobs, pool, ids, others)
@@ -211,7 +213,7 @@ class Recorder:
 
     def _entries(
         self, events: Sequence[EventValues], numbers: Iterable[int] | None = None
-    ) -> list[Entry]:
+    ) -> Sequence[Entry]:
         """The entries of events, or of some of them, of this moment."""
         chosen = events if numbers is None else [events[n] for n in numbers]
         now_ms = self.clock.now_ms()
@@ -222,11 +224,13 @@ class Job(NamedTuple):
     """What one thread sends before it takes something else.
 
     Attributes:
-        entries: by the number of the event.
+        numbers: of the events.
+        entries: of each.
         send: sends them; the outcomes that are not simply receipts, by their place in it.
     """
 
-    entries: Mapping[int, Entry]
+    numbers: Sequence[int]
+    entries: Sequence[Entry]
     send: Callable[[Sequence[Entry]], dict[int, Outcome]]
 
 
@@ -261,16 +265,16 @@ def _carry_out(
                 job = waiting.popleft()
             except IndexError:
                 break  # another thread took the last one
-            numbers = [*job.entries]
+            numbers = job.numbers
             place = numbers[0] // _CHUNK
             if fatal and place > fatal[0][0]:
                 others.update(dict.fromkeys(numbers, fatal[0][1]))
             else:
-                found = job.send([*job.entries.values()])
+                found = job.send(job.entries)
                 others.update((numbers[n], one) for n, one in found.items())
                 errors = [one for one in found.values() if isinstance(one, SetupError)]
                 fatal.extend((place, one) for one in errors)
-            ids.update((n, entry.id) for n, entry in job.entries.items())
+            ids.update(zip(numbers, ids_of(job.entries), strict=True))
 
     threads = [pool.submit(work) for _ in range(min(_SENDERS, len(jobs)))]
     for one in threads:

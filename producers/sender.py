@@ -25,6 +25,7 @@ from countledger.ledger.attempts import (
     run,
 )
 from countledger.ledger.clock import Backoff, Clock, SystemClock
+from countledger.ledger.entries import counters_of, times_ms_of
 from countledger.ledger.entry import check_age, encode_entry
 from countledger.ledger.errors import (
     BadInput,
@@ -177,14 +178,14 @@ class Sender:
             anything else                the outcome of each entry that is pending
         """
         attempts = Attempts(self.clock, self.random, self.backoff)
-        progress = BatchProgress(dict(enumerate(entries)), namespaces, {})
+        progress = BatchProgress(entries, range(len(entries)), namespaces, {})
         progress = yield from attempt(
             progress, self._batch_request, self._interpret_batch, _give_up_batch, attempts
         )
         others = dict(progress.others)
-        for number, entry in progress.pending.items():
+        for number in progress.pending:
             others[number] = yield from self.sending_alone(
-                entry, maybe_applied=attempts.maybe_applied
+                entries[number], maybe_applied=attempts.maybe_applied
             )
         return others
 
@@ -196,10 +197,10 @@ class Sender:
             return error
 
     def _batch_request(self, progress: BatchProgress) -> Send:
-        entries = [*progress.pending.values()]
-        namespaces = [progress.namespaces[entry.counter] for entry in entries]
+        entries = progress.to_send
+        namespaces = [progress.namespaces[counter] for counter in counters_of(entries)]
         # All of them may leave within one period: when they leave, one comparison.
-        times_ms = [entry.at_ms for entry in entries]
+        times_ms = times_ms_of(entries)
         from_ms = max(times_ms) - self.clock_skew_ms
         to_ms = min(times_ms) + min([one.horizon_ms for one in namespaces])
 
@@ -222,15 +223,15 @@ class Sender:
             case CountledgerError():
                 again = isinstance(reply.answer, PASSING)
                 return Again(reply.state) if again else GiveUp(reply.answer)
-        pending: dict[int, Entry] = {}
+        progress, pending = reply.state, list[int]()
         if left := {(item["counter"], item["entry"]) for item in reply.answer}:
-            namespaces = reply.state.namespaces
-            pending = {
-                n: one
-                for n, one in reply.state.pending.items()
+            namespaces = progress.namespaces
+            pending = [
+                n
+                for n, one in zip(progress.pending, progress.to_send, strict=True)
                 if (one.counter, entry_key(one.id, namespaces[one.counter].spread)) in left
-            }
-        progress = reply.state._replace(pending=pending)
+            ]
+        progress = progress._replace(pending=pending)
         if not pending:
             return Done(progress)
         return Again(progress, Throttled(f"BatchWriteItem on {self.table}: left unprocessed"))
@@ -240,7 +241,7 @@ class Sender:
     def _refused(self, progress: BatchProgress) -> dict[int, Outcome]:
         """Those that are too old, or dated too far ahead."""
         refused: dict[int, Outcome] = {}
-        for number, entry in progress.pending.items():
+        for number, entry in zip(progress.pending, progress.to_send, strict=True):
             try:
                 self._check_age(entry, progress.namespaces[entry.counter])
             except BadInput as error:
@@ -268,8 +269,9 @@ def sender_of(connection: Connection, namespaces: Namespaces) -> Sender:
 
 
 def _give_up_batch(exhausted: Exhausted[BatchProgress]) -> BatchProgress:
-    pending = exhausted.state.pending.items()
-    return exhausted.state.without({n: _not_recorded(one, exhausted) for n, one in pending})
+    progress = exhausted.state
+    pending = zip(progress.pending, progress.to_send, strict=True)
+    return progress.without({n: _not_recorded(one, exhausted) for n, one in pending})
 
 
 def _not_recorded(entry: Entry, exhausted: Exhausted[Any]) -> CountledgerError:

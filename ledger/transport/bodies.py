@@ -17,15 +17,17 @@ from botocore.awsrequest import AWSPreparedRequest, HeadersDict
 from botocore.compat import HTTPHeaders
 from botocore.parsers import create_parser
 
-from countledger.ledger.attributes import encode
-from countledger.ledger.entry import encode_entry
+from countledger.ledger.attributes import encode, encode_value
+from countledger.ledger.entries import EntryColumns
 from countledger.ledger.keys import entry_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from botocore.model import ServiceModel
 
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import Item
     from countledger.ledger.operations import PutBatch
     from countledger.ledger.transport.wire import Answer
 
@@ -45,46 +47,47 @@ def spelled(arguments: object) -> bytes:
 
 def puts_of_json(batch: PutBatch) -> list[orjson.Fragment]:
     """The puts of a batch, each as JSON: in a third of the time of encoding item by item."""
-    entries, spreads = batch.entries, batch.spreads
-    sort_keys = _texts([*map(entry_key, [one.id for one in entries], spreads)])
-    counters = _texts([one.counter for one in entries])
+    columns = EntryColumns.of(batch.entries)
+    if columns is None:
+        return [orjson.Fragment(_put_of(item)) for item in batch.items]
+    times_ms, events = columns.times_ms, columns.events
+    deltas = [str(one) if type(one) is int else _number(one) for one in columns.deltas]
     # Entries that were made together differ in their counters, ids and deltas only.
-    shared: dict[tuple[int, str], str] = {}
-    puts: list[str] = []
-    for entry, spread, sort_key, counter in zip(entries, spreads, sort_keys, counters, strict=True):
-        is_plain = (
-            type(entry.delta) is int
-            and entry.events == 1
-            and entry.key is None
-            and entry.note is None
-            and entry.occurred_at_ms is None
+    heads = {at_ms: _head_of(at_ms, columns.origin) for at_ms in {*times_ms}}
+    if events.count(1) == len(events):
+        ends = ['"}}}}'] * len(events)
+    else:
+        ends = ['"}}}}' if one == 1 else f'"}},"events":{{"N":"{one}"}}}}}}}}' for one in events]
+    counters = _texts(columns.counters)
+    sort_keys = _texts([*map(entry_key, columns.ids, batch.spreads)])
+    return [
+        orjson.Fragment(
+            f'{heads[at_ms]}{counter}}},"entry":{{"S":{key}}},"delta":{{"N":"{delta}{end}'
         )
-        if not is_plain:
-            puts.append(_put_of(encode(encode_entry(entry, spread))))
-            continue
-        made = entry.at_ms, entry.origin
-        head = shared.get(made)
-        if head is None:
-            head = shared[made] = _head_of(*made)
-        delta = entry.delta
-        puts.append(f'{head}{counter}}},"entry":{{"S":{sort_key}}},"delta":{{"N":"{delta}"}}}}}}}}')
-    return [*map(orjson.Fragment, puts)]
+        for at_ms, counter, key, delta, end in zip(
+            times_ms, counters, sort_keys, deltas, ends, strict=True
+        )
+    ]
 
 
-def _texts(texts: list[str]) -> list[str]:
+def _texts(texts: Sequence[str]) -> list[str]:
     """The JSON of each of some texts."""
     found = spelled(texts)[1:-1].decode().split(",")
     # More parts than texts: a comma is part of one.
     return found if len(found) == len(texts) else [spelled(one).decode() for one in texts]
 
 
-def _put_of(item: Mapping[str, Any]) -> str:
-    return spelled({"PutRequest": {"Item": item}}).decode()
+def _number(amount: Amount) -> str:
+    return encode_value(amount)["N"]
+
+
+def _put_of(item: Item) -> str:
+    return spelled({"PutRequest": {"Item": encode(item)}}).decode()
 
 
 def _head_of(at_ms: int, origin: str) -> str:
     """The put of a plain entry, up to its counter."""
-    put = _put_of({"at": {"N": str(at_ms)}, "origin": {"S": origin}})
+    put = _put_of({"at": at_ms, "origin": origin})
     return f'{put[:-3]},"counter":{{"S":'
 
 

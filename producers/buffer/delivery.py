@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.attempts import Pause, run
 from countledger.ledger.clock import Backoff, Clock, SystemClock
-from countledger.ledger.entry import new_entry
+from countledger.ledger.entries import EntryColumns, counters_of
 from countledger.ledger.errors import CountledgerError, IdempotencyKeyReused, KeyExpired, WrongKind
 from countledger.ledger.ids import new_ids
 from countledger.ledger.performer import DynamoPerformer
@@ -68,22 +68,32 @@ class EntryMaker:
         (entry,) = make_entries(made, now_ms=now_ms, origin=self.region, new_ids=self.new_ids)
         return entry
 
-    def make(self, pendings: Iterable[PendingEntry]) -> None:
-        """Create the entries that are not created yet: of plain events and of sums.
+    def make(self, pendings: Sequence[PendingEntry]) -> Sequence[Entry]:
+        """Create the entries that are not created yet, of plain events and of sums; return all.
 
         A sum may be 0: its entry is written too, because it has the number of events.
         """
-        now_ms, region = self.clock.now_ms(), self.region
-        drafts = [one for one in pendings if one.entry is None]
+        now_ms = self.clock.now_ms()
+        drafts = [one for one in pendings if one.entries is None]
         times_ms = [now_ms if one.at_ms is None else one.at_ms for one in drafts]
         ids = [
             one for at_ms, same in groupby(times_ms) for one in self.new_ids(at_ms, len([*same]))
         ]
-        for draft, at_ms, entry_id in zip(drafts, times_ms, ids, strict=True):
+        made = EntryColumns(
+            [one.counter for one in drafts],
+            ids,
+            [one.delta for one in drafts],
+            times_ms,
+            self.region,
+            [one.events for one in drafts],
+        )
+        for number, draft in enumerate(drafts):
             draft.unfrozen = draft.rows is not None
-            draft.entry = new_entry(
-                draft.counter, entry_id, draft.delta, at_ms, region, draft.events
-            )
+            draft.number = number
+            draft.entries = made  # last: an entry that an interrupt kept from this is not created
+        if len(drafts) == len(pendings):
+            return made
+        return [one.entries[one.number] for one in pendings if one.entries is not None]
 
 
 def keep(pendings: Iterable[PendingEntry], spool: Spool | None) -> None:
@@ -102,7 +112,7 @@ def keep(pendings: Iterable[PendingEntry], spool: Spool | None) -> None:
         spool.freeze(drafts)
     except CountledgerError:
         for draft in drafts:
-            draft.entry = None
+            draft.entries = None
             draft.unfrozen = False
         raise
     # If a signal handler raised, it stays set: the next call replaces the events, perhaps again.
@@ -189,11 +199,10 @@ def sending(batch: EntryBatch, sender: Sender) -> Steps[dict[int, Outcome]]:
 
     An entry whose namespace cannot be read is not sent; the others are.
     """
-    entries = _entries(batch)
+    entries = batch.entries
     if batch.keyed:
         return {0: (yield from sender.sending_alone(entries[0]))}
-    counters = [entry.counter for entry in entries]
-    namespaces, others = ledgers_of(counters, sender.namespaces, (CountledgerError,))
+    namespaces, others = ledgers_of(counters_of(entries), sender.namespaces, (CountledgerError,))
     if not others:
         return (yield from sender.sending_batch(entries, namespaces))
     numbers = [n for n in range(len(entries)) if n not in others]
@@ -248,10 +257,6 @@ def _update_spool(
     except CountledgerError:
         # They stay in the spool. Sent again at the next start, they count once.
         _LOG.warning("a spool could not be updated", exc_info=True)
-
-
-def _entries(batch: EntryBatch) -> list[Entry]:
-    return [one.entry for one in batch.pendings if one.entry is not None]
 
 
 def ledger_name(connection: Connection) -> str:

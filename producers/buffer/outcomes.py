@@ -38,7 +38,6 @@ class PendingEntry:
         counter: the counter's name.
         delta: the sum so far, which the entry adds.
         events: the number of events so far.
-        entry: the entry; None until it is created, at the latest just before its first send.
     """
 
     __slots__ = (
@@ -47,9 +46,10 @@ class PendingEntry:
         "callbacks",
         "counter",
         "delta",
-        "entry",
+        "entries",
         "events",
         "handed_back",
+        "number",
         "reported",
         "rows",
         "settled",
@@ -68,9 +68,10 @@ class PendingEntry:
         self._outcomes = outcomes
         self.counter = counter
         self.delta = delta
-        self.entry = entry
         self.events = 1 if entry is None else entry.events
         # The attributes below are internal to the buffer.
+        self.entries: Sequence[Entry] | None = None if entry is None else (entry,)
+        self.number = 0  # of its entry among them
         self.settled: Outcome | None = None  # its outcome; `_RECORDED` stands for its receipt
         self.at_ms = at_ms  # the time of the entry that is created later; None means that time
         self.size = ENTRY_BYTES + len(counter) if entry is None else size_of(entry)
@@ -81,6 +82,11 @@ class PendingEntry:
         self.callbacks: list[Callable[[PendingEntry], object]] | None = None
 
     @property
+    def entry(self) -> Entry | None:
+        """The entry; None until it is created, at the latest just before its first send."""
+        return None if self.entries is None else self.entries[self.number]
+
+    @property
     def done(self) -> bool:
         """Whether the outcome is known."""
         return self.settled is not None
@@ -88,8 +94,8 @@ class PendingEntry:
     @property
     def outcome(self) -> Outcome | None:
         """The receipt or the error; None until it is known."""
-        if self.settled is _RECORDED and self.entry is not None:
-            self.settled = receipt_of(self.entry.counter, self.entry.id)
+        if self.settled is _RECORDED and (entry := self.entry) is not None:
+            self.settled = receipt_of(entry.counter, entry.id)
         return self.settled
 
     def result(self, timeout_s: float | None = None) -> Receipt:
@@ -191,8 +197,8 @@ class Outcomes:
             pending.reported |= self.on_failure is not None
             if self.on_failure is None:
                 self.failed.append(pending)
-        if pending.rows and pending.entry:
-            identity = pending.entry.counter, pending.entry.id
+        if pending.rows and (entry := pending.entry) is not None:
+            identity = entry.counter, entry.id
             self._rows.pop(identity, None)
             if not recorded:
                 self._rows[identity] = pending.rows[:1]

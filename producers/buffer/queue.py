@@ -35,12 +35,14 @@ class EntryBatch:
         number: its place in the order of all batches.
         since_ms: when its first entry was added.
         keyed: whether it is one entry that is sent with a conditional put.
+        entries: of the pending entries, once they are created.
     """
 
     pendings: list[PendingEntry]
     number: int
     since_ms: float
     keyed: bool
+    entries: Sequence[Entry] = ()
 
     @property
     def size(self) -> int:

@@ -187,7 +187,7 @@ class BufferState:
         """The next batch that is due, with its entries created; None if no batch is due."""
         batch = self.queue.take(now_ms)
         if batch is not None:
-            self.maker.make(batch.pendings)
+            batch.entries = self.maker.make(batch.pendings)
         return batch
 
     # ---- ending ----
