@@ -11,10 +11,9 @@ import os
 import subprocess
 from collections import Counter
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import IO, TYPE_CHECKING, Final, NamedTuple, cast
 
 from countledger import Event, counter_name
 from countledger.ledger.errors import SetupError
@@ -44,8 +43,7 @@ _CHANGES: Final = (
 _AUTHORS: Final = "rev-list --first-parent --encoding=UTF-8 --format=>%an"
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(NamedTuple):
     """The history of a repository's HEAD.
 
     Attributes:
