@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from itertools import chain, product, takewhile
+from itertools import chain, takewhile
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -32,8 +32,7 @@ Report: TypeAlias = dict[str, Any]
 THRESHOLD: Final = 1_000
 _RULE: Final = "demo-long-files"
 _PREFIX: Final = f"{LINES}:"
-# The days of so many years are less than `WINDOWS_MAX`, which is what a query may list.
-_YEARS: Final = 25
+_FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # The facts that must be 0 or empty, and what is wrong if one is not.
 _PROBLEMS: Final = {
     "wrong_numbers": "{:,} numbers are not what git says",
@@ -140,10 +139,12 @@ def check_days(
     for event in chain.from_iterable(log):
         if event.counter in counters:
             logged[event.counter, min(event.occurred_at or now, now).date()] += int(event.delta)
-    for counter, year in product(counters, range(1970, now.year + 1, _YEARS)):
-        since, until = (datetime(n, 1, 1, tzinfo=UTC) for n in (year, year + _YEARS))
-        for one in client.windows(counter, "day", since=since, until=until):
-            counted[counter, min(one.start, now).date()] += int(one.value)
+    for counter in counters:
+        months = client.windows(counter, "month", since=_FIRST)
+        for year in {one.start.year for one in months if one.events}:
+            since, until = (datetime(n, 1, 1, tzinfo=UTC) for n in (year, year + 1))
+            for one in client.windows(counter, "day", since=since, until=until):
+                counted[counter, min(one.start, now).date()] += int(one.value)
     wrong = [one for one in logged.keys() | counted.keys() if counted[one] != logged[one]]
     rows = [
         {"counter": one[0], "day": str(one[1]), "value": counted[one], "truth": logged[one]}
