@@ -62,7 +62,7 @@ def demo(
       countledger demo --regions 3
       countledger demo --stack-name countledger               [dim]where countledger up runs[/dim]
     """
-    kinesis, began_s = via == "kinesis", time.monotonic()
+    kinesis, begun_s = via == "kinesis", time.monotonic()
     if coalesce and kinesis:
         raise BadUsage("--coalesce writes straight into DynamoDB: leave out --via kinesis")
     if regions > 1 and (options.names_a_stack or coalesce or kinesis):
@@ -81,7 +81,7 @@ def demo(
 
         clients = [one.ledger() for one in stack.stacks.values()] if stack else [options.client()]
         report = DemoRun(clients, history, stack, kinesis, coalesce, on_progress).report()
-    report["run_time_seconds"] = round(time.monotonic() - began_s, 3)
+    report["run_time_seconds"] = round(time.monotonic() - begun_s, 3)
     found = problems(report)
     if options.json:
         show_json({**report, "good": not found})

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 Report: TypeAlias = dict[str, Any]
 
 THRESHOLD: Final = 1_000
-_RULE: Final = "demo-long-files"
 _PREFIX: Final = f"{LINES}:"
-_FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # The facts that must be 0 or empty, and what is wrong if one is not.
 _PROBLEMS: Final = {
     "wrong_numbers": "{:,} numbers are not what git says",
@@ -63,7 +61,7 @@ def lag_facts(of: str, lags_s: Sequence[float]) -> Report:
 
 
 def prepare(client: CountLedger, *, fresh: bool, days: bool) -> Rule:
-    """Make the rule, unless it exists, and wait until it is effective; count days if wanted."""
+    """Make the rule, unless it exists, and wait until it is effective; count by days, too, or not."""
     alerts, settings = client.alerts, client.window_settings
     if fresh:  # nothing can know older settings, so new ones need no delay
         alerts = replace(alerts, rules=replace(alerts.rules, delay_ms=0))
@@ -72,7 +70,7 @@ def prepare(client: CountLedger, *, fresh: bool, days: bool) -> Rule:
         client.namespaces.create(namespace)
         settings.enable(namespace, by="day")
     spec: RuleSpec = {"prefix": _PREFIX, "threshold": THRESHOLD, "direction": "rising"}
-    ((rule, _),) = alerts.apply({_RULE: spec})
+    ((rule, _),) = alerts.apply({"demo-long-files": spec})
     wait_until_effective(rule, client.connection.clock)
     return rule
 
@@ -140,7 +138,7 @@ def check_days(
         if event.counter in counters:
             logged[event.counter, min(event.occurred_at or now, now).date()] += int(event.delta)
     for counter in counters:
-        months = client.windows(counter, "month", since=_FIRST)
+        months = client.windows(counter, "month", since=datetime(1970, 1, 1, tzinfo=UTC))
         for year in {one.start.year for one in months if one.events}:
             since, until = (datetime(n, 1, 1, tzinfo=UTC) for n in (year, year + 1))
             for one in client.windows(counter, "day", since=since, until=until):

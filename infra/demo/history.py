@@ -111,8 +111,7 @@ def _output(path: Path, command: str, stdin: str = "") -> bytes:
 
 def _git(path: Path, command: str) -> subprocess.Popen[bytes]:
     """A git command in the repository at the path, its input and output as pipes."""
-    found = os.environ.items()
-    plain = {name: one for name, one in found if name[:4] != "GIT_" or name.startswith(_KEPT)}
+    plain = {n: one for n, one in os.environ.items() if n[:4] != "GIT_" or n.startswith(_KEPT)}
     try:
         return subprocess.Popen(  # noqa: S603 - arguments are ours, and no shell reads them
             ["git", "--no-replace-objects", "-C", str(path), *command.split()],  # noqa: S607 - from PATH
