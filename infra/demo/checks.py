@@ -61,7 +61,7 @@ def lag_facts(of: str, lags_s: Sequence[float]) -> Report:
 
 
 def prepare(client: CountLedger, *, fresh: bool, days: bool) -> Rule:
-    """Make the rule, unless it exists, and wait until it is effective; count by days, too, or not."""
+    """Make the rule, unless it exists, and wait until it is effective; count by days if wanted."""
     alerts, settings = client.alerts, client.window_settings
     if fresh:  # nothing can know older settings, so new ones need no delay
         alerts = replace(alerts, rules=replace(alerts.rules, delay_ms=0))
