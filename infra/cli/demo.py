@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -15,8 +16,6 @@ from countledger.infra.cli.progress import open_progress
 from countledger.infra.demo.checks import Report, problems
 from countledger.infra.demo.history import open_repository
 from countledger.infra.demo.run import DemoRun
-from countledger.ledger.clock import SystemClock
-from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
     from countledger.infra.cli.progress import Bars
@@ -63,12 +62,11 @@ def demo(
       countledger demo --regions 3
       countledger demo --stack-name countledger               [dim]where countledger up runs[/dim]
     """
-    kinesis, clock = via == "kinesis", SystemClock()
+    kinesis, begun_s = via == "kinesis", time.monotonic()
     if coalesce and kinesis:
         raise BadUsage("--coalesce writes straight into DynamoDB: leave out --via kinesis")
     if regions > 1 and (options.names_a_stack or coalesce or kinesis):
         raise BadUsage("--regions runs on a stack of its own, and sends into DynamoDB directly")
-    started_ms = clock.now_ms()
     # What can be refused is refused before an engine is started for it.
     with (
         open_repository(repo) as history,
@@ -81,10 +79,9 @@ def demo(
             commits.set(read)
             materialized.set(done, max(recorded, done))
 
-        own = stack.stacks.values() if stack else ()
-        clients = [one.ledger() for one in own] or [options.client()]
-        report = DemoRun(clients, history, clock, stack, kinesis, coalesce, on_progress).report()
-    report["run_time_seconds"] = round((clock.now_ms() - started_ms) / SECOND_MS, 3)
+        clients = [one.ledger() for one in stack.stacks.values()] if stack else [options.client()]
+        report = DemoRun(clients, history, stack, kinesis, coalesce, on_progress).report()
+    report["run_time_seconds"] = round(time.monotonic() - begun_s, 3)
     found = problems(report)
     if options.json:
         show_json({**report, "good": not found})
@@ -104,8 +101,12 @@ def _own_stack(bars: Bars, regions: int, via: str) -> LocalStack:
 
 
 def _show(report: Report, found: list[str]) -> None:
-    """Print the summary for people: the facts, the rows of each list, and the verdict."""
-    show_rows({"fact": label, "value": text} for label, text in summary_of(report).items())
+    """Print the summary for people: the facts of the run, the rows of each list, the verdict."""
+    show_rows(
+        {"fact": name.removesuffix(_SECONDS).replace("_", " "), "value": _text(name, value)}
+        for name, value in report.items()
+        if value is not None
+    )
     for name, rows in report.items():
         if isinstance(rows, list) and isinstance(next(iter(rows), None), dict):
             show_text("\n" + name.replace("_", " "))
@@ -117,15 +118,6 @@ def _show(report: Report, found: list[str]) -> None:
         "counted twice. Every alert was due, and no alert is missing."
     )
     show_text("\n" + (f"WRONG: {'; '.join(found)}." if found else verdict))
-
-
-def summary_of(report: Report) -> dict[str, str]:
-    """Each fact that the run has, as people read it, by its name without the unit."""
-    return {
-        name.removesuffix(_SECONDS).replace("_", " "): _text(name, value)
-        for name, value in report.items()
-        if value is not None
-    }
 
 
 def _text(name: str, value: object) -> str:

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
-from itertools import chain, pairwise, product, takewhile
+from datetime import UTC, date, datetime
+from itertools import chain, takewhile
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from countledger.consumers.alerts.initial_scan import wait_until_effective
 from countledger.consumers.stream import LedgerStream, made_at_ms
 from countledger.infra.demo.history import COMMITS, LINES
-from countledger.ledger.clock import to_datetime
-from countledger.ledger.limits import SECOND_MS, WINDOWS_MAX
+from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,15 +25,12 @@ if TYPE_CHECKING:
     from countledger import Amount, CountLedger, Event, Total
     from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.rule_spec import RuleSpec
-    from countledger.ledger.clock import Clock
 
 # Facts of a run by name, as `countledger demo --json` prints them; a list has a row for each thing.
 Report: TypeAlias = dict[str, Any]
 
 THRESHOLD: Final = 1_000
-_RULE: Final = "demo-long-files"
 _PREFIX: Final = f"{LINES}:"
-_FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # The facts that must be 0 or empty, and what is wrong if one is not.
 _PROBLEMS: Final = {
     "wrong_numbers": "{:,} numbers are not what git says",
@@ -64,14 +60,18 @@ def lag_facts(of: str, lags_s: Sequence[float]) -> Report:
     return {f"median_lag_of_{of}_seconds": middle, f"longest_lag_of_{of}_seconds": longest}
 
 
-def new_rule(client: CountLedger, clock: Clock, *, fresh: bool) -> Rule:
-    """Make the rule, unless it exists, and wait until it is effective."""
-    alerts = client.alerts
-    if fresh:  # no evaluator can know older rules
+def prepare(client: CountLedger, *, fresh: bool, days: bool) -> Rule:
+    """Make the rule, unless it exists, and wait until it is effective; count by days if wanted."""
+    alerts, settings = client.alerts, client.window_settings
+    if fresh:  # nothing can know older settings, so new ones need no delay
         alerts = replace(alerts, rules=replace(alerts.rules, delay_ms=0))
+        settings = replace(settings, delay_ms=0)
+    for namespace in (COMMITS, LINES) if days else ():
+        client.namespaces.create(namespace)
+        settings.enable(namespace, by="day")
     spec: RuleSpec = {"prefix": _PREFIX, "threshold": THRESHOLD, "direction": "rising"}
-    ((rule, _),) = alerts.apply({_RULE: spec})
-    wait_until_effective(rule, clock)
+    ((rule, _),) = alerts.apply({"demo-long-files": spec})
+    wait_until_effective(rule, client.connection.clock)
     return rule
 
 
@@ -128,37 +128,24 @@ def updates_in(records: Iterable[Mapping[str, Any]]) -> Iterator[TotalUpdate]:
             yield TotalUpdate(counter, int(new["version"]["N"]), before, after)
 
 
-class Days:
-    """The windows of a run on a stack where nothing was ever counted, and what they must show."""
-
-    def __init__(self, client: CountLedger) -> None:
-        """Switch windows on, at once: no other setting can be known."""
-        self.client, self._now = client, to_datetime(client.connection.clock.now_ms())
-        self._logged: Counter[tuple[str, date]] = Counter()
-        settings = replace(client.window_settings, delay_ms=0)
-        for namespace in (COMMITS, LINES):
-            client.namespaces.create(namespace)
-            settings.enable(namespace, by="day")
-
-    def add(self, event: Event) -> None:
-        """An event of git's log."""
-        self._logged[event.counter, self._day(event.occurred_at or self._now)] += int(event.delta)
-
-    def _day(self, time: datetime) -> date:
-        return min(time, self._now).date()
-
-    def check(self, counters: Sequence[str]) -> Report:
-        """Compare the days of some counters: for each a query for each 27 years."""
-        logged = Counter({one: n for one, n in self._logged.items() if one[0] in counters})
-        counted, end = Counter[tuple[str, date]](), self._now + timedelta(days=1)
-        starts = range(0, (end - _FIRST).days, WINDOWS_MAX)
-        times = pairwise([*(_FIRST + timedelta(days=n) for n in starts), end])
-        for counter, (since, until) in product(counters, times):
-            for one in self.client.windows(counter, "day", since=since, until=until):
-                counted[counter, self._day(one.start)] += int(one.value)
-        wrong = [one for one in logged.keys() | counted.keys() if counted[one] != logged[one]]
-        rows = [
-            {"counter": one[0], "day": str(one[1]), "value": counted[one], "truth": logged[one]}
-            for one in sorted(wrong)
-        ]
-        return {"days_checked": len(logged), "wrong_days": rows}
+def check_days(
+    client: CountLedger, log: Iterable[list[Event]], counters: Sequence[str], begun_s: float
+) -> Report:
+    """Compare the days of some counters with git's log, after a run that began at this time."""
+    logged, counted = Counter[tuple[str, date]](), Counter[tuple[str, date]]()
+    now = datetime.fromtimestamp(begun_s, UTC)
+    for event in chain.from_iterable(log):
+        if event.counter in counters:
+            logged[event.counter, min(event.occurred_at or now, now).date()] += int(event.delta)
+    for counter in counters:
+        months = client.windows(counter, "month", since=datetime(1970, 1, 1, tzinfo=UTC))
+        for year in {one.start.year for one in months if one.events}:
+            since, until = (datetime(n, 1, 1, tzinfo=UTC) for n in (year, year + 1))
+            for one in client.windows(counter, "day", since=since, until=until):
+                counted[counter, min(one.start, now).date()] += int(one.value)
+    wrong = [one for one in logged.keys() | counted.keys() if counted[one] != logged[one]]
+    rows = [
+        {"counter": one[0], "day": str(one[1]), "value": counted[one], "truth": logged[one]}
+        for one in sorted(wrong)
+    ]
+    return {"days_checked": len(logged), "wrong_days": rows}

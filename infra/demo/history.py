@@ -11,16 +11,15 @@ import os
 import subprocess
 from collections import Counter
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import IO, TYPE_CHECKING, Final, NamedTuple, cast
 
 from countledger import Event, counter_name
 from countledger.ledger.errors import SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 LINES: Final = "lines"
@@ -44,12 +43,7 @@ _CHANGES: Final = (
 _AUTHORS: Final = "rev-list --first-parent --encoding=UTF-8 --format=>%an"
 
 
-class GitUnusable(SetupError):
-    """Git, the repository, its first commit or an object is missing; the message says which."""
-
-
-@dataclass(frozen=True, slots=True)
-class History:
+class History(NamedTuple):
     """The history of a repository's HEAD.
 
     Attributes:
@@ -60,27 +54,30 @@ class History:
     """
 
     root: Path
-    commits: tuple[str, ...]
+    commits: Sequence[str]
     shallow: bool
     reader: subprocess.Popen[bytes]
 
     def lines(self, mode: bytes, oid: bytes) -> int:
-        """The lines of an object with this mode in a tree. The object is in memory as a whole.
+        """The lines of an object with this mode in a tree; 0 if it is binary.
+
+        A last line counts without a newline as well. The object is in memory as a whole.
 
         Raises:
-            GitUnusable: the object is missing or damaged.
+            SetupError: the object is missing or damaged.
         """
         if mode in _WITHOUT_CONTENT:
             return 0
         names, objects = (cast("IO[bytes]", o) for o in (self.reader.stdin, self.reader.stdout))
         with suppress(BrokenPipeError):  # a reader that has ended prints nothing
             os.write(names.fileno(), oid + b"\n")
-        size = objects.readline().split(b" blob ")[1:]  # after the name; else it is missing
-        if size:
-            content, end = objects.read(int(size[0])), objects.read(1)
-            if end:
-                return lines_in(content)
-        raise GitUnusable(f"{oid.decode()} is missing or damaged in {self.root} ({_NEEDED})")
+        _, _, size = objects.readline().partition(b" blob ")  # no size if it is missing
+        content, end = (objects.read(int(size)), objects.read(1)) if size else (b"", b"")
+        if not end:
+            raise SetupError(f"{oid.decode()} is missing or damaged in {self.root} ({_NEEDED})")
+        if b"\0" in content[:_SNIFFED_BYTES]:
+            return 0
+        return content.count(b"\n") + (content[-1:] not in (b"\n", b""))
 
 
 @contextmanager
@@ -88,34 +85,33 @@ def open_repository(path: Path) -> Iterator[History]:
     """The history of the repository that holds the path, bare or not, from any of its directories.
 
     Raises:
-        GitUnusable: git is not installed, the path is in no repository that git opens, or HEAD
+        SetupError: git is not installed, the path is in no repository that git opens, or HEAD
             names no commit.
     """
-    log = _tokens(path, "rev-list --first-parent --reverse HEAD --", end=b"\n")
-    (shallow,) = _tokens(path, "rev-parse --is-shallow-repository", end=b"\n")
+    commits = _output(path, "rev-list --first-parent --reverse HEAD --").decode().split()
+    shallow = _output(path, "rev-parse --is-shallow-repository") == b"true\n"
     with _git(path, "cat-file --batch") as reader:
-        yield History(path, tuple(one.decode() for one in log), shallow == b"true", reader)
+        yield History(path, commits, shallow, reader)
 
 
-def _tokens(path: Path, command: str, *, stdin: str = "", end: bytes = b"\0") -> list[bytes]:
-    """The output of a git command, cut at each end mark.
+def _output(path: Path, command: str, stdin: str = "") -> bytes:
+    """What a git command prints.
 
     Raises:
-        GitUnusable: git is not installed, or the command failed; the text is git's own.
+        SetupError: git is not installed, or the command failed; the text is git's own.
     """
     with _git(path, command) as process:
         output, errors = process.communicate(stdin.encode())
     if process.returncode:
         said = errors.decode(errors="replace").strip() or "git gave no reason"
         reason = said.splitlines()[0].removeprefix("fatal: ")
-        raise GitUnusable(f"git {command.partition(' ')[0]} failed in {path}: {reason} ({_NEEDED})")
-    return output.split(end)[:-1]
+        raise SetupError(f"git {command.partition(' ')[0]} failed in {path}: {reason} ({_NEEDED})")
+    return output
 
 
 def _git(path: Path, command: str) -> subprocess.Popen[bytes]:
     """A git command in the repository at the path, its input and output as pipes."""
-    found = os.environ.items()
-    plain = {name: one for name, one in found if name[:4] != "GIT_" or name.startswith(_KEPT)}
+    plain = {n: one for n, one in os.environ.items() if n[:4] != "GIT_" or n.startswith(_KEPT)}
     try:
         return subprocess.Popen(  # noqa: S603 - arguments are ours, and no shell reads them
             ["git", "--no-replace-objects", "-C", str(path), *command.split()],  # noqa: S607 - from PATH
@@ -126,7 +122,7 @@ def _git(path: Path, command: str) -> subprocess.Popen[bytes]:
         )
     except OSError as error:
         reason = f"git cannot be started: {error.strerror}"
-        raise GitUnusable(f"{reason} (install git if it is missing)") from error
+        raise SetupError(f"{reason} (install git if it is missing)") from error
 
 
 def read_events(history: History) -> Iterator[list[Event]]:
@@ -137,20 +133,20 @@ def read_events(history: History) -> Iterator[list[Event]]:
     path itself.
 
     Raises:
-        GitUnusable: an object is missing.
+        SetupError: an object is missing.
     """
     # A commit is compared with the one before, its first parent; the first one with nothing.
     commits = [f"{one} {parent}\n" for parent, one in pairwise(("", *history.commits))]
     for n in range(0, len(commits), _COMMITS_AT_ONCE):
         stdin = "".join(commits[n : n + _COMMITS_AT_ONCE])
-        tokens = iter(_tokens(history.root, _CHANGES, stdin=stdin))
-        token = next(tokens, b"")
+        tokens = iter(_output(history.root, _CHANGES, stdin).split(b"\0"))
+        token = next(tokens)
         while token:
             commit, author, seconds, written = token[1:].decode(), next(tokens), next(tokens), None
             with suppress(ValueError, OverflowError, OSError):  # git cannot read it, or nobody can
                 written = datetime.fromtimestamp(int(seconds), UTC)
             found = [Event(counter_name(COMMITS, author), 1, commit, written)]
-            while (token := next(tokens, b"")) and not token.startswith(b">"):
+            while (token := next(tokens)) and not token.startswith(b">"):
                 old_mode, mode, old, new, _ = token.lstrip(b"\n:").split(b" ")
                 counter = counter_name(LINES, next(tokens))
                 delta = history.lines(mode, new) - history.lines(old_mode, old)
@@ -161,23 +157,16 @@ def read_events(history: History) -> Iterator[list[Event]]:
             yield found
 
 
-def lines_in(content: bytes) -> int:
-    """The lines of a text, also a last one without a newline; 0 if it is binary."""
-    if b"\0" in content[:_SNIFFED_BYTES]:
-        return 0
-    return content.count(b"\n") + (content[-1:] not in (b"\n", b""))
-
-
 def read_truth(history: History) -> Counter[str]:
     """Every counter that is not zero at HEAD, and its value, by the last tree and the log alone.
 
     Raises:
-        GitUnusable: an object is missing.
+        SetupError: an object is missing.
     """
     root, head = history.root, history.commits[-1]
-    log = _tokens(root, f"{_AUTHORS} {head}", end=b"\n")  # other lines name the commits
+    log = _output(root, f"{_AUTHORS} {head}").split(b"\n")  # other lines name the commits
     truth = Counter(counter_name(COMMITS, one[1:]) for one in log if one.startswith(b">"))
-    for token in _tokens(root, f"ls-tree -r -z --full-tree {head}"):
+    for token in _output(root, f"ls-tree -r -z --full-tree {head}").split(b"\0")[:-1]:
         facts, _, path = token.partition(b"\t")
         mode, _, oid = facts.split(b" ")
         truth[counter_name(LINES, path)] = history.lines(mode, oid)

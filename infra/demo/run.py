@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import chain, islice, repeat
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from countledger import Buffering, CountledgerError, Receipt
@@ -16,7 +16,7 @@ from countledger.compaction.compactor import Compactor
 from countledger.compaction.plan import AgeLimit
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import RunOutcome
-from countledger.infra.demo.checks import Days, Report, check_alerts, lag_facts, new_rule, problems
+from countledger.infra.demo.checks import check_alerts, check_days, lag_facts, prepare, problems
 from countledger.infra.demo.history import COMMITS, read_events, read_truth
 from countledger.ledger.limits import SECOND_MS
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from countledger import CountLedger, Event, ExactSum, Total
+    from countledger.infra.demo.checks import Report
     from countledger.infra.demo.history import History
     from countledger.infra.local.stack import LocalStack
-    from countledger.ledger.clock import Clock
     from countledger.producers.kinesis.sender import Sent
 
 # How many events are sent before the materializer's progress is read, which costs a few reads.
@@ -49,7 +49,6 @@ class DemoRun:
     Attributes:
         clients: of the stack, one in each region, the home region's first.
         history: what is counted.
-        clock: the time, and the waits.
         stack: the stack, if it is the run's own and nothing was ever counted there.
         kinesis: whether events go through the stream of the stack.
         coalesce: whether events of one counter share an entry.
@@ -58,7 +57,6 @@ class DemoRun:
 
     clients: Sequence[CountLedger]
     history: History
-    clock: Clock
     stack: LocalStack | None = None
     kinesis: bool = False
     coalesce: bool = False
@@ -70,37 +68,31 @@ class DemoRun:
     _lags_s: list[float] = field(default_factory=list)
     _sending_s: float = 0.0
 
-    def __post_init__(self) -> None:
-        """Prepare the stack: windows where they can be switched on at once, and the rule."""
-        home, fresh = self.clients[0], self.stack is not None
-        # An entry of coalesced events has no time of theirs.
-        self._days = Days(home) if fresh and not self.coalesce else None
-        self._drain = self.stack.drain if self.stack else lambda: None
-        self._drain()
-        self._rule = new_rule(home, self.clock, fresh=fresh)
-        self._before = self._progress()
-
     def report(self) -> Report:
-        """Count, wait, check.
+        """Prepare the stack, count, wait, check.
 
         Raises:
             CountledgerError: an event could not be recorded, or a number not be read.
         """
-        begun_s = self._now_s()
+        home, own = self.clients[0], self.stack is not None
+        # An entry of coalesced events has no time of theirs.
+        has_days = own and not self.coalesce
+        rule = prepare(home, fresh=own, days=has_days)
+        begun_s, self._before = self._now_s(), self._progress()
         partition = self._count()
         arrived = self._awaited(self._arrived)
-        # An event counted twice may come after the last event that was missing.
-        self._drain()
-        seconds, events, after = self._now_s() - begun_s, self._facts["events"], self._progress()
+        if self.stack:  # an event counted twice may come after the last event that was missing
+            self.stack.drain()
+        seconds, after = self._now_s() - begun_s, self._progress()
+        events = self._events_of.total()
         producer, materializer = ((after[n] - self._before[n]) / events for n in (1, 2))
-        truth = read_truth(self.history)
-        names = sorted(truth.keys() | self._sum_of.keys())
+        self._truth = read_truth(self.history)
+        names = sorted(self._truth.keys() | self._sum_of.keys())
         totals = [one.totals(names) for one in self.clients]
-        wrong = [*chain.from_iterable(map(self._wrong, self.clients, totals, repeat(truth)))]
         busiest = [name for name, _ in self._events_of.most_common(_BUSIEST)]
+        days = check_days(home, read_events(self.history), busiest, begun_s) if has_days else {}
         # On another stack a file may have been long before the rule.
-        long = totals[0].values() if self.stack else ()
-        alerts = self._awaited(lambda: check_alerts(self.clients[0], self._rule, long))
+        long = totals[0].values() if own else ()
         facts: Report = {
             "repository": str(self.history.root.absolute()),
             "head": self.history.commits[-1],
@@ -116,13 +108,13 @@ class DemoRun:
             "unrecognised_retries": None if self.kinesis else self._facts["unrecognised"],
             **partition,
             "counters_checked": len(names),
-            "wrong_numbers": wrong,
-            **(self._days.check(busiest) if self._days else {}),
+            "wrong_numbers": [*chain.from_iterable(map(self._wrong, self.clients, totals))],
+            **days,
             **arrived,
             "events_sent_per_second": events / self._sending_s,
             "events_materialized_per_second": events / seconds,
             **lag_facts("totals", self._lags_s),
-            **alerts,
+            **self._awaited(lambda: check_alerts(home, rule, long)),
             "write_units_per_event": None if self.kinesis else producer + materializer,
             "producer_write_units_per_event": None if self.kinesis else producer,
             "materializer_write_units_per_event": materializer,
@@ -136,22 +128,20 @@ class DemoRun:
         self._emit(islice(commits, len(self.history.commits) // 2 if several else None))
         if self.stack is None or not several:
             return {}
-        self._drain()
         cut_off = self.clients[-1].connection.region
         self.stack.replicator.cut_off(cut_off)
         self._emit(commits)
-        self._drain()
+        self.stack.drain()
         counters = [name for name, _ in self._events_of.most_common(_COMPACTED)]
         to, namespaces = self.clients[0].connection, self.clients[0].namespaces
         compact = Compactor(Regions.of(to), namespaces, lambda _: _ANY_AGE).compact
         # A run waits for other regions for as long as it is patient.
         with ThreadPoolExecutor(_COMPACTED) as pool:
             waiting = [one.outcome is RunOutcome.WAITING for one in pool.map(compact, counters)]
-            self._drain()
             totals = [one.totals(self._sum_of) for one in self.clients]
             apart = sum(len({one[name].value for one in totals}) > 1 for name in self._sum_of)
             self.stack.replicator.heal()
-            self._drain()
+            self.stack.drain()
             merged = sum(one.merged for one in pool.map(compact, counters))
         return {
             "cut_off_region": cut_off,
@@ -167,38 +157,33 @@ class DemoRun:
         events, regions = chain.from_iterable(commits), len(self.clients)
         with ThreadPoolExecutor(regions) as pool:
             while chunk := list(islice(events, _COALESCED_AT_ONCE if self.coalesce else _AT_ONCE)):
-                begun_s, entries = self._now_s(), set[str]()
-                parts = pool.map(
-                    self._sent, self.clients, (chunk[n::regions] for n in range(regions))
-                )
-                for outcome, retry in chain.from_iterable(parts):
+                begun_s = self._now_s()
+                shares = [chunk[n::regions] for n in range(regions)]
+                sent = chain.from_iterable(pool.map(self._sent, self.clients, shares))
+                for outcome, retry in sent:
                     if isinstance(outcome, CountledgerError):
                         raise outcome
                     known = isinstance(outcome, Receipt) and outcome.status == "duplicate"
                     self._facts.update(retries=retry, duplicates=known, unrecognised=retry > known)
-                    if not (known or retry):
-                        entries.add(outcome.id)
+                    self._facts["recorded"] += not (known or retry)
                 self._sending_s += self._now_s() - begun_s
-                self._facts.update(events=len(chunk), recorded=len(entries))
                 for event in chunk:
                     self._facts["commits"] += event.counter.startswith(f"{COMMITS}:")
                     self._events_of[event.counter] += 1
                     self._sum_of[event.counter] += int(event.delta)
-                    if self._days:
-                        self._days.add(event)
                 self._waiting.append((self._facts["recorded"], self._now_s()))
                 self._look()
 
     def _sent(
         self, client: CountLedger, events: Sequence[Event]
     ) -> list[tuple[Receipt | Sent | CountledgerError, bool]]:
-        """Send events in a region, and every tenth again: the outcomes, and whether of a retry."""
+        """Send events in a region, every tenth again: what each entry came to, and if a retry."""
         if self.coalesce:
             # Without keys, which an entry of many events cannot have: that entry is sent again.
             with client.buffered(Buffering(coalesce=True)) as producer:
                 pending = [producer.add(one.counter, one.delta) for one in events]
-            again = (client.resend(one.entry) for one in pending[_RESENT] if one.entry)
-            return [*((one.wait(), False) for one in pending), *((one, True) for one in again)]
+            again = [(client.resend(one.entry), True) for one in pending[_RESENT] if one.entry]
+            return [*((one.wait(), False) for one in dict.fromkeys(pending)), *again]
         send = client.kinesis.send_many if self.kinesis else client.record_many
         parts = (events, False), (events[_RESENT], True)
         return [(outcome, retry) for part, retry in parts for outcome in send(part)]
@@ -209,7 +194,7 @@ class DemoRun:
         while (found := problems(facts := read())) and self._now_s() - moved_s < _STALLED_S:
             if found != last:
                 moved_s, last = self._now_s(), found
-            self.clock.sleep_ms(_WAIT_MS)
+            self.clients[0].connection.clock.sleep_ms(_WAIT_MS)
         return facts
 
     def _arrived(self) -> Report:
@@ -221,9 +206,7 @@ class DemoRun:
             missing = sum(max(n - totals[one].events, 0) for one, n in self._events_of.items())
         return {"missing_events": missing}
 
-    def _wrong(
-        self, client: CountLedger, totals: Mapping[str, Total], truth: Counter[str]
-    ) -> list[Report]:
+    def _wrong(self, client: CountLedger, totals: Mapping[str, Total]) -> list[Report]:
         """The numbers of a region that are not what git says; of several also the exact sums."""
         numbers: list[tuple[str, Total | ExactSum]] = [("total", one) for one in totals.values()]
         if len(self.clients) > 1:
@@ -235,10 +218,10 @@ class DemoRun:
                 "number": f"{kind} in {client.connection.region}",
                 "value": one.value,
                 "emitted": self._sum_of[one.counter],
-                "truth": truth[one.counter],
+                "truth": self._truth[one.counter],
             }
             for kind, one in numbers
-            if one.value != truth[one.counter]
+            if one.value != self._truth[one.counter]
         ]
 
     def _look(self) -> int:
@@ -257,4 +240,4 @@ class DemoRun:
         return sum(one.records for one in shards[0]), producers, materializers
 
     def _now_s(self) -> float:
-        return self.clock.now_ms() / SECOND_MS
+        return self.clients[0].connection.clock.now_ms() / SECOND_MS

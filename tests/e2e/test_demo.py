@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from contextlib import chdir
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -215,10 +216,12 @@ def test_a_materializer_that_stands_still_is_reported_and_not_awaited_for_ever(
 ) -> None:
     made = Repository(tmp_path / "new")
     made.commit({b"never seen": b"1\n2\n"}, author=b"Nobody Yet")
+    hasty = client_of(own_stack)
+    hasty.connection = replace(hasty.connection, clock=HastyClock())
     own_stack.pump.stop()
     try:
         with open_repository(made.path) as history:
-            report = DemoRun([client_of(own_stack)], history, HastyClock()).report()
+            report = DemoRun([hasty], history).report()
     finally:
         own_stack.pump.start()
 
@@ -236,7 +239,7 @@ def test_a_file_that_passes_a_thousand_lines_alerts(own_stack: LocalStack, tmp_p
         made.commit({b"long": b"line\n" * lines})
 
     with open_repository(made.path) as history:
-        report = DemoRun([client_of(own_stack)], history, SystemClock()).report()
+        report = DemoRun([client_of(own_stack)], history).report()
 
     assert [report["missing_alerts"], report["unexpected_alerts"]] == [[], []]
     assert {alert["counter"] for alert in report["alerts"]} == {"lines:long"}

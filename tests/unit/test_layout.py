@@ -30,7 +30,7 @@ _LONG_MODULES = {
 }
 _FUNCTION_MAX_LINES = 70
 # The demo shows the product; it must not become one.
-_DEMO_MAX_LINES = 746
+_DEMO_MAX_LINES = 700
 _LEVELS_MAX = 7
 # The modules of the project that the public client may know, also at first use or for types.
 _CLIENT_MODULES = 15

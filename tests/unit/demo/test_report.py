@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from countledger.infra.cli.demo import _show, summary_of
+from countledger.infra.cli.demo import _show
 
 if TYPE_CHECKING:
     import pytest
@@ -27,9 +27,15 @@ GOOD: dict[str, Any] = {
 }
 
 
-def test_the_summary_has_each_fact_that_the_run_has_in_their_order() -> None:
+def test_the_summary_has_each_fact_that_the_run_has_in_their_order(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """By the name in JSON, so that there is one name for each."""
-    assert list(summary_of(GOOD).items()) == [
+    _show(GOOD, [])
+
+    (table, _, _) = capsys.readouterr().out.partition("\n\n")
+    assert [tuple(row.split("\t")) for row in table.split("\n")] == [
+        ("fact", "value"),
         ("repository", "/r"),
         ("head", "0123456789abcdef"),
         ("regions", "us-east-1, eu-west-1"),

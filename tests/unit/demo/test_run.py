@@ -15,7 +15,7 @@ from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.stream import LedgerStream
 from countledger.infra.demo import checks
 from countledger.infra.demo import run as demo_run
-from countledger.infra.demo.checks import Days, problems
+from countledger.infra.demo.checks import check_days, prepare, problems
 from countledger.infra.demo.history import open_repository, read_events
 from countledger.infra.demo.run import DemoRun
 from countledger.infra.memory.stack import MemoryStack
@@ -56,7 +56,7 @@ def stack(monkeypatch: pytest.MonkeyPatch) -> MemoryStack:
 def report_of(stack: MemoryStack, repository: Repository, *, coalesce: bool = False) -> Report:
     """What a run reports."""
     with open_repository(repository.path) as history:
-        return DemoRun([stack.ledger], history, stack.clock, coalesce=coalesce).report()
+        return DemoRun([stack.ledger], history, coalesce=coalesce).report()
 
 
 @pytest.mark.parametrize("coalesce", [False, True])
@@ -144,17 +144,17 @@ def test_an_alert_that_is_missing_makes_the_run_wrong(
 def test_a_day_that_is_not_that_of_the_log_is_wrong() -> None:
     """Days ahead are compared as one, with what has no date; the first day of all is compared."""
     ledger, now = MemoryStack().ledger, datetime.now(UTC)
-    days = Days(ledger)
+    prepare(ledger, fresh=True, days=True)
     dates = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2000, 2, 29, 12, tzinfo=UTC), now, None)
     events = [Event("lines:a", 2, f"k{n}", at) for n, at in enumerate(dates)]
     events.append(Event("lines:a", 5, "ahead", now + timedelta(days=30)))
-    for event in events:
-        days.add(event)
     assert all(not isinstance(one, Exception) for one in ledger.record_many(events))
 
-    assert days.check(["lines:a"]) == {"days_checked": 3, "wrong_days": []}
-    days.add(Event("lines:a", 1, None, dates[1]))
-    days.add(Event("lines:b", 1, None, dates[1]))
-    assert days.check(["lines:a"])["wrong_days"] == [
+    def checked(*others: Event) -> Report:
+        return check_days(ledger, [events, [*others]], ["lines:a"], now.timestamp())
+
+    assert checked() == {"days_checked": 3, "wrong_days": []}
+    others = [Event(name, 1, None, dates[1]) for name in ("lines:a", "lines:b")]
+    assert checked(*others)["wrong_days"] == [
         {"counter": "lines:a", "day": "2000-02-29", "value": 2, "truth": 3}
     ]

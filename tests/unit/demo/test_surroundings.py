@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.infra.demo.history import GitUnusable, open_repository, read_events, read_truth
-from countledger.ledger.errors import CountledgerError
+from countledger.infra.demo.history import open_repository, read_events, read_truth
+from countledger.ledger.errors import CountledgerError, SetupError
 from tests.unit.demo.repositories import (
     SUBMODULE,
     At,
@@ -208,7 +208,7 @@ def test_the_environment_says_which_repositories_git_opens(
     for name, value in variables.items():
         monkeypatch.setenv(name, str(made.path) if value == "." else value)
 
-    assert isinstance(refusal(inside), GitUnusable)
+    assert isinstance(refusal(inside), SetupError)
 
 
 def refusal(path: Path) -> CountledgerError:
@@ -227,7 +227,7 @@ def test_what_is_no_repository_with_a_commit_is_refused_by_its_path(tmp_path: Pa
     assert "not a git repository" in str(refusal(tmp_path))
     for name in ("missing", "file", "empty"):
         error = refusal(tmp_path / name)
-        assert isinstance(error, GitUnusable)
+        assert isinstance(error, SetupError)
         assert str(tmp_path / name) in str(error)
 
 
@@ -238,7 +238,7 @@ def test_a_machine_without_git_is_told_so(tmp_path: Path, monkeypatch: pytest.Mo
 
     error = refusal(made.path)
 
-    assert isinstance(error, GitUnusable)
+    assert isinstance(error, SetupError)
     assert "install git" in str(error)
 
 
@@ -253,7 +253,7 @@ def test_a_partial_clone_says_how_to_get_the_rest(tmp_path: Path) -> None:
 
     error = refusal(clone)
 
-    assert isinstance(error, GitUnusable)
+    assert isinstance(error, SetupError)
     assert "--no-filter" in str(error)
 
 
@@ -296,5 +296,5 @@ def test_a_reader_that_was_ended_is_an_error(repository: Repository) -> None:
     with open_repository(repository.path) as history:
         history.reader.kill()
         history.reader.wait()
-        with pytest.raises(GitUnusable, match="is missing or damaged"):
+        with pytest.raises(SetupError, match="is missing or damaged"):
             list(read_events(history))
