@@ -166,6 +166,15 @@ class BufferState:
             "(max_entries, max_bytes): try again later"
         )
 
+    def take_plain(self, pending: PendingEntry) -> bool:
+        """`has_headroom` and `take` in one step; False if anything else is to be decided."""
+        if self.closed or self.outcomes.failed or pending.at_ms is None:
+            return False
+        if not self.queue.fill_further(pending):
+            return False
+        self.events += 1
+        return True
+
     def take(self, pending: PendingEntry) -> PendingEntry:
         """Queue a pending entry, or add its event to one of its counter; return the one used."""
         self.events += pending.events

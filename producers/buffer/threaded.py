@@ -72,6 +72,8 @@ class ThreadedBuffer:
         if self.state.spool is None:
             try:
                 with self.lock:
+                    if self._senders and self.state.take_plain(pending):
+                        return pending
                     if self.state.has_headroom(1, pending.size):
                         taken = self.state.take(pending)
                         self._wake_for_new()
