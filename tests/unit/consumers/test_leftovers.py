@@ -160,14 +160,17 @@ def test_a_membership_takes_its_place_in_a_ranking_along_unless_it_was_added_aga
     assert ("ranked_group" in world.stack.total(COUNTER)) is again
 
 
-def test_a_state_that_gets_an_attribute_after_it_was_found_stays() -> None:
+@pytest.mark.parametrize("attribute", [{"version": 1}, {"incarnation": "id-2"}], ids=str)
+def test_a_state_that_gets_an_attribute_after_it_was_found_stays(
+    attribute: dict[str, object],
+) -> None:
     """A deletion is conditional on each attribute as it was seen, also on one that was missing."""
     world = World()
     world.record()
     world.put_state(GROUP)
     found = world.leftovers.seen(COUNTER)
 
-    world.put_state(GROUP, version=1)
+    world.put_state(GROUP, **attribute)
     found()
 
     assert world.states == [GROUP]
