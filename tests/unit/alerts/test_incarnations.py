@@ -9,8 +9,11 @@ import pytest
 from boto3.dynamodb.types import TypeSerializer
 
 from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.crossing import TotalChange
 from countledger.consumers.alerts.initial_scan import as_unchanged
 from countledger.consumers.alerts.message import alert_in, body_of
+from countledger.consumers.alerts.state import decide_scan
+from countledger.consumers.alerts.state_item import AlertState, WriteState
 from countledger.consumers.fold import FoldedChange
 from countledger.consumers.total_writer import update_of
 from countledger.ledger import keys
@@ -163,6 +166,18 @@ def test_the_initial_scan_names_the_incarnation_too() -> None:
     assert read is not None
     assert read.incarnation == item["incarnation"]
     assert as_unchanged({**item, "incarnation": 7}, START_MS) is None
+
+
+@pytest.mark.parametrize("found", ["id-1", "id-2"])
+def test_a_scan_keeps_the_state_before_it_unless_it_is_of_an_earlier_total(found: str) -> None:
+    """The changes of the scanned total are not evaluated by the state of a deleted one."""
+    state = AlertState(COUNTER, "rule", "r0", 4, START_MS, armed=True, incarnation="id-1")
+    total = TotalChange(0, COUNTER, 15, 15, 5, START_MS, incarnation=found)
+
+    step = decide_scan(state, total, rule(10))
+
+    assert isinstance(step, WriteState)
+    assert step.state.before_scan == (state if found == "id-1" else None)
 
 
 @pytest.mark.parametrize("found", [{"S": "a/b"}, {"S": ""}, {"S": "x" * 65}, {"N": "7"}], ids=str)
