@@ -53,7 +53,7 @@ class World(worlds.World):
         """How many items the log has, two for each alert."""
         items = self.dynamo.items(COUNTERS)
         beside = [one for one in items if one["part"].startswith(keys.LOG_PREFIX)]
-        return len(beside) + sum(one["counter"] == keys.ALERT_LOG for one in items)
+        return len([*beside, *(one for one in items if one["counter"] == keys.ALERT_LOG)])
 
     @property
     def states(self) -> list[str]:
