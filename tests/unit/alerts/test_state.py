@@ -203,6 +203,27 @@ def test_only_the_mark_of_its_own_alerts_settles_a_state() -> None:
         assert holds(mark.condition, _stored(stored)) == all(same)
 
 
+@pytest.mark.parametrize("stored", ["i1", None, "i2"])
+def test_no_write_and_no_mark_of_one_total_meets_the_state_of_another(stored: str | None) -> None:
+    """A state that names no incarnation may be of the same total."""
+    one, _ = _rules("rising")
+    step = decide(None, TotalChange(0, COUNTER, 0, 3, 2, START_MS, incarnation="i1"), one)
+    assert isinstance(step, WriteState)
+    assert step.state.firing is not None
+    after = replace(step.state, published=True)
+    same, earlier = replace(after, incarnation=stored), replace(after, version=1, firing=None)
+    over = write_of(TABLE, WriteState(after, over=after)).condition
+    blind = write_of(TABLE, step).condition
+    mark = published_write_of(TABLE, PublishFiring(step.state.firing)).condition
+    assert over is not None
+    assert blind is not None
+    assert mark is not None
+
+    assert holds(over, _stored(same)) == (stored == "i1")
+    assert holds(blind, _stored(replace(earlier, incarnation=stored))) == (stored != "i2")
+    assert holds(mark, _stored(same)) == (stored != "i2")
+
+
 # ---- histories: all alerts are those of a walk, with a scan at any moment ----
 
 
