@@ -154,7 +154,8 @@ class Leftovers:
             self._delete_item({"counter": keys.ALERT_LOG, "part": f"{place}#{found.counter}"})
             self._delete_item({"counter": found.counter, "part": keys.LOG_PREFIX + place})
         for state in found.states:
-            self._delete_item(_key_of(state), _unchanged(state, "revision", "version", "at"))
+            same = _unchanged(state, "revision", "version", "at", "incarnation")
+            self._delete_item(_key_of(state), same)
         for membership in found.memberships:
             self._leave(membership)
 

@@ -13,9 +13,10 @@ point loses none. `ACTIONS` says what to do; it looks up what the stored state m
 
 Without a stored state a rule is armed. A rule without a re-arm level is always armed.
 
-*Recreated totals.* A total that was deleted and recreated starts again at version 1. A change with
-a version that is not higher, made more than `ALERT_MADE_ANEW_MS` later, belongs to the new total.
-From then on all changes of the old total count as evaluated, whatever their versions.
+*Recreated totals.* A change of another incarnation than the state's, not made before it, belongs to
+a new total. Where one of the two names none, a change does that was made more than
+`ALERT_MADE_ANEW_MS` later and whose version is not higher. From then on all changes of the old
+total count as evaluated, whatever their versions.
 
 *Windows.* Each window of a counter has a state of its own. It is written by the alert, and kept for
 as long as the window can change. So a revision of a rule alerts once for each window.
@@ -134,8 +135,8 @@ def decide(
             raise AssertionError(f"{status}: {reason}")
         case _:
             return None
-    over = state if state is not None and state.latest_scan_alert is not None else None
-    return WriteState(replace(after, scan_alert=scan_alert), over)
+    exact = state and (state.latest_scan_alert or state.is_of_another_total_than(change))
+    return WriteState(replace(after, scan_alert=scan_alert), state if exact else None)
 
 
 def decide_scan(
@@ -263,10 +264,11 @@ def is_armed(state: AlertState | None, change: TotalChange, rule: Rule) -> bool:
 
 def scan_alert_ahead(state: AlertState | None, change: TotalChange) -> ScanAlert | None:
     """The alert of a scan at or after a change."""
-    if state is None or state.is_older_total_than(change):
+    scanned = None if state is None else state.latest_scan_alert
+    if state is None or scanned is None or state.is_of_another_total_than(change):
         return None
-    scanned = state.latest_scan_alert
-    return scanned if scanned is not None and change.version <= scanned.version else None
+    ahead = change.version <= scanned.version and not state.is_older_total_than(change)
+    return scanned if ahead else None
 
 
 def _published_by(
@@ -293,4 +295,5 @@ def _state_after(change: TotalChange, rule: Rule, firing: Firing | None = None) 
         armed=firing is None or rule.rearm is None,
         firing=firing,
         published=firing is None,
+        incarnation=change.incarnation,
     )

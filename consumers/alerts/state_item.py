@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from countledger.consumers.alerts.alert import decode_firing, encode_firing
+from countledger.consumers.alerts.alert import checked_incarnation, decode_firing, encode_firing
 from countledger.ledger import keys
 from countledger.ledger.amount import from_number, to_text
 from countledger.ledger.attributes import check_format, describe, require
 from countledger.ledger.errors import CorruptItem
-from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, Compare
+from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, Compare, unchanged
 from countledger.ledger.limits import ALERT_MADE_ANEW_MS, ALERT_STATE_LIFE_MS, SECOND_MS
 from countledger.ledger.operations import Put, Update
 
@@ -54,6 +54,7 @@ class AlertState:
             evaluated, by `before_scan`.
         before_scan: the state that the scan replaced, if any.
         scan_alert: the alert of a scan whose version no change has passed yet; else None.
+        incarnation: of the total; None: of a window, or of a total that names none.
     """
 
     counter: str
@@ -67,6 +68,7 @@ class AlertState:
     from_scan: bool = False
     before_scan: AlertState | None = None
     scan_alert: ScanAlert | None = None
+    incarnation: str | None = None
 
     @property
     def has_unpublished_alerts(self) -> bool:
@@ -84,15 +86,22 @@ class AlertState:
         """Whether the total may have been deleted and recreated between this state and a change."""
         return self.at_ms < change.at_ms - ALERT_MADE_ANEW_MS
 
+    def is_of_another_total_than(self, change: TotalChange) -> bool:
+        """Whether both name their incarnation, and these differ."""
+        return len({self.incarnation, change.incarnation} - {None}) > 1
+
     def is_replaced_by(self, change: TotalChange) -> bool:
         """Whether it belongs to a total that was deleted before a change."""
+        if self.is_of_another_total_than(change):
+            return self.at_ms <= change.at_ms
         return self.is_older_total_than(change) and change.version <= self.version
 
     def includes(self, change: TotalChange) -> bool:
         """Whether a change is at or before this state, or of the total before this one."""
-        if change.at_ms < self.at_ms - ALERT_MADE_ANEW_MS:
-            return True
-        return change.version <= self.version
+        if self.is_of_another_total_than(change):
+            return change.at_ms < self.at_ms
+        is_much_older = change.at_ms < self.at_ms - ALERT_MADE_ANEW_MS
+        return is_much_older or change.version <= self.version
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +118,8 @@ class WriteState:
 
     Attributes:
         state: the state.
-        over: the state that must be stored: one with a scan alert, or any for a scan. None: any
-            earlier state without a scan alert.
+        over: the state that must be stored: one with a scan alert or of another incarnation, or any
+            for a scan. None: any earlier state without a scan alert.
     """
 
     state: AlertState
@@ -121,15 +130,15 @@ def write_of(table: str, write: WriteState) -> Put:
     """The write of a state for a change: one write unit for each KB.
 
     Condition: nothing is stored; or exactly `write.over` is; or a state that is published, has no
-    scan alert, and is earlier: by version, or by time if its total was recreated since. Of a window
-    it is also of another revision.
+    scan alert, and is earlier: by version within one incarnation, or by time if its total was
+    recreated since. Of a window it is also of another revision.
     """
     state = write.state
     if write.over is not None:
         return Put(table, encode_state(state), _is_still(write.over))
     older_total = Compare("at", "<", state.at_ms - ALERT_MADE_ANEW_MS)
     not_later = Compare("at", "<=", state.at_ms + ALERT_MADE_ANEW_MS)
-    earlier = AllOf(Compare("version", "<", state.version), not_later)
+    earlier = AllOf(Compare("version", "<", state.version), not_later, *_same_total(state))
     is_published = Compare("published", "=", value=True)
     replaceable = AllOf(
         AnyOf(older_total, earlier), is_published, Absent("from_scan"), Absent("scan_alert")
@@ -153,6 +162,7 @@ def _is_still(state: AlertState) -> Condition:
         Compare("revision", "=", state.revision),
         Compare("published", "=", value=True),
         _same_origin(from_scan=state.from_scan),
+        unchanged("incarnation", state.incarnation),
     )
 
 
@@ -167,8 +177,15 @@ def published_write_of(table: str, step: PublishFiring) -> Update:
             Compare("version", "=", firing.version),
             Compare("revision", "=", firing.revision),
             _same_origin(from_scan=step.from_scan),
+            *_same_total(firing),
         ),
     )
+
+
+def _same_total(one: AlertState | Firing) -> tuple[Condition, ...]:
+    """The condition that the stored state is not of another incarnation, where both are named."""
+    same = AnyOf(Absent("incarnation"), Compare("incarnation", "=", one.incarnation))
+    return () if one.incarnation is None else (same,)
 
 
 def _same_origin(*, from_scan: bool) -> Condition:
@@ -189,6 +206,7 @@ def encode_state(state: AlertState) -> Item:
         "from_scan": state.from_scan or None,
         "before_scan": None if state.before_scan is None else _encode_before(state.before_scan),
         "scan_alert": None if state.scan_alert is None else _encode_scan(state.scan_alert),
+        "incarnation": state.incarnation,
         "firing": None if state.firing is None else encode_firing(state.firing),
         "expires_at": _expires_at(state),
     }
@@ -221,6 +239,7 @@ def decode_state(item: Item) -> AlertState:
     rule = require(item, "part", str).removeprefix(keys.ALERT_PREFIX).partition("#")[0]
     firing = item.get("firing")
     try:
+        incarnation = checked_incarnation(item.get("incarnation"))
         state = AlertState(
             counter,
             rule,
@@ -231,8 +250,9 @@ def decode_state(item: Item) -> AlertState:
             firing=None if firing is None else decode_firing(counter, rule, firing),
             published=_flag(item, "published"),
             from_scan=item.get("from_scan") is True,
-            before_scan=_decode_before(counter, rule, item.get("before_scan")),
+            before_scan=_decode_before(counter, rule, item.get("before_scan"), incarnation),
             scan_alert=_decode_scan(item.get("scan_alert")),
+            incarnation=incarnation,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptItem(f"{describe(item)}: not a valid alert state: {error!r}") from error
@@ -252,11 +272,14 @@ def _encode_before(state: AlertState) -> dict[str, Any]:
     }
 
 
-def _decode_before(counter: str, rule: str, stored: dict[str, Any] | None) -> AlertState | None:
+def _decode_before(
+    counter: str, rule: str, stored: dict[str, Any] | None, incarnation: str | None
+) -> AlertState | None:
     if stored is None:
         return None
-    revision, version = stored["revision"], stored["version"]
-    return AlertState(counter, rule, revision, version, stored["at"], armed=stored["armed"])
+    revision, version, at_ms = stored["revision"], stored["version"], stored["at"]
+    before = AlertState(counter, rule, revision, version, at_ms, armed=stored["armed"])
+    return replace(before, incarnation=incarnation)
 
 
 def _encode_scan(alert: ScanAlert) -> dict[str, Any]:

@@ -185,7 +185,7 @@ class AlertAccount:
             behind = int(after["version"]) <= max(one.version for one in self.moves[counter])
             self._deleted[counter] = now_ms if behind else self._deleted.get(counter, -_ANEW_MS)
         anew = now_ms - self._deleted.get(counter, -_ANEW_MS) <= _ANEW_MS
-        sure = not by_hand and not anew
+        sure = not by_hand and not (anew and "incarnation" not in after)
         if old != after["total"]:
             version, incarnation = int(after["version"]), after.get("incarnation")
             move = TotalChange(version, old, after["total"], now_ms, sure, incarnation)
@@ -337,7 +337,12 @@ class AlertAccount:
         armed = {True}
         loose = self.slept or (levels.rearm is not None and revision.is_late)
         stood = self.standing.versions(counter, revision.item)
+        named: str | None = None
         for move in self.moves[counter]:
+            if move.incarnation is not None:
+                # Another total of that name starts armed.
+                armed = armed if named in {None, move.incarnation} else {True}
+                named = move.incarnation
             if levels.rearm is not None and any(version < move.version for version in stood):
                 # It has alerted there; whether for sure, if others of its name did so too.
                 armed = {False} if self.standing.is_alone(counter, revision.item) else {True, False}

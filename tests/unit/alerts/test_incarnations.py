@@ -9,8 +9,11 @@ import pytest
 from boto3.dynamodb.types import TypeSerializer
 
 from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.crossing import TotalChange
 from countledger.consumers.alerts.initial_scan import as_unchanged
 from countledger.consumers.alerts.message import alert_in, body_of
+from countledger.consumers.alerts.state import decide_scan
+from countledger.consumers.alerts.state_item import AlertState, WriteState
 from countledger.consumers.fold import FoldedChange
 from countledger.consumers.total_writer import update_of
 from countledger.ledger import keys
@@ -25,8 +28,8 @@ if TYPE_CHECKING:
     from countledger.ledger.operations import Update
 
 KEY: Final = keys.total_key(COUNTER)
-# The total of the second life is surely another one by its time.
-APART_S: Final = 200
+# How long after the first life the second begins: too late for any doubt, and at once.
+APART_S: Final = (200, 1, 0)
 
 
 def added(life: int) -> Update:
@@ -46,46 +49,77 @@ def image(item: Item) -> dict[str, Any]:
     return {name: TypeSerializer().serialize(value) for name, value in item.items()}
 
 
-def created(world: World, write: Update, life: int) -> dict[str, Any]:
+def created(world: World, write: Update, life: int, apart_s: int) -> dict[str, Any]:
     """The stream record of a write that creates the total."""
     world.dynamo.update(write)
     item = world.dynamo.get(TABLE, KEY)
     assert item is not None
     assert item["version"] == 1
-    stream = record(1, None, 15, at_s=life * APART_S, sequence=life)
+    stream = record(1, None, 15, at_s=life * apart_s, sequence=life)
     return {**stream, "dynamodb": {**stream["dynamodb"], "NewImage": image(item)}}
 
 
-def strict(life: int) -> dict[str, Any]:
-    """The record of a strict counter at a version that it had in its first life too."""
+def strict(
+    life: int, version: int = 2, old: int = 0, new: int = 15, *, apart_s: int = 1
+) -> dict[str, Any]:
+    """The record of a strict counter; by default at a version that it had in its first life too."""
     attributes: dict[str, Any] = {"method": {"S": "atomic"}, "incarnation": {"S": f"id-{life}"}}
-    return record(2, 0, 15, at_s=life * APART_S, sequence=life, **attributes)
+    return record(version, old, new, at_s=life * apart_s, sequence=life, **attributes)
 
 
 def ids_of(world: World) -> list[str]:
     return list(dict.fromkeys(alert.id for _, alert in world.targets.taken))
 
 
+@pytest.mark.parametrize("apart_s", APART_S)
 @pytest.mark.parametrize("write", [added, added_later, drawn])
 def test_a_counter_that_is_created_again_alerts_under_another_id(
-    write: Callable[[int], Update],
+    write: Callable[[int], Update], apart_s: int
 ) -> None:
     world = World([rule(10)])
     for life in (1, 2):
-        world.deliver([created(world, write(life), life)])
+        world.deliver([created(world, write(life), life, apart_s)])
         world.dynamo.delete(Delete(TABLE, KEY))
 
     assert [alert.version for _, alert in world.targets.taken] == [1, 1]
     assert len(ids_of(world)) == 2
 
 
-def test_so_does_a_strict_counter() -> None:
-    world = World([rule(10)])
+@pytest.mark.parametrize("rearm", [None, 0])
+@pytest.mark.parametrize("apart_s", APART_S)
+def test_so_does_a_strict_counter(apart_s: int, rearm: int | None) -> None:
+    world = World([rule(10, rearm=rearm)])
     for life in (1, 2):
-        world.deliver([strict(life)])
+        world.deliver([strict(life, apart_s=apart_s)])
 
     assert [alert.version for _, alert in world.targets.taken] == [2, 2]
     assert len(ids_of(world)) == 2
+
+
+@pytest.mark.parametrize("apart_s", APART_S)
+def test_a_counter_starts_armed_whatever_disarmed_the_rule_in_its_first_life(apart_s: int) -> None:
+    """It is created between re-arm level and threshold, at a version above all of the first."""
+    world = World([rule(10, rearm=0)])
+    world.deliver([strict(1, apart_s=apart_s)])
+    world.deliver([strict(2, 102, 5, 15, apart_s=apart_s)])
+
+    assert [alert.version for _, alert in world.targets.taken] == [2, 102]
+
+
+@pytest.mark.parametrize("rearm", [None, 0])
+def test_late_records_of_the_first_life_set_nothing_off_in_the_second(rearm: int | None) -> None:
+    """Neither an alert that the first life did not need, nor one of the second life again."""
+    world = World([rule(10, rearm=rearm)])
+    first = [strict(1), strict(1, 3, 15, 5), strict(1, 4, 5, 15)]
+    second = [strict(2), strict(2, 3, 15, 5), strict(2, 4, 5, 15)]
+    for records in (first, second):
+        world.deliver(records)
+    before = len(world.targets.taken)
+    world.deliver(first[2:])
+    world.deliver(second)
+
+    assert before == (2 if rearm == 0 else 4)
+    assert len(world.targets.taken) == before
 
 
 def test_an_update_keeps_the_incarnation_of_its_total() -> None:
@@ -132,6 +166,18 @@ def test_the_initial_scan_names_the_incarnation_too() -> None:
     assert read is not None
     assert read.incarnation == item["incarnation"]
     assert as_unchanged({**item, "incarnation": 7}, START_MS) is None
+
+
+@pytest.mark.parametrize("found", ["id-1", "id-2"])
+def test_a_scan_keeps_the_state_before_it_unless_it_is_of_an_earlier_total(found: str) -> None:
+    """The changes of the scanned total are not evaluated by the state of a deleted one."""
+    state = AlertState(COUNTER, "rule", "r0", 4, START_MS, armed=True, incarnation="id-1")
+    total = TotalChange(0, COUNTER, 15, 15, 5, START_MS, incarnation=found)
+
+    step = decide_scan(state, total, rule(10))
+
+    assert isinstance(step, WriteState)
+    assert step.state.before_scan == (state if found == "id-1" else None)
 
 
 @pytest.mark.parametrize("found", [{"S": "a/b"}, {"S": ""}, {"S": "x" * 65}, {"N": "7"}], ids=str)

@@ -57,6 +57,8 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 VALUES = range(4)
 TIMES = tuple(START_MS + n * ALERT_MADE_ANEW_MS for n in (0, 2))
+# Two totals of one name, of which one begins as the other ends: when, and their incarnations.
+NAMED = ((START_MS, "i1"), (START_MS + 3, "i2"))
 
 
 def _rules(kind: str) -> tuple[Rule, Rule]:
@@ -201,6 +203,27 @@ def test_only_the_mark_of_its_own_alerts_settles_a_state() -> None:
         assert holds(mark.condition, _stored(stored)) == all(same)
 
 
+@pytest.mark.parametrize("stored", ["i1", None, "i2"])
+def test_no_write_and_no_mark_of_one_total_meets_the_state_of_another(stored: str | None) -> None:
+    """A state that names no incarnation may be of the same total."""
+    one, _ = _rules("rising")
+    step = decide(None, TotalChange(0, COUNTER, 0, 3, 2, START_MS, incarnation="i1"), one)
+    assert isinstance(step, WriteState)
+    assert step.state.firing is not None
+    after = replace(step.state, published=True)
+    same, earlier = replace(after, incarnation=stored), replace(after, version=1, firing=None)
+    over = write_of(TABLE, WriteState(after, over=after)).condition
+    blind = write_of(TABLE, step).condition
+    mark = published_write_of(TABLE, PublishFiring(step.state.firing)).condition
+    assert over is not None
+    assert blind is not None
+    assert mark is not None
+
+    assert holds(over, _stored(same)) == (stored == "i1")
+    assert holds(blind, _stored(replace(earlier, incarnation=stored))) == (stored != "i2")
+    assert holds(mark, _stored(same)) == (stored != "i2")
+
+
 # ---- histories: all alerts are those of a walk, with a scan at any moment ----
 
 
@@ -229,9 +252,11 @@ class _Played:
                 self.state = step.state
 
 
-def _changes(totals: Sequence[int], made_ms: int = START_MS) -> list[TotalChange]:
+def _changes(
+    totals: Sequence[int], made_ms: int = START_MS, incarnation: str | None = None
+) -> list[TotalChange]:
     return [
-        TotalChange(version, COUNTER, old, new, version, made_ms + version)
+        TotalChange(version, COUNTER, old, new, version, made_ms + version, incarnation=incarnation)
         for version, (old, new) in enumerate(pairwise((0, *totals)), 1)
     ]
 
@@ -289,6 +314,7 @@ def _id(change: TotalChange, one: Rule, threshold: Any) -> str:  # noqa: ANN401 
         version=change.version,
         region=one.evaluate_in,
         at_ms=change.at_ms,
+        incarnation=change.incarnation,
     ).id
 
 
@@ -318,16 +344,19 @@ def test_each_short_history_alerts_as_a_walk_does(kind: str) -> None:
             assert played.ids == _walk(changes, one, scan), (changes, scan)
 
 
+@pytest.mark.parametrize(
+    "lives", [((START_MS, None), (TIMES[-1], None)), NAMED], ids=["minutes", "ids"]
+)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_recreated_total_alerts_as_one_that_is_new(kind: str) -> None:
+def test_a_recreated_total_alerts_as_one_that_is_new(kind: str, lives: tuple[Any, Any]) -> None:
     """Its versions start again; records of the total before it, delivered late, set nothing off."""
     one, _ = _rules(kind)
     for first, second in product(tuple(_histories(3)), repeat=2):
-        old, new = _changes(first), _changes(second, TIMES[-1])
+        old, new = _changes(first, *lives[0]), _changes(second, *lives[1])
         played = _Played(one)
         for change in (*old, *old, *new, *new):
             played.meet(change)
-        late = played.state is not None and played.state.at_ms >= TIMES[-1]
+        late = played.state is not None and played.state.at_ms >= new[0].at_ms
         for change in old if late else ():
             played.meet(change)
         assert played.ids == _walk(old, one, None) | _walk(new, one, None), (first, second)
@@ -336,6 +365,7 @@ def test_a_recreated_total_alerts_as_one_that_is_new(kind: str) -> None:
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("scan", [False, True])
 def test_a_state_is_read_as_it_was_stored(*, before: bool, scan: bool) -> None:
+    earlier = AlertState(COUNTER, "r", "1", 1, START_MS, armed=True)
     state = AlertState(
         COUNTER,
         "r",
@@ -343,8 +373,9 @@ def test_a_state_is_read_as_it_was_stored(*, before: bool, scan: bool) -> None:
         3,
         START_MS,
         armed=False,
-        before_scan=AlertState(COUNTER, "r", "1", 1, START_MS, armed=True) if before else None,
+        before_scan=replace(earlier, incarnation="i" if scan else None) if before else None,
         scan_alert=ScanAlert("1", 2, 5) if scan else None,
+        incarnation="i" if scan else None,
     )
 
     assert decode_state(encode_state(state)) == state

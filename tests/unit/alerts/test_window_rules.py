@@ -170,7 +170,10 @@ def test_a_rule_watches_windows_of_its_kind_alone(
     assert name in {found for found, _ in raised(here)}
 
 
-def test_a_changed_rule_alerts_again_and_what_comes_late_by_the_old_one_does_not() -> None:
+@pytest.mark.parametrize("together", [False, True], ids=["batch by batch", "in one batch"])
+def test_a_changed_rule_alerts_again_and_what_comes_late_by_the_old_one_does_not(
+    *, together: bool
+) -> None:
     changed_ms = START_MS + 100 * SECOND_MS
     old = windowed(threshold=10, effective_until_ms=changed_ms)
     new = windowed(threshold=20, revision="r2", effective_from_ms=changed_ms)
@@ -178,7 +181,8 @@ def test_a_changed_rule_alerts_again_and_what_comes_late_by_the_old_one_does_not
     first = record(1, None, {"22": 12})
     second = record(2, {"22": 12}, {"22": 25}, at_s=150)
 
-    for batch in ([first], [second], [first, second], [first]):
+    batches = [[first, second]] if together else [[first], [second]]
+    for batch in (*batches, [first, second], [first]):
         here.deliver(batch)
 
     assert raised(here) == [(DAY, 12), (DAY, 25)]

@@ -41,11 +41,26 @@ def test_a_total_that_outlives_its_ledger_is_no_drift(
 
 
 def test_the_total_of_an_emptied_counter_goes(world: World) -> None:
+    """A call that finds none writes nothing."""
     _emptied(world)
+    deleted = world.dynamo.calls.count("delete")
 
     assert clear_total(world.verifier(), COUNTER) is None
     assert _total(world) is None
     assert clear_total(world.verifier(), COUNTER) is None
+    assert world.dynamo.calls.count("delete") == deleted + 1
+
+
+def test_a_total_that_agrees_that_nothing_is_left_goes_as_well(world: World) -> None:
+    """Such as one that a repair set to zero."""
+    _emptied(world)
+    total = _total(world)
+    assert total is not None
+    world.dynamo.put(Put(COUNTERS, {**total, "total": 0, "events": 0, "entries": 0}))
+    assert world.verdict().verdict is Judgement.EXACT
+
+    assert clear_total(world.verifier(), COUNTER) is None
+    assert _total(world) is None
 
 
 def test_what_was_recorded_since_stays_in_a_total_of_its_own(world: World) -> None:

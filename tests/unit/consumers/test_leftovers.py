@@ -36,15 +36,24 @@ class World(worlds.World):
         return Leftovers(self.groups())
 
     def add(self, group: str = GROUP) -> None:
-        """A membership and the state of an alert, by a clock that is late."""
+        """A membership, and the state and the log of an alert, by a clock that is late."""
         clock = ManualClock(self.clock.at_ms - self.late_ms)
         self.groups(clock).add(group, [COUNTER])
         at_ms = clock.at_ms // 1_000 * 1_000
         self.put_state(group, version=1, at=at_ms)
+        for key in keys.alert_log_keys(COUNTER, group, 1, at_ms):
+            self.dynamo.put(Put(COUNTERS, key))
 
     def put_state(self, rule: str, **attributes: object) -> None:
         key = keys.alert_state_key(COUNTER, rule)
         self.dynamo.put(Put(COUNTERS, {**key, "revision": "r", **attributes}))
+
+    @property
+    def logged(self) -> int:
+        """How many items the log has, two for each alert."""
+        items = self.dynamo.items(COUNTERS)
+        beside = [one for one in items if one["part"].startswith(keys.LOG_PREFIX)]
+        return len([*beside, *(one for one in items if one["counter"] == keys.ALERT_LOG)])
 
     @property
     def states(self) -> list[str]:
@@ -103,7 +112,9 @@ def test_what_belongs_to_the_counter_that_uses_the_name_again_stays(
     assert forgotten.stage is DeletionStage.FORGOTTEN
     assert f"membership in group {group!r}" in forgotten.detail
     assert f"state of alert rule {group!r}" in forgotten.detail
+    assert "1 logged alert(s)" in forgotten.detail
     assert ([*world.groups().of(COUNTER)], world.states) == ([group], [group])
+    assert world.logged == 2
 
 
 def test_nothing_is_left_of_a_counter_whose_name_nobody_used_again() -> None:
@@ -160,14 +171,17 @@ def test_a_membership_takes_its_place_in_a_ranking_along_unless_it_was_added_aga
     assert ("ranked_group" in world.stack.total(COUNTER)) is again
 
 
-def test_a_state_that_gets_an_attribute_after_it_was_found_stays() -> None:
+@pytest.mark.parametrize("attribute", [{"version": 1}, {"incarnation": "id-2"}], ids=str)
+def test_a_state_that_gets_an_attribute_after_it_was_found_stays(
+    attribute: dict[str, object],
+) -> None:
     """A deletion is conditional on each attribute as it was seen, also on one that was missing."""
     world = World()
     world.record()
     world.put_state(GROUP)
     found = world.leftovers.seen(COUNTER)
 
-    world.put_state(GROUP, version=1)
+    world.put_state(GROUP, **attribute)
     found()
 
     assert world.states == [GROUP]
