@@ -283,6 +283,11 @@ def import_key(name: str) -> dict[str, str]:
     return {"counter": IMPORT_PREFIX + name, "part": IMPORT}
 
 
+def restore_key() -> dict[str, str]:
+    """The key of the record of a restore; the name of no import contains a `#`."""
+    return import_key("#restore")
+
+
 def region_home_key(what: str) -> dict[str, str]:
     """The key of the epoch or of the lease of the home region, in `ledger`."""
     return {"counter": REGION_HOME, "entry": what}
