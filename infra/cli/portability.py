@@ -23,13 +23,8 @@ from countledger.infra.cli.progress import open_progress
 from countledger.infra.cli.sending_file import LineFile, exit_code
 from countledger.infra.portability.export_file import continued_file, new_file, place_beside
 from countledger.infra.portability.exporting import Exporter
-from countledger.infra.portability.importing import (
-    ChunkImporter,
-    Importer,
-    ImportResult,
-    importable,
-)
-from countledger.infra.portability.lines import UnreadLine, encode_line
+from countledger.infra.portability.importing import ChunkImporter, Importer, ImportResult
+from countledger.infra.portability.lines import UnreadLine, encode_line, importable
 from countledger.infra.portability.restoring import RestoredTables, Restorer
 from countledger.infra.portability.sending import BAD, FileSender
 from countledger.ledger import keys
