@@ -125,10 +125,19 @@ class Rules:
     def delete(self, name: str) -> bool:
         """As `Alerts.delete`. Six write units, and the read units of `read`."""
         check_rule_name(name)
+        sent: list[Rule | None] = []
 
         def decide(snapshot: RuleSnapshot, _revision: str, effective_ms: int) -> RulePlan:
             if name not in snapshot.current and name not in snapshot.unreadable:
                 return RulePlan(())
+            found = snapshot.current.get(name)
+            if sent and sent[-1] != found:
+                # An attempt that got no answer may have deleted the rule that it had read.
+                raise RuleExists(
+                    f"alert rule {name!r} was changed, or created again, after this call had read "
+                    "it: look at it, and call again"
+                )
+            sent.append(found)
             return RulePlan(plan_delete(self.table, snapshot, name, effective_ms))
 
         return self._change(name, decide).written
