@@ -60,8 +60,7 @@ class Groups:
     new_id: Callable[[], str] = lambda: uuid4().hex
 
     @property
-    def items(self) -> GroupItems:
-        """Reads and writes the groups themselves."""
+    def _items(self) -> GroupItems:
         return GroupItems(self._dynamo, self._table, self.new_id)
 
     @property
@@ -88,8 +87,8 @@ class Groups:
         """
         keys.check_group(group)
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
-        if self.items.ranked(group) is None:
-            self.items.make(group)
+        if self._items.ranked(group) is None:
+            self._items.make(group)
         with workers(_WRITERS, "countledger-groups") as pool:
             added = list(pool.map(lambda counter: self._add(group, counter), names))
         return [name for name, new in zip(names, added, strict=True) if new]
@@ -117,7 +116,7 @@ class Groups:
         Raises:
             NoSuchGroup: no group has that name.
         """
-        return Group(group, bool(is_on(self.items.existing(keys.check_group(group)))))
+        return Group(group, bool(is_on(self._items.existing(keys.check_group(group)))))
 
     def of(self, counter: str) -> Iterator[str]:
         """The groups of a counter, by name: half a read unit for each 4 KB of memberships."""
@@ -156,20 +155,20 @@ class Groups:
         Raises:
             NoSuchGroup: no group has that name.
         """
-        board, seen = self.board(group), self.items.existing(keys.check_group(group))
+        board, seen = self.board(group), self._items.existing(keys.check_group(group))
         members = list(self.memberships.in_group(group))
-        if self.items.existing(group).get("id") != seen.get("id"):
+        if self._items.existing(group).get("id") != seen.get("id"):
             return 0  # it was deleted and made again meanwhile: the members may be of the new one
         for counter in board.strays({member_of(item) for item in members}):
             self._take_off(group, counter)
         with workers(_WRITERS, "countledger-groups") as pool:
             removed = sum(pool.map(partial(self._remove, group), members))
-        if not self.items.delete(group, seen) and self.items.find(group) is not None:
+        if not self._items.delete(group, seen) and self._items.find(group) is not None:
             return removed
         for counter in (added := list(board.members())):
             self._take_off(group, counter)
         if added:
-            self.items.make(group)  # the calls that added them have succeeded
+            self._items.make(group)  # the calls that added them have succeeded
         return removed
 
     def switch_ranking(
@@ -188,10 +187,10 @@ class Groups:
             NoSuchGroup: no group has that name.
             AlreadyRanked, NotRanked, NoSuchCounter, NamespaceUnknown: as `add`; the ranking is off.
         """
-        self.items.switch(group, self.items.existing(keys.check_group(group)), on=on)
+        self._items.switch(group, self._items.existing(keys.check_group(group)), on=on)
         for _ in range(_SWITCHES):
             members = self._sweep(group, on=on, on_member=on_member)
-            now = self.items.ranked(group)
+            now = self._items.ranked(group)
             if now is None or now == on:
                 break
             # Another call switched it back meanwhile; the call that ends last applies that setting.
@@ -206,7 +205,7 @@ class Groups:
             try:
                 board.place(counter)
             except (Refused, BadInput, CorruptItem):
-                self.items.switch(group, self.items.existing(group), on=False)
+                self._items.switch(group, self._items.existing(group), on=False)
                 board.take_all_off()
                 raise
             on_member(members)
@@ -241,7 +240,7 @@ class Groups:
 
         A corrupt group is passed to `on_corrupt` as an error; without it CorruptItem is raised.
         """
-        return self.items.list(on_corrupt)
+        return self._items.list(on_corrupt)
 
     @property
     def _dynamo(self) -> DynamoClient:
@@ -258,9 +257,9 @@ class Groups:
     def _add(self, group: str, counter: str) -> bool:
         """The membership first, then the rule: a call that switches it on sees the member."""
         membership, new = self.memberships.join(group, counter)
-        on = self.items.ranked(group)
+        on = self._items.ranked(group)
         if on is None:
-            self.items.make(group)  # it was deleted meanwhile
+            self._items.make(group)  # it was deleted meanwhile
         elif on:
             try:
                 self.board(group).place(counter)
@@ -268,7 +267,7 @@ class Groups:
                 if new:
                     self.memberships.end(membership)
                 raise
-            if not self.items.ranked(group):
+            if not self._items.ranked(group):
                 self.board(group).take_off(counter)
         return new
 
@@ -278,13 +277,13 @@ class Groups:
             counter, was = one, self.memberships.leave(group, one)
         else:
             counter, was = member_of(one), self.memberships.leave_seen(one)
-        if self.items.ranked(group):
+        if self._items.ranked(group):
             self._take_off_former(group, counter)
         return was
 
     def _take_off(self, group: str, counter: str) -> None:
         """Take a counter off the board, unless it is a member of a ranked group of that name."""
-        if self.items.ranked(group):
+        if self._items.ranked(group):
             self._take_off_former(group, counter)
         else:
             self.board(group).take_off(counter)
