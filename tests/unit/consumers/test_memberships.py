@@ -5,8 +5,10 @@ from contextlib import suppress
 
 import pytest
 
+from countledger.consumers.rankings import Rankings
 from countledger.ledger import keys
 from countledger.ledger.errors import AlreadyRanked, ConditionFailed, NoSuchGroup
+from tests.unit.compaction.parts import COUNTERS
 from tests.unit.compaction.world import COUNTER, World
 from tests.unit.ledger.memory import Plan, afterwards, at, meanwhile
 
@@ -158,3 +160,38 @@ def test_a_switch_whose_answer_was_lost_was_carried_out() -> None:
     groups.switch_ranking(GROUP, on=True)
 
     assert [one.counter for one in groups.top(GROUP)] == [COUNTER]
+
+
+def test_a_ranking_of_a_namespace_is_not_switched_by_a_request_that_lands_late() -> None:
+    world, late = World(), []
+    rankings = Rankings(world.dynamo, COUNTERS, world.namespaces, world.clock)
+
+    def twice(_kind: str, _what: object, request: Callable[[], object]) -> object:
+        late.append(request)
+        return request()
+
+    world.dynamo.plans.append(at(twice, "put", times=1))
+    rankings.switch_on("likes", wait=False)
+    rankings.switch_off("likes")
+    rankings.switch_on("likes", wait=False)
+    rankings.switch_off("likes")
+    with pytest.raises(ConditionFailed):
+        late[0]()
+
+    assert not rankings.is_on("likes")
+
+
+def test_a_switch_of_a_namespace_whose_answer_was_lost_was_carried_out() -> None:
+    """The SDK sends it again, and meets the first attempt."""
+    world = World()
+    rankings = Rankings(world.dynamo, COUNTERS, world.namespaces, world.clock)
+
+    def again(_kind: str, _what: object, request: Callable[[], object]) -> object:
+        request()
+        return request()
+
+    world.dynamo.plans.append(at(again, "put", times=1))
+    rankings.switch_on("likes", wait=False)
+
+    assert world.dynamo.calls[-3:] == ["put", "put", "scan"]
+    assert rankings.is_on("likes")
