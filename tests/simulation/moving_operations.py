@@ -172,7 +172,10 @@ def _stack(client: Client) -> Any:  # noqa: ANN401 - what exports and imports ne
         sequences=product.sequences,
         record_stream=product.recorder.record_stream,
         connection=SimpleNamespace(
-            setting=settings.__getitem__, region=region, dynamo=lambda _mode: product.reads
+            setting=settings.__getitem__,
+            region=region,
+            dynamo=lambda _mode: product.reads,
+            clock=client.process,
         ),
     )
 
