@@ -125,7 +125,7 @@ _MODULES: Final = {
     "Direction": "countledger.consumers.alerts.rule",
     "Rule": "countledger.consumers.alerts.rule",
     "Audit": "countledger.consumers.audit",
-    "Group": "countledger.consumers.memberships",
+    "Group": "countledger.consumers.group_items",
     "Ranked": "countledger.consumers.boards",
     "ShardProgress": "countledger.consumers.progress",
     "Remedy": "countledger.consumers.repair",
