@@ -206,6 +206,7 @@ class Salvage:
 
         The home that published it was lost; nothing of it is deleted before every region shows it.
         """
+        began_ms = self.clock.now_ms()
         item = self._get(self.source, keys.head_key(counter))
         theirs = decode_head(item)
         ours = decode_head(self._get(self.target, keys.head_key(counter)))
@@ -214,7 +215,10 @@ class Salvage:
         begins = theirs.run == theirs.incarnation and not theirs.entries
         continues = ours.incarnation in {"", theirs.incarnation}
         if item is not None and follows and (continues or begins):
-            report.heads += wrote(self.target.dynamo, Put(self.target.table, item, is_still(ours)))
+            # That there is no head proves little: the counter may have been deleted since.
+            with guarded(partial(self._refuse_late, began_ms)):
+                put = Put(self.target.table, item, is_still(ours))
+                report.heads += wrote(self.target.dynamo, put)
 
     def _take_record(self, counter: str) -> None:
         """Take over the record that the entries of this head are archived.

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from countledger.consumers.boards import check_limit, ranked, top_of
-from countledger.consumers.memberships import Group, GroupBoard, Memberships, decode_group
+from countledger.consumers.group_items import Group, GroupItems
+from countledger.consumers.memberships import GroupBoard, Memberships, member_of
 from countledger.ledger import keys
-from countledger.ledger.attributes import decoded
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import BadInput, CorruptItem, NoSuchGroup, Refused
-from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, unchanged
-from countledger.ledger.operations import Delete, Put, Query, Update
-from countledger.ledger.performer import wrote
+from countledger.ledger.errors import (
+    BadInput,
+    CorruptItem,
+    Refused,
+)
 from countledger.ledger.ranking import group_board, is_on
 from countledger.ledger.suspension import workers
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.boards import Ranked
     from countledger.consumers.totals import TotalsReader
-    from countledger.ledger.attributes import OnCorrupt
+    from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.namespace import Namespaces
     from countledger.ledger.total import Total
@@ -58,6 +60,10 @@ class Groups:
     new_id: Callable[[], str] = lambda: uuid4().hex
 
     @property
+    def _items(self) -> GroupItems:
+        return GroupItems(self._dynamo, self._table, self.new_id)
+
+    @property
     def memberships(self) -> Memberships:
         """Reads and writes single memberships."""
         return Memberships(self._dynamo, self._table, self.clock, self.new_id)
@@ -81,8 +87,8 @@ class Groups:
         """
         keys.check_group(group)
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
-        if self._ranked(group) is None:
-            self._make(group)
+        if self._items.ranked(group) is None:
+            self._items.make(group)
         with workers(_WRITERS, "countledger-groups") as pool:
             added = list(pool.map(lambda counter: self._add(group, counter), names))
         return [name for name, new in zip(names, added, strict=True) if new]
@@ -101,7 +107,7 @@ class Groups:
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
         self.get(group)
         with workers(_WRITERS, "countledger-groups") as pool:
-            removed = list(pool.map(lambda counter: self._remove(group, counter), names))
+            removed = list(pool.map(partial(self._remove, group), names))
         return [name for name, was in zip(names, removed, strict=True) if was]
 
     def get(self, group: str) -> Group:
@@ -110,10 +116,7 @@ class Groups:
         Raises:
             NoSuchGroup: no group has that name.
         """
-        on = self._ranked(keys.check_group(group))
-        if on is None:
-            raise NoSuchGroup(f"group {group!r} does not exist: `countledger group add` creates it")
-        return Group(group, on)
+        return Group(group, bool(is_on(self._items.existing(keys.check_group(group)))))
 
     def of(self, counter: str) -> Iterator[str]:
         """The groups of a counter, by name: half a read unit for each 4 KB of memberships."""
@@ -141,9 +144,10 @@ class Groups:
     def delete(self, group: str) -> int:
         """Delete a group, but not its counters.
 
-        As `remove` for each member; one write unit, five read units. What another call adds
-        meanwhile stays, in a group of that name that is not ranked. If another call deletes the
-        group first, and it is made again meanwhile, the new group stays as it is.
+        Two write units and a read unit for each member, in a ranked group twice as many; one write
+        unit, six read units. What another call adds meanwhile stays, in a group of that name that
+        is not ranked. If another call deletes the group first, and it is made again meanwhile, the
+        new group stays as it is, with its members.
 
         Returns:
             The number of its members.
@@ -151,20 +155,21 @@ class Groups:
         Raises:
             NoSuchGroup: no group has that name.
         """
-        key, board = keys.group_key(keys.check_group(group)), self.board(group)
-        seen = (self._dynamo.get(self._table, key, consistent=True) or {}).get("id")
-        members = list(board.members())
-        board.take_strays_off(members)
-        removed = self.remove(group, members)
-        write = Delete(self._table, key, unchanged("id", seen))
-        if not wrote(self._dynamo, write) and self._ranked(group) is not None:
-            return len(removed)  # another call deleted it, and it was made again
-        added = list(board.members())
-        for counter in added:
-            board.take_off(counter)
+        board, seen = self.board(group), self._items.existing(keys.check_group(group))
+        members = list(self.memberships.in_group(group))
+        if self._items.existing(group).get("id") != seen.get("id"):
+            return 0  # it was deleted and made again meanwhile: the members may be of the new one
+        for counter in board.strays({member_of(item) for item in members}):
+            self._take_off(group, counter)
+        with workers(_WRITERS, "countledger-groups") as pool:
+            removed = sum(pool.map(partial(self._remove, group), members))
+        if not self._items.delete(group, seen) and self._items.find(group) is not None:
+            return removed
+        for counter in (added := list(board.members())):
+            self._take_off(group, counter)
         if added:
-            self._make(group)  # the calls that added them have succeeded
-        return len(removed)
+            self._items.make(group)  # the calls that added them have succeeded
+        return removed
 
     def switch_ranking(
         self, group: str, *, on: bool, on_member: Callable[[int], object] = lambda _: None
@@ -182,11 +187,10 @@ class Groups:
             NoSuchGroup: no group has that name.
             AlreadyRanked, NotRanked, NoSuchCounter, NamespaceUnknown: as `add`; the ranking is off.
         """
-        self.get(group)
-        self._switch(group, on=on)
+        self._items.switch(group, self._items.existing(keys.check_group(group)), on=on)
         for _ in range(_SWITCHES):
             members = self._sweep(group, on=on, on_member=on_member)
-            now = self._ranked(group)
+            now = self._items.ranked(group)
             if now is None or now == on:
                 break
             # Another call switched it back meanwhile; the call that ends last applies that setting.
@@ -201,7 +205,7 @@ class Groups:
             try:
                 board.place(counter)
             except (Refused, BadInput, CorruptItem):
-                self._switch(group, on=False)
+                self._items.switch(group, self._items.existing(group), on=False)
                 board.take_all_off()
                 raise
             on_member(members)
@@ -236,9 +240,7 @@ class Groups:
 
         A corrupt group is passed to `on_corrupt` as an error; without it CorruptItem is raised.
         """
-        directory = Compare("counter", "=", keys.GROUP_PREFIX)
-        for page in self._dynamo.pages(Query(self._table, directory)):
-            yield from decoded(page, decode_group, on_corrupt)
+        return self._items.list(on_corrupt)
 
     @property
     def _dynamo(self) -> DynamoClient:
@@ -252,26 +254,12 @@ class Groups:
         """The board of a group, ranked or not."""
         return GroupBoard(self._dynamo, self._table, self.namespaces, group)
 
-    def _ranked(self, group: str) -> bool | None:
-        item = self._dynamo.get(self._table, keys.group_key(group), consistent=True)
-        return None if item is None else bool(is_on(item))
-
-    def _switch(self, group: str, *, on: bool) -> None:
-        there = AllOf(Compare("counter", "=", keys.GROUP_PREFIX))
-        write = Update(self._table, keys.group_key(group), (Assign("on", on),), there)
-        if not wrote(self._dynamo, write):
-            raise NoSuchGroup(f"group {group!r} was deleted meanwhile")
-
-    def _make(self, group: str) -> None:
-        item = {**keys.group_key(group), "on": False, "id": self.new_id()}
-        wrote(self._dynamo, Put(self._table, item, Absent("part")))  # else it exists
-
     def _add(self, group: str, counter: str) -> bool:
         """The membership first, then the rule: a call that switches it on sees the member."""
         membership, new = self.memberships.join(group, counter)
-        on = self._ranked(group)
+        on = self._items.ranked(group)
         if on is None:
-            self._make(group)  # it was deleted meanwhile
+            self._items.make(group)  # it was deleted meanwhile
         elif on:
             try:
                 self.board(group).place(counter)
@@ -279,17 +267,30 @@ class Groups:
                 if new:
                     self.memberships.end(membership)
                 raise
-            if not self._ranked(group):
+            if not self._items.ranked(group):
                 self.board(group).take_off(counter)
         return new
 
-    def _remove(self, group: str, counter: str) -> bool:
-        was = self.memberships.leave(group, counter)
-        if self._ranked(group):
-            # A member that another call adds meanwhile keeps its position, or that call is refused.
-            with suppress(Refused, BadInput):
-                self.board(group).take_off_unless_member(counter)
+    def _remove(self, group: str, one: str | Item) -> bool:
+        """Remove a counter; or, of the item of a membership, that one and no later one."""
+        if isinstance(one, str):
+            counter, was = one, self.memberships.leave(group, one)
+        else:
+            counter, was = member_of(one), self.memberships.leave_seen(one)
+        if self._items.ranked(group):
+            self._take_off_former(group, counter)
         return was
+
+    def _take_off(self, group: str, counter: str) -> None:
+        """Take a counter off the board, unless it is a member of a ranked group of that name."""
+        if self._items.ranked(group):
+            self._take_off_former(group, counter)
+        else:
+            self.board(group).take_off(counter)
+
+    def _take_off_former(self, group: str, counter: str) -> None:
+        with suppress(Refused, BadInput):  # a member added meanwhile keeps its place, or is refused
+            self.board(group).take_off_unless_member(counter)
 
     def _totals_of(
         self, group: str, after: str | None, on_corrupt: OnCorrupt | None

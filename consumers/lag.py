@@ -12,6 +12,10 @@ Progress alone cannot distinguish a quiet stream from a stalled one; the records
                                       written, so those of (2) are the first: return the total
        a spread counter               its entries are in several partitions, and entries written
                                       after (2) may be applied before those of (2): repeat from (2)
+    6  before it is returned          read the total consistently. If its incarnation is another,
+                                      the counter was deleted and its name is used again: (1) and
+                                      (2) are of two counters, and equal numbers prove nothing. Go
+                                      on with this total, from (2)
 
 No stream is read for that, because a stream has capacity for its consumer alone, and no clocks are
 compared. A still stream makes no difference. If the consumer stopped, the wait ends with its time.
@@ -143,9 +147,9 @@ class CatchingUp:
     def read(self, counter: str, timeout_s: float) -> Total:
         """A ledger counter's total, with every entry that was acknowledged before this call.
 
-        One exact read (two read units, and one for each 4 KB of entries), and half a read unit for
-        each read of the total: some 10 in the first second, then 2 a second. A spread counter may
-        need several exact reads.
+        One exact read (two read units, and one for each 4 KB of entries), half a read unit for
+        each read of the total (some 10 in the first second, then 2 a second), and one for the last
+        one. A spread counter may need several exact reads.
 
         Args:
             counter: its name.
@@ -158,22 +162,26 @@ class CatchingUp:
         ordered = self.namespaces.expect(counter, Kind.LEDGER).spread == 1
         end_ms = self.clock.now_ms() + timeout_s * SECOND_MS
         wait_ms: float = _FIRST_MS
-        total = self.totals.read(counter)
-        exact = self.exact.read(counter)
-        while total.entries != exact.entries:
-            if total.entries > exact.entries:
-                raise TotalBehind(_surplus(total, exact))
+        total, incarnation = self.totals.identified(counter)
+        while True:
+            exact = self.exact.read(counter)
+            late = total.entries < exact.entries
             while total.entries < exact.entries:
                 left_ms = end_ms - self.clock.now_ms()
                 if left_ms <= 0:
                     raise TotalBehind(_missing(total, exact, timeout_s))
                 self.clock.sleep_ms(min(wait_ms, left_ms))
                 wait_ms = min(wait_ms * 1.5, _LONGEST_MS)
-                total = self.totals.read(counter)
-            if ordered:
+                total, incarnation = self.totals.identified(counter)
+            if late and not ordered:
+                continue
+            now, current = self.totals.identified(counter, consistent=True)
+            if current != incarnation:
+                total, incarnation = now, current
+            elif late or total.entries == exact.entries:
                 return total
-            exact = self.exact.read(counter)
-        return total
+            else:
+                raise TotalBehind(_surplus(total, exact))
 
 
 def _missing(total: Total, exact: ExactSum, timeout_s: float) -> str:

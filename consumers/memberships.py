@@ -36,7 +36,7 @@ from countledger.ledger.limits import MEMBERSHIP_LEAVES_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Delete, Put, Query
 from countledger.ledger.performer import wrote
-from countledger.ledger.ranking import group_board, is_on, place_of, top_query, unrank_of
+from countledger.ledger.ranking import group_board, place_of, top_query, unrank_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -45,29 +45,9 @@ if TYPE_CHECKING:
     from countledger.ledger.dynamo import DynamoClient
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A group.
-
-    Attributes:
-        name: its name.
-        ranked: whether its totals are kept in order.
-    """
-
-    name: str
-    ranked: bool
-
-
-def decode_group(item: Item) -> Group:
-    """The group in an item of the directory.
-
-    Raises:
-        CorruptItem: an attribute is absent or of another type.
-        NewerFormat: a later release wrote it.
-    """
-    check_format(item)
-    name = require(item, "part", str).removeprefix(keys.GROUP_PREFIX)
-    return Group(name, bool(is_on(item)))
+def member_of(membership: Item) -> str:
+    """The counter of the item of a membership."""
+    return str(membership["part"]).removeprefix(keys.MEMBER_PREFIX)
 
 
 _INDEX: Final = "members"
@@ -147,8 +127,18 @@ class Memberships:
         """
         key = keys.member_key(group, counter)
         item = self.dynamo.get(self.table, key, consistent=True)
-        if item is None:
-            return False
+        return item is not None and self.leave_seen(item)
+
+    def in_group(self, group: str) -> Iterator[Item]:
+        """The memberships of a group, strongly consistent: a read unit for each 4 KB."""
+        mine = Compare("counter", "=", keys.GROUP_PREFIX + group)
+        condition = AllOf(mine, BeginsWith("part", keys.MEMBER_PREFIX))
+        for page in self.dynamo.pages(Query(self.table, condition, consistent=True)):
+            yield from page
+
+    def leave_seen(self, item: Item) -> bool:
+        """Delete the membership that was read, but no later one: one write unit."""
+        key = {name: item[name] for name in ("counter", "part")}
         return wrote(self.dynamo, Delete(self.table, key, unchanged("id", item.get("id"))))
 
     def end(self, membership: Membership) -> bool:
@@ -208,7 +198,7 @@ class GroupBoard:
             after=None if after is None else keys.member_key(self.group, after),
         )
         for page in self.dynamo.pages(read):
-            yield [item["part"].removeprefix(keys.MEMBER_PREFIX) for item in page]
+            yield [member_of(item) for item in page]
 
     def place(self, counter: str) -> None:
         """Put a member on the board: two write units and a read unit.
@@ -258,11 +248,15 @@ class GroupBoard:
 
         The index is updated with a short delay, so the most recent strays may stay.
         """
+        for counter in self.strays(members):
+            self.take_off(counter)
+
+    def strays(self, members: Collection[str]) -> Iterator[str]:
+        """Counters on the board that are none of these members; costs as `take_strays_off`."""
         board, known = group_board(self.group), set(members)
         for bucket in board.buckets:
             for page in self.dynamo.pages(top_query(self.table, board, bucket, _PAGE)):
-                for counter in {item["counter"] for item in page} - known:
-                    self.take_off(counter)
+                yield from {item["counter"] for item in page} - known
 
     def _is_member(self, counter: str) -> bool:
         key = keys.member_key(self.group, counter)

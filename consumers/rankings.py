@@ -20,13 +20,14 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from countledger.consumers.boards import Ranked, board_of_day, check_limit, top_of
 from countledger.consumers.totals import counters_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import BadSetting, CorruptItem, NotRanked, shown
-from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare
+from countledger.ledger.errors import BadSetting, ConditionFailed, CorruptItem, NotRanked, shown
+from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare, unchanged
 from countledger.ledger.limits import RANK_SETTLES_MS, SECOND_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put
@@ -65,6 +66,7 @@ class Rankings:
         namespaces: the namespaces, which say of what kind each is.
         clock: for the wait until every materializer has read the rule.
         region: the state of this region, which must be ready for `top`; None: it always is.
+        new_id: makes a unique id.
     """
 
     dynamo: DynamoClient
@@ -72,6 +74,7 @@ class Rankings:
     namespaces: Namespaces
     clock: Clock = field(default_factory=SystemClock)
     region: RegionStateStore | None = None
+    new_id: Callable[[], str] = lambda: uuid4().hex
 
     def switch_on(
         self,
@@ -213,7 +216,9 @@ class Rankings:
         return self.dynamo.get(self.table, keys.ranking_key(keys.check_namespace(namespace)))
 
     def _write_rule(self, namespace: str, partitions: int | None, *, on: bool) -> tuple[int, bool]:
-        """Write the rule, so that no call at the same time lowers the number of partitions.
+        """Replace the rule that was read: no call at the same time lowers the number of partitions.
+
+        And no request that is applied late undoes a later one.
 
         Returns:
             The number of partitions, and whether it was corrupt before.
@@ -222,8 +227,8 @@ class Rankings:
             BadSetting: the number is lower than it was.
             CorruptItem: the number is corrupt, and none is given.
         """
+        rule, revision = self._rule_of(namespace), self.new_id()
         while True:
-            rule = self._rule_of(namespace)
             try:
                 before, corrupt = kept_partitions(rule), False
             except CorruptItem:
@@ -237,14 +242,14 @@ class Rankings:
                 )
             number = partitions or before
             item = {**keys.ranking_key(namespace), "on": on, "partitions": number}
-            unchanged = (
-                Compare("partitions", "=", rule["partitions"])
-                if rule is not None and "partitions" in rule
-                else Absent("partitions" if rule is not None else "part")
-            )
-            if wrote(self.dynamo, Put(self.table, item, unchanged)):
-                return number, corrupt
-            # Another call wrote the rule meanwhile: its number counts now.
+            item["revision"] = revision
+            try:
+                self.dynamo.put(Put(self.table, item, _is_still(rule)))
+            except ConditionFailed as failed:
+                rule = failed.item  # of another call, whose number counts now
+                if rule is None or rule.get("revision") != revision:
+                    continue
+            return number, corrupt
 
     def _sweep(self, namespace: str, where: Condition, change: Callable[[str], Update]) -> int:
         def changed(counter: str) -> bool:
@@ -253,3 +258,10 @@ class Rankings:
         with ThreadPoolExecutor(_WRITERS, "countledger-ranker") as pool:
             found = counters_of(self.dynamo, self.table, namespace, where)
             return sum(sum(pool.map(changed, page)) for page in found)
+
+
+def _is_still(rule: Item | None) -> Condition:
+    """The rule is the one that was read. Rules of earlier releases have no revision."""
+    if rule is None:
+        return Absent("part")
+    return AllOf(*(unchanged(name, rule.get(name)) for name in ("revision", "partitions")))

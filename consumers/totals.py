@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from countledger.consumers.progress import ShardProgress, known_progress
 from countledger.ledger import keys
-from countledger.ledger.attributes import decoded
+from countledger.ledger.attributes import decoded, optional
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.namespace import Kind, Namespaces
@@ -151,10 +151,16 @@ class TotalsReader:
             CorruptItem: the total cannot be read.
             RegionRebuilding: the totals of this region are incomplete.
         """
+        return self.identified(counter, consistent=consistent)[0]
+
+    def identified(self, counter: str, *, consistent: bool = False) -> tuple[Total, str | None]:
+        """As `read`, and the incarnation of the total; None: there is none, or it has none yet."""
         self.check_region()
         key = keys.total_key(keys.check_counter(counter))
         item = self.dynamo.get(self._table(counter), key, consistent=consistent)
-        return Total(counter) if item is None else self._whole(decode_total(item))
+        if item is None:
+            return Total(counter), None
+        return self._whole(decode_total(item)), optional(item, "incarnation", str)
 
     def item(self, counter: str) -> Item | None:
         """A total's stored item, strongly consistent; None: absent. One read unit."""

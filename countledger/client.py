@@ -245,8 +245,8 @@ class CountLedger:
         Half a read unit, and as much for each bin.
 
         With `after` it waits until the total includes the entry of a receipt, and every other one
-        that was acknowledged before the call. That costs an exact read as well, and half a read
-        unit for each read of the total: some 10 in the first second, then 2 a second.
+        that was acknowledged before the call. That costs an exact read and a read unit as well, and
+        half of one for each read of the total: some 10 in the first second, then 2 a second.
 
         With `regions` each region's total, and of them the one that counted the most entries
         (never a sum of regions). In each region it costs half a read unit more for each stream

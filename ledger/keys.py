@@ -84,6 +84,7 @@ BOOKMARK: Final = "bookmark"
 IMPORT_PREFIX: Final = "import#"
 DELETION_PREFIX: Final = "deletion#"
 IMPORT: Final = "import"
+MADE_PREFIX: Final = "made#"
 REGION: Final = "region#"
 STATE: Final = "state"
 SALVAGE_PREFIX: Final = "salvage#"
@@ -281,6 +282,11 @@ def bookmark_key(purpose: str) -> dict[str, str]:
 def import_key(name: str) -> dict[str, str]:
     """The key of an import of opening balances in `counters`."""
     return {"counter": IMPORT_PREFIX + name, "part": IMPORT}
+
+
+def restore_key() -> dict[str, str]:
+    """The key of the record of a restore; the name of no import contains a `#`."""
+    return import_key("#restore")
 
 
 def region_home_key(what: str) -> dict[str, str]:

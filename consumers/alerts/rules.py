@@ -8,20 +8,19 @@ not sent when it is too late for that time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.alerts.rule import Rule, check_rule_name
 from countledger.consumers.alerts.rule_items import (
     RuleSnapshot,
     decode_stamp,
     followed,
-    plan_delete,
     plan_put,
     snapshot_of,
 )
+from countledger.consumers.alerts.rule_plan import Decide, RulePlan, RuleWritten, deletion
 from countledger.ledger import keys
 from countledger.ledger.attempts import (
     Again,
@@ -54,9 +53,10 @@ from countledger.ledger.operations import Query, Transact
 from countledger.ledger.performer import DynamoPerformer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from countledger.ledger.attempts import Answer
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.operations import Write
 
 
 # Two seconds in total: a change is effective from a fixed time, so it is not retried for long.
@@ -125,13 +125,7 @@ class Rules:
     def delete(self, name: str) -> bool:
         """As `Alerts.delete`. Six write units, and the read units of `read`."""
         check_rule_name(name)
-
-        def decide(snapshot: RuleSnapshot, _revision: str, effective_ms: int) -> RulePlan:
-            if name not in snapshot.current and name not in snapshot.unreadable:
-                return RulePlan(())
-            return RulePlan(plan_delete(self.table, snapshot, name, effective_ms))
-
-        return self._change(name, decide).written
+        return self._change(name, deletion(self.table, name)).written
 
     def get(self, name: str) -> Rule:
         """As `Alerts.get`. Cost: as `read`."""
@@ -186,32 +180,6 @@ class Rules:
 
 # The operation whose answer is a `RuleSnapshot`.
 READ_RULES: Final = "read the rules"
-
-
-@dataclass(frozen=True, slots=True)
-class RulePlan:
-    """What a change writes, and the rule after it; None: the rule is deleted."""
-
-    writes: Sequence[Write]
-    rule: Rule | None = None
-
-
-# From the rules as read, the id of the new revision and its earliest time to a plan.
-Decide: TypeAlias = Callable[[RuleSnapshot, str, int], RulePlan]
-
-
-@dataclass(frozen=True, slots=True)
-class RuleWritten:
-    """The rule after a change, and whether the change wrote anything."""
-
-    rule: Rule | None
-    written: bool
-
-    def expect(self) -> Rule:
-        """The rule; not after a deletion."""
-        if self.rule is None:
-            raise AssertionError("deleted")
-        return self.rule
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,11 @@ class Alerts:
         return dict(sorted(self.rules.read().unreadable.items()))
 
     def delete(self, name: str) -> bool:
-        """Delete a rule, if it exists; whether it did. Six write units, and reads as `list`."""
+        """Delete a rule, if it exists; whether it did. Six write units, and reads as `list`.
+
+        Raises:
+            RuleExists: it was changed, or created again, after this call had read it.
+        """
         return self.rules.delete(name)
 
     def test(self, name: str, counter: str) -> Alert:

@@ -23,16 +23,12 @@ from countledger.infra.cli.progress import open_progress
 from countledger.infra.cli.sending_file import LineFile, exit_code
 from countledger.infra.portability.export_file import continued_file, new_file, place_beside
 from countledger.infra.portability.exporting import Exporter
-from countledger.infra.portability.importing import (
-    ChunkImporter,
-    Importer,
-    ImportResult,
-    importable,
-)
-from countledger.infra.portability.lines import UnreadLine, encode_line
+from countledger.infra.portability.importing import ChunkImporter, Importer, ImportResult
+from countledger.infra.portability.lines import UnreadLine, encode_line, importable
 from countledger.infra.portability.restoring import RestoredTables, Restorer
 from countledger.infra.portability.sending import BAD, FileSender
 from countledger.ledger import keys
+from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput
 
 if TYPE_CHECKING:
@@ -242,7 +238,8 @@ def restore(
     after the backup are lost until they are sent again. Stop all writers before the first call, and
     start them when the exit code is 0: until then, call it again; nothing counts twice.
 
-    Exit code 1: a total could not be proven yet, or a rule or schedule could not be created.
+    Exit code 1: a total could not be proven yet, a rule or schedule could not be created, or a call
+    was killed half an hour ago at most: its last write may still arrive.
 
     Examples:
       countledger deploy --stack-name shop-2
@@ -252,7 +249,12 @@ def restore(
     copied = _copy(restorer)
     rebuilt = restorer.rebuild()
     problems = _unproven(rebuilt)
-    created = 0
+    created, until_ms = 0, restorer.unsettled_until_ms()
+    if until_ms is not None:
+        problems.append(
+            "a call of this restore was killed, or got no answer: until "
+            f"{to_datetime(until_ms):%H:%M:%S} UTC its last write may arrive; call again then"
+        )
     # Rules must not see a total that is still growing to its value.
     if not problems:
         outcomes = list(restorer.recreate())

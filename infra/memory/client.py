@@ -163,8 +163,13 @@ class TableClient(DynamoClient):
 
     def describe(self, table: str) -> TableDescriptionTypeDef:
         """What the service says of a table: it is active, in this region only."""
-        self.table(table)
-        found: Any = {"TableName": table, "TableStatus": "ACTIVE"}
+        there = self.table(table)
+        names = [name for name in (there.partition, there.sort) if name]
+        found: Any = {
+            "TableName": table,
+            "TableStatus": "ACTIVE",
+            "KeySchema": [{"AttributeName": name} for name in names],
+        }
         return self.read("DescribeTable", lambda: cast("TableDescriptionTypeDef", found))
 
     def _query(self, table: Table, read: Query) -> Page:

@@ -1,13 +1,13 @@
 """The file of an export: complete or not there, and continued after an interruption.
 
-FILE.part     the lines so far; it gets the name FILE when it is complete
+FILE.part     the lines so far; one process locks it, and it gets the name FILE when it is complete
 FILE.place    how far the walk over the counters has come
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from countledger.infra.portability.lines import NamespaceLine, UnreadLine, encode_line, parse_line
@@ -71,10 +71,12 @@ def new_file(path: Path) -> Iterator[ExportFile]:
     """
     _check_free(path)
     try:
-        stream = part_beside(path).open("wb")
+        stream = part_beside(path).open("ab")
     except OSError as error:
         raise BadSetting(f"{path} cannot be written: {error.strerror}") from error
     with stream:
+        _lock(stream, path)
+        stream.truncate()
         yield ExportFile(path, stream)
 
 
@@ -99,6 +101,7 @@ def continued_file(path: Path, counters: int) -> Iterator[ExportFile]:
             "start again"
         ) from error
     with stream:
+        _lock(stream, path)
         left, unread = counters, []
         while left or _is_namespace(stream):
             text = stream.readline()
@@ -110,6 +113,26 @@ def continued_file(path: Path, counters: int) -> Iterator[ExportFile]:
                 unread.append(line)
         stream.truncate()
         yield ExportFile(path, stream, unread)
+
+
+def _lock(stream: IO[bytes], path: Path) -> None:
+    """Let one process write the part, until it closes the file or dies.
+
+    A process that was suspended would write into the file of the one that went on in its place.
+
+    Raises:
+        BadSetting: another process writes it, or has completed it just now.
+    """
+    try:
+        import fcntl  # noqa: PLC0415 - Windows has none, and renames no file that is open
+    except ImportError:
+        return
+    part = part_beside(path)
+    with suppress(OSError):
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(stream.fileno()), part.stat()):
+            return
+    raise BadSetting(f"{part} is in use: another export into {path} is running")
 
 
 def _check_free(path: Path) -> None:

@@ -84,7 +84,7 @@ class Exporter:
         Raises:
             BadCounterName: the name breaks the grammar.
             NamespaceUnknown: nothing was ever recorded in its namespace.
-            NoSuchCounter: its namespace is strict, and it does not exist.
+            NoSuchCounter: its namespace is strict or of sequences, and it does not exist.
             CorruptItem: an item of it, or of its namespace, cannot be read; or its sum has more
                 digits than a line holds.
         """
@@ -98,8 +98,10 @@ class Exporter:
             case Kind.STRICT | Kind.STRICT_REGIONS:
                 return self._strict(counter, namespace.kind)
             case Kind.SEQUENCE:
-                total = self.client.total(counter).value
-                return CounterLine(counter=counter, kind=Kind.SEQUENCE, value=total)
+                found = self.client.sequences.show(counter)
+                if not found.version:
+                    raise NoSuchCounter(f"sequence {counter!r} does not exist")
+                return CounterLine(counter=counter, kind=Kind.SEQUENCE, value=found.last)
 
     def lines(self, counters: Iterable[str]) -> Iterator[CounterLine | UnreadLine]:
         """The lines of many counters, some read at a time, in their order.

@@ -7,6 +7,8 @@ counter of a ledger  one entry of the whole value and its number of events, unde
                      is refused
 strict counter       made with the value as its opening, or there already as the line says
 sequence             created to continue after the value, or exists and is that far; never moved
+
+A strict counter or a sequence that this import made, and that was deleted since, is not made again.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger import Event, IdempotencyKey, Receipt
@@ -22,20 +25,22 @@ from countledger.infra.portability.lines import (
     ExportLine,
     NamespaceLine,
     UnreadLine,
-    parse_line,
+    importable,
+    missing,
 )
+from countledger.infra.portability.made_once import MadeOnce
 from countledger.infra.portability.sending import SentChunk, answered
-from countledger.ledger import amount, keys
+from countledger.ledger import keys
 from countledger.ledger.attributes import require
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
 from countledger.ledger.errors import (
     BadInput,
-    BadPayload,
     BadSetting,
     ConditionFailed,
     CounterExists,
     CountledgerError,
     NamespaceUnknown,
+    NoSuchCounter,
     SequenceExists,
     SetupError,
 )
@@ -46,7 +51,7 @@ from countledger.ledger.operations import Put
 from countledger.producers.sequences.sequence import check_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from countledger import CountLedger
@@ -110,8 +115,8 @@ class Importer:
     def outcomes(self, lines: Iterable[ExportLine]) -> Iterator[Outcome]:
         """Write the lines in their order, those of ledgers many at a time; one outcome for each.
 
-        One write unit for each counter of a ledger; creating a strict one costs as by hand. A line
-        for a counter that the export could not read results in an error.
+        One write unit for each counter of a ledger; creating another one costs as by hand, and two
+        write units. A line for a counter that the export could not read results in an error.
         """
         waiting: list[CounterLine] = []
         for line in lines:
@@ -170,42 +175,70 @@ class Importer:
         return True
 
     def _make_strict(self, line: CounterLine) -> ImportResult:
+        create = partial(
+            self.client.strict.create,
+            line.counter,
+            method=line.method or "",
+            lower=line.lower,
+            upper=line.upper,
+            opening=line.value,
+            bins=line.bins,
+            history=line.history,
+            max_tokens=line.max_tokens,
+            window_ms=line.window_ms,
+            regions=line.kind is Kind.STRICT_REGIONS,
+        )
         wanted = (line.method, line.lower, line.upper, line.bins)
-        try:
-            self.client.strict.create(
-                line.counter,
-                method=line.method or "",
-                lower=line.lower,
-                upper=line.upper,
-                opening=line.value,
-                bins=line.bins,
-                history=line.history,
-                max_tokens=line.max_tokens,
-                window_ms=line.window_ms,
-                regions=line.kind is Kind.STRICT_REGIONS,
-            )
-        except CounterExists:
-            there = self.client.strict.show(line.counter)
+
+        def exists() -> bool:
+            try:
+                there = self.client.strict.show(line.counter)
+            except (NoSuchCounter, NamespaceUnknown):
+                return False
             if (str(there.method), there.lower, there.upper, there.bins) != wanted:
-                raise
-            return ImportResult.EXISTS
-        return ImportResult.MADE
+                raise CounterExists(
+                    f"strict counter {line.counter!r} exists, of method {there.method}, and "
+                    "differs from the line: delete it first, or give the line another name"
+                )
+            return True
+
+        return self._make_once(line.counter, create, exists, CounterExists)
 
     def _make_sequence(self, line: CounterLine) -> ImportResult:
         """An existing sequence stays as it is, or is refused if it is before the line's number."""
-        last = check_number("last number", line.value, 0, SEQUENCE_LAST - 1)
-        try:
-            self.client.sequences.create(line.counter, first=last + 1)
-        except SequenceExists:
-            there = self.client.sequences.show(line.counter).last
-            if there < last:
+        last = check_number("last number", line.value, -1, SEQUENCE_LAST - 1)
+        create = partial(self.client.sequences.create, line.counter, first=last + 1)
+
+        def exists() -> bool:
+            there = self.client.sequences.show(line.counter)
+            if there.version and there.last < last:
                 raise SequenceExists(
-                    f"sequence {line.counter!r} is at {there} here, and at {last} in the file: "
-                    f"the numbers {there + 1} to {last} would be given out twice; "
+                    f"sequence {line.counter!r} is at {there.last} here, and at {last} in the "
+                    f"file: the numbers {there.last + 1} to {last} would be given out twice; "
                     "import it under another name, or draw them here first"
-                ) from None
+                )
+            return bool(there.version)
+
+        return self._make_once(line.counter, create, exists, SequenceExists)
+
+    def _make_once(
+        self,
+        counter: str,
+        create: Callable[[], object],
+        exists: Callable[[], bool],
+        existing: type[CountledgerError],
+    ) -> ImportResult:
+        to = self.client.connection
+        notes = MadeOnce(to.dynamo("standard"), to.setting("counters_table"), self.name, to.clock)
+        try:
+            made = notes.make(counter, create, exists)
+        except existing:
+            if not exists():
+                raise  # it was deleted just now
             return ImportResult.EXISTS
-        return ImportResult.MADE
+        if made is None:
+            return ImportResult.DUPLICATE
+        return ImportResult.MADE if made else ImportResult.EXISTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,34 +276,6 @@ class ChunkImporter:
             else:
                 counts[str(outcome)] += 1
         return answered(place, failures, counts)
-
-
-def importable(text: bytes, *, drop_holds: bool) -> Line:
-    """A line that can be imported.
-
-    Raises:
-        BadInput: it is malformed, the export could not read the item, or some of it was held.
-    """
-    line = parse_line(text)
-    if isinstance(line, UnreadLine):
-        raise missing(line)
-    if isinstance(line, CounterLine) and line.held and not drop_holds:
-        raise held_in(line)
-    return line
-
-
-def missing(line: UnreadLine) -> BadPayload:
-    """Why nothing is imported for a line of what an export could not read."""
-    return BadPayload(f"the export could not read {line.unreadable!r}: {line.reason}")
-
-
-def held_in(line: CounterLine) -> BadPayload:
-    """Why a strict counter is not imported of which some was held."""
-    held = amount.to_text(line.held or 0)
-    return BadPayload(
-        f"{line.counter!r} had open holds of {held} when it was exported, and an import creates no "
-        "holds: end them and export it again, or give --drop-holds, which makes that available"
-    )
 
 
 def _event_of(line: CounterLine, key: IdempotencyKey, name: str) -> Event | CountledgerError:

@@ -213,6 +213,34 @@ def parse_line(line: str | bytes) -> ExportLine:
         ) from None
 
 
+def importable(text: bytes, *, drop_holds: bool) -> Line:
+    """A line that can be imported.
+
+    Raises:
+        BadInput: it is malformed, the export could not read the item, or some of it was held.
+    """
+    line = parse_line(text)
+    if isinstance(line, UnreadLine):
+        raise missing(line)
+    if isinstance(line, CounterLine) and line.held and not drop_holds:
+        raise held_in(line)
+    return line
+
+
+def missing(line: UnreadLine) -> BadPayload:
+    """Why nothing is imported for a line of what an export could not read."""
+    return BadPayload(f"the export could not read {line.unreadable!r}: {line.reason}")
+
+
+def held_in(line: CounterLine) -> BadPayload:
+    """Why a strict counter is not imported of which some was held."""
+    held = amount.to_text(line.held or 0)
+    return BadPayload(
+        f"{line.counter!r} had open holds of {held} when it was exported, and an import creates no "
+        "holds: end them and export it again, or give --drop-holds, which makes that available"
+    )
+
+
 def _kind_of(value: Mapping[str, object]) -> type[NamespaceLine | CounterLine | UnreadLine]:
     if "unreadable" in value:
         return UnreadLine

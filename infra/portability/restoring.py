@@ -7,12 +7,18 @@ tables of a stack, in an order in which nothing counts twice:
     copy      `counters` first, then `ledger`: each item as it is, on condition that it is absent
     rebuild   `repair` of every counter: totals come from the ledger alone
     recreate  positions in rankings, windows from now on, schedules with their triggers, alert rules
-              as new revisions
+              as new revisions; once
 
 Not copied, because they belong to the lost stack: totals of ledgers and windows, with their
-watermarks, the progress of its streams, the states of alerts, positions of audits, last runs. Rules
-come last: no alert is raised while totals grow from zero. A crash between any two writes leaves a
-restore that the same call continues.
+watermarks, the progress of its streams, the states of alerts, positions of audits, last runs, which
+region was home. Rules come last: no alert is raised while totals grow from zero. A crash between
+any two writes leaves a restore that the same call continues.
+
+An entry that is absent may have been merged since it was copied, and would then count twice. So a
+put of the copy leaves only while no call has copied everything, as it was read half a minute ago at
+the most. And the restore ends, so that something can be merged, only when no such put can arrive
+any more: if a call before this one ended without a word, or a put got no answer, a quarter of an
+hour after the copy.
 """
 
 from __future__ import annotations
@@ -25,12 +31,14 @@ from typing import TYPE_CHECKING, Final
 from countledger.compaction.schedule import ScheduleSpec, decode_schedule
 from countledger.compaction.trigger import interval_ms
 from countledger.consumers.alerts.rules import Rules
+from countledger.infra.portability.copying import Copying
 from countledger.infra.portability.lines import WindowsOfLine
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import BadSetting, ConditionFailed, CountledgerError, shown
-from countledger.ledger.expressions import Absent
-from countledger.ledger.operations import Put, Scan
+from countledger.ledger.errors import BadSetting, CountledgerError, shown
+from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
+from countledger.ledger.operations import Put, Scan, Update
+from countledger.ledger.performer import wrote
 from countledger.ledger.window_items import decode_settings
 
 if TYPE_CHECKING:
@@ -46,8 +54,7 @@ if TYPE_CHECKING:
 
 _WRITERS: Final = 16
 _PAGE: Final = 500
-# The record of a restore. No import has this name: the name of an import contains no `#`.
-_RECORD: Final = keys.import_key("#restore")
+_RECORD: Final = keys.restore_key()
 # What a stack writes by itself before it is used; and of a lost stack nothing is needed of these.
 _OF_THE_STACK: Final = (keys.STREAM_PREFIX, keys.BOOKMARK_PREFIX, _RECORD["counter"])
 # Of a namespace: the schedule is created again, with its trigger; windows are switched on again.
@@ -110,11 +117,13 @@ class Restorer:
                     f"table {source!r} has the key {', '.join(found)}, not counter, {sort}: it is "
                     f"no copy of {own!r}"
                 )
-        record = self._dynamo.get(self._counters, _RECORD, consistent=True)
+        record = self._record()
         if record is None:
             self._refuse_content()
-            self._note(Absent("part"))
-            return False
+            new: Item = {**_RECORD, "tables": [*self._sources()], "at": self.clock.now_ms()}
+            # Else another call began meanwhile, or an attempt of this one that got no answer.
+            wrote(self._dynamo, Put(self._counters, new, Absent("part")))
+            record = self._record() or {}
         if record.get("tables") != [*self._sources()]:
             raise BadSetting(
                 f"this stack was restored from {record.get('tables')}, and these are "
@@ -130,22 +139,35 @@ class Restorer:
 
         Raises:
             BadSetting: the stack has another item of that key, so it is in use already.
+            ServiceFailed: another call has copied everything, or this process was suspended.
         """
-        done = 0
+        to = self.client.connection
+        skew_ms = to.settings.clock_skew_ms
+        copying = Copying(self._dynamo, to.dynamo("none"), self._counters, skew_ms, self.clock)
         (ledger, own_ledger), (counters, own_counters) = zip(
             self._sources(), self._own(), strict=True
         )
-        with ThreadPoolExecutor(_WRITERS, "countledger-restore") as pool:
+        done = 0
+        with copying, ThreadPoolExecutor(_WRITERS, "countledger-restore") as pool:
             # First the settings that functions read, then the entries that they are invoked with.
             for page in self._dynamo.pages(Scan(counters, page_size=_PAGE)):
                 puts = [Put(own_counters, item, Absent("part")) for item in page if is_copied(item)]
-                done += len([*pool.map(self._put, puts)])
+                done += len([*pool.map(copying.put, puts)])
                 yield done
             for page in self._dynamo.pages(Scan(ledger, page_size=_PAGE)):
-                puts = [Put(own_ledger, item, Absent("entry")) for item in page]
-                done += len([*pool.map(self._put, puts)])
+                puts = [
+                    Put(own_ledger, item, Absent("entry"))
+                    for item in page
+                    if item["counter"] != keys.REGION_HOME
+                ]
+                done += len([*pool.map(copying.put, puts)])
                 yield done
-        self._note(None, copied_at=self.clock.now_ms())
+            copying.complete()
+
+    def unsettled_until_ms(self) -> int | None:
+        """Until when a put of the copy may still arrive; None: none can. One read unit."""
+        until_ms = (self._record() or {}).get("settles_at", 0)
+        return until_ms if until_ms > self.clock.now_ms() else None
 
     def rebuild(self) -> Audit[Repair]:
         """Set every total to the sum of its ledger. As `repair_all` of `client.audit`."""
@@ -154,15 +176,24 @@ class Restorer:
     def recreate(self) -> Iterator[tuple[str, CountledgerError | None]]:
         """Rankings, schedules and rules: what each is, and why it could not be created.
 
-        What exists under the same name stays as it is. Costs as each of them by hand.
+        What exists under the same name stays as it is; once all were created nothing is created any
+        more: a person may have deleted it. Costs as each of them by hand, a read and a write unit.
         """
+        if "recreated_at" in (self._record() or {}):
+            return
+        failed = False
         for what, create in self._creations():
             try:
                 create()
             except CountledgerError as error:
+                failed = True
                 yield what, error
             else:
                 yield what, None
+        if not failed:
+            note = Assign("recreated_at", self.clock.now_ms())
+            ours = AllOf(Compare("counter", "=", _RECORD["counter"]))
+            self._dynamo.update(Update(self._counters, _RECORD, (note,), ours))
 
     def _creations(self) -> Iterator[tuple[str, Callable[[], object]]]:
         client, dynamo = self.client, self._dynamo
@@ -203,21 +234,6 @@ class Restorer:
         if name not in {one.name for one in self.client.alerts.list()}:
             self.client.alerts.create(name, **spec)
 
-    def _put(self, write: Put) -> None:
-        try:
-            self._dynamo.put(write)
-        except ConditionFailed as there:
-            if there.item != write.item:
-                key = ", ".join(
-                    shown(write.item[name])
-                    for name in ("counter", "part", "entry")
-                    if name in write.item
-                )
-                raise BadSetting(
-                    f"{write.table} has another item {key} than the restored table: the stack was "
-                    "used before the restore ended; stop its writers, and restore into a new stack"
-                ) from None
-
     def _refuse_content(self) -> None:
         """Refuse a stack with items other than those that its own functions write."""
         for table in self._own():
@@ -229,14 +245,8 @@ class Restorer:
                             "merged in between would count twice; restore into a new stack"
                         )
 
-    def _note(self, condition: Absent | None, **more: int) -> None:
-        record: Item = {
-            **_RECORD,
-            "tables": [*self._sources()],
-            "at": self.clock.now_ms(),
-            **more,
-        }
-        self._dynamo.put(Put(self._counters, record, condition))
+    def _record(self) -> Item | None:
+        return self._dynamo.get(self._counters, _RECORD, consistent=True)
 
     def _sources(self) -> tuple[str, str]:
         return self.tables.ledger, self.tables.counters

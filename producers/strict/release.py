@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Steps
-    from countledger.ledger.attributes import Key
+    from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Page
     from countledger.producers.strict.bins import Part
     from countledger.producers.strict.context import MethodContext
@@ -245,3 +245,19 @@ def release_hold(context: MethodContext, definition: Definition, change_id: str)
         return not isinstance((yield from one.apply()), Unknown | Contended | End)
     except NoSuchHold:
         return True  # the index is a moment late
+
+
+def is_copied_into(context: MethodContext, on_failure: Callable[[Item, Exception], object]) -> bool:
+    """Whether a restore copies items into the table now: one read unit.
+
+    Args:
+        context: of the table.
+        on_failure: called with the error of the read; then nothing should be released either.
+    """
+    key = keys.restore_key()
+    try:
+        record = context.reads.get(context.table, key, consistent=True)
+    except PASSING as error:
+        on_failure(key, error)
+        return True
+    return record is not None and "copied_at" not in record

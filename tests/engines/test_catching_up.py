@@ -8,9 +8,12 @@ import pytest
 
 from countledger.consumers.lag import CatchingUp
 from countledger.consumers.stream import ShardName
+from countledger.consumers.totals import TotalsReader
+from countledger.ledger import keys
 from countledger.ledger.errors import NamespaceUnknown, TotalBehind, WrongKind
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete
+from countledger.ledger.total import Total
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
@@ -130,8 +133,36 @@ def test_a_total_that_counts_more_than_its_ledger_proves_nothing(
         _catching_up(store).read(counter, timeout_s=10)
 
 
+@pytest.mark.parametrize("deltas", [(300, 500), (300,)], ids=["as many entries", "fewer"])
+def test_the_total_of_a_deleted_counter_is_not_that_of_the_next_one(
+    store: Store, counter: str, monkeypatch: pytest.MonkeyPatch, deltas: tuple[int, ...]
+) -> None:
+    """An eventually consistent read shows it a moment longer, and both count as many entries."""
+    _record(store, counter, 100, 200)
+    for step in _consumer(store, counter, 2):
+        step()
+    deleted = store.totals().identified(counter)
+    for item in store.entry_items(counter):
+        key = {"counter": counter, "entry": item["entry"]}
+        store.dynamo().delete(Delete(store.ledger, key))
+    store.dynamo().delete(Delete(store.counters, keys.total_key(counter)))
+    _record(store, counter, *deltas)
+    for step in _consumer(store, counter, 2 + len(deltas))[-len(deltas) :]:
+        step()
+    current, shown = TotalsReader.identified, [deleted]
+
+    def late(
+        self: TotalsReader, counter: str, *, consistent: bool = False
+    ) -> tuple[Total, str | None]:
+        return shown.pop() if shown else current(self, counter, consistent=consistent)
+
+    monkeypatch.setattr(TotalsReader, "identified", late)
+
+    assert _catching_up(store).read(counter, timeout_s=10).value == sum(deltas)
+
+
 def test_p9_the_units_of_an_answer_without_a_wait(store: Store, counter: str) -> None:
-    """Half a unit for the total, and an exact read."""
+    """Half a unit for the total, an exact read, and a unit for the last look at the total."""
     _record(store, counter, 3)
     for step in _consumer(store, counter, 1):
         step()
@@ -140,7 +171,7 @@ def test_p9_the_units_of_an_answer_without_a_wait(store: Store, counter: str) ->
 
     assert waiting.read(counter, timeout_s=10).value == 3
     units = waiting.totals.dynamo.meter.read_units + waiting.exact.dynamo.meter.read_units
-    assert units == store.exact().read(counter).read_units + 0.5
+    assert units == store.exact().read(counter).read_units + 1.5
 
 
 def test_only_a_ledger_is_waited_for(store: Store, counter: str, namespace: str) -> None:

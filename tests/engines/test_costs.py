@@ -102,7 +102,7 @@ OPERATION_COSTS: Final[dict[str, tuple[Units, Units | None]]] = {
     "remove from a ranked group": ((4, 4), (1, 4)),
     "rank a group": ((5, 5), (3, 5)),
     "rank a group no more": ((5, 5), (3, 5)),
-    "delete a group": ((9, 12), (0, 5)),
+    "delete a group": ((9, 10), (0, 1)),
     "create a namespace": ((2, 0), (1, 0)),
     "describe a namespace": ((2, 0), (1, 0)),
     "create a schedule": ((1, 2), (0, 2)),

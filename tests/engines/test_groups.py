@@ -3,8 +3,8 @@
 import pytest
 
 from countledger.consumers.fold import FoldedChange
+from countledger.consumers.group_items import Group
 from countledger.consumers.groups import Groups
-from countledger.consumers.memberships import Group
 from countledger.consumers.rankings import Rankings
 from countledger.consumers.total_writer import update_of
 from countledger.consumers.totals import Listing

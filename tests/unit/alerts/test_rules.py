@@ -25,7 +25,14 @@ from countledger.ledger.limits import (
     STREAM_RECORD_MAX_AGE_MS,
 )
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import MemoryClient, meanwhile
+from tests.unit.ledger.memory import (
+    LOST,
+    MemoryClient,
+    applied_then_lost,
+    at,
+    meanwhile,
+    refuses,
+)
 
 TABLE = "counters"
 REGION = "eu-central-1"
@@ -84,6 +91,39 @@ def test_a_change_does_not_leave_after_its_process_stood_still(
     assert effective_ms
     assert min(effective_ms) >= clock.at_ms + ALERT_RULE_SEND_MS + ALERT_RULES_AGE_MS
     assert next(new_ids) == 1 + tries  # the revision, and a token for each attempt
+
+
+@pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
+def test_a_deletion_without_an_answer_deletes_no_rule_that_was_created_since(
+    rules: Rules, *, applied: bool
+) -> None:
+    """Of the same name; the attempt that got no answer may have deleted the one before."""
+    rules.create(RULE)
+
+    def again(_kind: str, _what: object, request: Callable[[], object]) -> object:
+        if applied:
+            request()
+        else:
+            rules.delete("r")
+        rules.create(replace(RULE, threshold=7))
+        raise LOST
+
+    _dynamo(rules).plans.append(at(again, "transact", times=1))
+    with pytest.raises(RuleExists, match="created again, after this call had read it"):
+        rules.delete("r")
+
+    assert [rule.threshold for rule in rules.list()] == [7]
+
+
+@pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
+def test_a_deletion_whose_answer_was_lost_deletes_the_rule(rules: Rules, *, applied: bool) -> None:
+    rules.create(RULE)
+    plan = applied_then_lost if applied else partial(refuses, LOST)
+    _dynamo(rules).plans.append(plan("transact", times=1))
+
+    assert rules.delete("r")
+
+    assert rules.list() == []
 
 
 def test_a_change_that_never_leaves_in_time_is_refused_and_not_written() -> None:

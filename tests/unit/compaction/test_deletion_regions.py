@@ -245,9 +245,29 @@ def test_a_salvage_takes_over_an_empty_head_that_arrived_elsewhere() -> None:
     mark = _mark_of_a_deletion()
     empty = encode_head(COUNTER, empty_head(mark, 4))
     there.put(Put(LEDGER, empty))
-    salvage = Salvage(
+
+    report = _salvage(world, there).run(SalvageReport())
+
+    assert (report.heads, world.head.run) == (1, mark.id)
+
+
+def test_a_salvage_that_was_suspended_takes_over_no_head_of_a_deleted_counter() -> None:
+    """There was no head when it looked, and there is none days later: the name was forgotten."""
+    world, there = World(), MemoryClient()
+    first = Head(generation=1, run="run", incarnation="run", sum=5, entries=1, to_at_ms=1)
+    there.put(Put(LEDGER, encode_head(COUNTER, first)))
+    world.before_write(world.later)
+
+    with pytest.raises(ServiceFailed, match="suspended"):
+        _salvage(world, there).run(SalvageReport())
+
+    assert world.item(keys.head_key(COUNTER)) is None
+
+
+def _salvage(world: World, there: MemoryClient) -> Salvage:
+    return Salvage(
         source=LedgerCopy(dynamo=there, table=LEDGER),
-        target=LedgerCopy(dynamo=here, table=LEDGER),
+        target=LedgerCopy(dynamo=world.dynamo, table=LEDGER),
         held=lambda: True,
         in_service=True,
         limit=limit_of,
@@ -255,10 +275,6 @@ def test_a_salvage_takes_over_an_empty_head_that_arrived_elsewhere() -> None:
         clock=world.clock,
         new_id=lambda: "token",
     )
-
-    report = salvage.run(SalvageReport())
-
-    assert (report.heads, world.head.run) == (1, mark.id)
 
 
 def _mark_of_a_deletion() -> DeletionMark:

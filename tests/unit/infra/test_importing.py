@@ -1,6 +1,8 @@
 """An import that is stopped anywhere continues, and repeats no line that was done."""
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 
@@ -8,9 +10,12 @@ import pytest
 
 from countledger import errors
 from countledger.infra.portability.file_lines import FileLines
-from countledger.infra.portability.importing import ChunkImporter, Importer
+from countledger.infra.portability.importing import ChunkImporter, Importer, ImportResult
+from countledger.infra.portability.lines import CounterLine
+from countledger.infra.portability.made_once import MadeOnce
 from countledger.infra.portability.place_file import open_place
 from countledger.infra.portability.sending import FileSender, SentChunk
+from countledger.ledger.namespace import Kind
 from countledger.testing import MemoryStack
 
 _LINES = 10
@@ -70,3 +75,95 @@ def test_an_import_that_grew_continues_with_its_new_lines_alone(tmp_path: Path) 
         "recorded": first.place.counts["recorded"] + 1,
     }
     assert stack.ledger.exact("a:new").value == 5
+
+
+_STRICT = CounterLine(counter="s:b", kind=Kind.STRICT, method="atomic", value=7, lower=0)
+_SEQUENCE = CounterLine(counter="q:b", kind=Kind.SEQUENCE, value=40)
+_DELETE: dict[str, Callable[[MemoryStack], None]] = {
+    "s:b": lambda stack: stack.ledger.strict.delete("s:b"),
+    "q:b": lambda stack: stack.ledger.sequences.delete("q:b"),
+}
+
+
+def _outcome(stack: MemoryStack, line: CounterLine, name: str = "opening") -> object:
+    (outcome,) = Importer.begin(stack.ledger, name).outcomes([line])
+    return outcome
+
+
+@pytest.mark.parametrize("line", [_STRICT, _SEQUENCE], ids=str)
+def test_a_counter_that_was_deleted_since_its_import_is_not_made_again(line: CounterLine) -> None:
+    """Its value may be in other counters by now, and its numbers are given out."""
+    stack = MemoryStack()
+    assert _outcome(stack, line) is ImportResult.MADE
+    assert _outcome(stack, line) is ImportResult.EXISTS
+    _DELETE[line.counter](stack)
+
+    assert _outcome(stack, line) is ImportResult.DUPLICATE
+
+    assert not list(stack.ledger.names(line.counter))
+    assert _outcome(stack, line, "another import") is ImportResult.MADE
+
+
+@pytest.mark.parametrize("line", [_STRICT, _SEQUENCE], ids=str)
+@pytest.mark.parametrize("write", range(4))
+@pytest.mark.parametrize("fault", ["not applied", "answer lost"])
+def test_an_import_with_a_failed_write_makes_a_counter_once_or_says_that_it_is_unknown(
+    line: CounterLine, write: int, fault: str
+) -> None:
+    stack = MemoryStack()
+    importer = Importer.begin(stack.ledger, "opening")
+    stack.ledger.namespaces.create(line.counter[0], kind=line.kind)
+    plan = _nth(stack, write, applied=fault == "answer lost")
+    with plan, suppress(errors.CountledgerError):
+        list(importer.outcomes([line]))
+
+    there = list(stack.ledger.names(line.counter))
+    again = _outcome(stack, line)
+
+    if there:
+        assert again is ImportResult.EXISTS
+        _DELETE[line.counter](stack)
+        last = _outcome(stack, line)
+        assert last is ImportResult.DUPLICATE or isinstance(last, errors.BadPayload)
+        assert not list(stack.ledger.names(line.counter))
+    else:
+        assert again is ImportResult.MADE or isinstance(again, errors.BadPayload)
+
+
+@contextmanager
+def _nth(stack: MemoryStack, number: int, *, applied: bool) -> Iterator[None]:
+    """The n-th write of the app from now on, and all after it, get no answer: it is killed."""
+    faults = stack._memory.faults
+    meet, made = faults.meet, iter(range(1_000))
+
+    def met(request: Callable[[], object], *, writes: bool) -> object:
+        place = next(made) if writes else -1
+        if place == number and applied:
+            meet(request, writes=writes)
+        if place >= number:
+            raise errors.Unclear("killed")
+        return meet(request, writes=writes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(faults, "meet", met)
+        yield
+
+
+def test_two_imports_of_one_name_at_once_make_a_counter_once() -> None:
+    """The second one meets the note of the first, and finds no counter yet."""
+    stack = MemoryStack()
+    importer = Importer.begin(stack.ledger, "opening")
+    others: list[object] = []
+
+    def create() -> None:
+        others.append(_outcome(stack, _SEQUENCE))
+        stack.ledger.sequences.create("q:b", first=41)
+
+    to = stack.ledger.connection
+    notes = MadeOnce(to.dynamo("standard"), to.setting("counters_table"), "opening", to.clock)
+    stack.ledger.namespaces.create("q", kind=Kind.SEQUENCE)
+    assert notes.make("q:b", create, lambda: False)
+
+    (other,) = others
+    assert isinstance(other, errors.BadPayload)
+    assert [*importer.outcomes([_SEQUENCE])] == [ImportResult.EXISTS]

@@ -1,11 +1,14 @@
-"""Which items of a restored table `counters` become items of the new one."""
+"""What of restored tables becomes content of the new stack, and that each of it does so once."""
 
 from typing import Any
 
 import pytest
 
-from countledger.infra.portability.restoring import is_copied
+from countledger.infra.memory.tables import COUNTERS, LEDGER
+from countledger.infra.portability.restoring import RestoredTables, Restorer, is_copied
 from countledger.ledger import keys
+from countledger.ledger.attributes import Item
+from countledger.testing import MemoryStack
 
 _MINE = "likes:a"
 
@@ -56,3 +59,75 @@ def test_what_no_ledger_has_is_copied(item: dict[str, Any]) -> None:
 def test_what_belongs_to_the_lost_stack_is_not(item: dict[str, Any]) -> None:
     """Its streams, its triggers, and what follows from the ledger."""
     assert not is_copied(item)
+
+
+_TABLES = RestoredTables("restored-ledger", "restored-counters")
+
+
+def _lost() -> MemoryStack:
+    """A stack with an entry, a schedule, a rule, and the epoch of a promotion."""
+    lost = MemoryStack()
+    lost.ledger.record(_MINE, 5)
+    lost.ledger.schedules.create("likes", every_ms=3_600_000)
+    lost.ledger.alerts.create("many", prefix="likes:", threshold=50, direction="rising")
+    tables = lost._memory.tables
+    epoch = {"epoch": 1, "home": "eu-west-1", "id": "x", "begins_at": 0}
+    tables[LEDGER].store((keys.REGION_HOME, "epoch"), keys.region_home_key("epoch") | epoch)
+    return lost
+
+
+def _restorer(new: MemoryStack, lost: MemoryStack) -> Restorer:
+    """Of a new stack beside which the tables of a lost one are restored."""
+    for name, source, sort in zip(
+        (_TABLES.ledger, _TABLES.counters), (LEDGER, COUNTERS), ("entry", "part"), strict=True
+    ):
+        table = new._memory.add(name, "counter", sort)
+        for key, item in lost._memory.tables[source].items.items():
+            table.store(key, dict(item))
+    return Restorer(new.ledger, _TABLES, new.clock)
+
+
+def _restore(restorer: Restorer) -> list[str]:
+    """One call; what it created again."""
+    if not restorer.begin():
+        list(restorer.copy())
+    assert all(one.healthy for one in restorer.rebuild())
+    return [what for what, error in restorer.recreate() if error is None]
+
+
+def _items(stack: MemoryStack) -> list[Item]:
+    return list(stack._memory.tables[LEDGER].items.values())
+
+
+def test_what_was_deleted_since_the_restore_is_not_created_again() -> None:
+    """A call after the end of the restore, or one that was suspended until then."""
+    new, lost = MemoryStack(), _lost()
+    restorer = _restorer(new, lost)
+    assert _restore(restorer) == ["schedule of namespace likes", "alert rule many"]
+    new.ledger.schedules.delete("likes")
+    new.ledger.alerts.delete("many")
+
+    assert _restore(restorer) == []
+
+    assert new.ledger.schedules.find("likes") is None
+    assert new.ledger.alerts.list() == []
+    assert new.ledger.total(_MINE).value == new.ledger.exact(_MINE).value == 5
+
+
+def test_a_restored_stack_is_the_home_of_its_own_ledger() -> None:
+    """Nothing could be merged there, if the promotion of another region was copied."""
+    new, lost = MemoryStack(), _lost()
+
+    _restore(_restorer(new, lost))
+
+    assert not [one for one in _items(new) if one["counter"] == keys.REGION_HOME]
+    assert new.ledger.compactor().compact(_MINE).detail == "no entry is old enough"
+
+
+def test_a_restore_that_begins_with_a_lost_answer_begins() -> None:
+    new, lost = MemoryStack(), _lost()
+    restorer = _restorer(new, lost)
+    new.lose_next_answer()
+
+    assert _restore(restorer)
+    assert restorer.unsettled_until_ms() is None

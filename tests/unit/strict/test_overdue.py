@@ -4,11 +4,12 @@ from datetime import timedelta
 from threading import RLock
 from typing import Any
 
+from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import CorruptItem, Throttled
 from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Put, Update
 from countledger.producers.strict.hold import HoldState
 from countledger.producers.strict.open_holds import OverdueHolds, ReleaseReport
 from countledger.producers.strict.outcome import Held, HoldExpired
@@ -69,6 +70,19 @@ def test_every_hold_whose_time_is_over_by_every_clock_is_released() -> None:
     assert [one.id for one in shop.strict.holds(HALL)] == [valid.id]
     assert releaser.run() == (0, 0, 0)
     shop.check()
+
+
+def test_no_hold_is_released_while_a_restore_copies_items() -> None:
+    """The copy meets each of its items again, if it is interrupted, and must find it as it was."""
+    shop = _busy()
+    shop.clock.at_ms += LATE_MS
+    record = keys.restore_key()
+    shop.dynamo.put(Put("counters", record))
+
+    assert Releaser(shop).run()[:2] == (0, 6)
+
+    shop.dynamo.put(Put("counters", {**record, "copied_at": shop.clock.at_ms}))
+    assert Releaser(shop).run()[:2] == (6, 0)
 
 
 def test_a_run_without_time_says_what_is_left_and_the_next_one_goes_on() -> None:

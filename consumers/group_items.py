@@ -1,0 +1,130 @@
+"""The groups themselves, in the directory of groups: each an item with an id and its setting.
+
+    (`group#`, `group#<group>`)    `on`: whether it is ranked; `id`: of this group; `switched`: the
+                                   id of the last switch
+
+A write names the ids that were read. So a request that is applied late neither deletes nor switches
+a group that was made again meanwhile, and undoes no later switch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import keys
+from countledger.ledger.attributes import check_format, decoded, require
+from countledger.ledger.errors import ConditionFailed, NoSuchGroup, Throttled
+from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, unchanged
+from countledger.ledger.operations import Delete, Put, Query, Update
+from countledger.ledger.performer import wrote
+from countledger.ledger.ranking import is_on
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from countledger.ledger.attributes import Item, OnCorrupt
+    from countledger.ledger.dynamo import DynamoClient
+
+_SWITCHES: Final = 5  # how often other calls may be faster
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group.
+
+    Attributes:
+        name: its name.
+        ranked: whether its totals are kept in order.
+    """
+
+    name: str
+    ranked: bool
+
+
+def decode_group(item: Item) -> Group:
+    """The group in an item of the directory.
+
+    Raises:
+        CorruptItem: an attribute is absent or of another type.
+        NewerFormat: a later release wrote it.
+    """
+    check_format(item)
+    name = require(item, "part", str).removeprefix(keys.GROUP_PREFIX)
+    return Group(name, bool(is_on(item)))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupItems:
+    """Reads and writes the items of groups.
+
+    Attributes:
+        dynamo: a DynamoDB client; its SDK may retry, because every write here is idempotent.
+        table: the table `counters`.
+        new_id: makes a unique id.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    new_id: Callable[[], str]
+
+    def find(self, group: str) -> Item | None:
+        """The item of a group, strongly consistent: one read unit."""
+        return self.dynamo.get(self.table, keys.group_key(group), consistent=True)
+
+    def existing(self, group: str) -> Item:
+        """The item of a group: one read unit.
+
+        Raises:
+            NoSuchGroup: no group has that name.
+        """
+        item = self.find(group)
+        if item is None:
+            raise NoSuchGroup(f"group {group!r} does not exist: `countledger group add` creates it")
+        return item
+
+    def ranked(self, group: str) -> bool | None:
+        """Whether a group is ranked; None: it does not exist. One read unit."""
+        item = self.find(group)
+        return None if item is None else bool(is_on(item))
+
+    def list(self, on_corrupt: OnCorrupt | None) -> Iterator[Group]:
+        """All groups by name: half a read unit for each 4 KB of groups."""
+        directory = Compare("counter", "=", keys.GROUP_PREFIX)
+        for page in self.dynamo.pages(Query(self.table, directory)):
+            yield from decoded(page, decode_group, on_corrupt)
+
+    def make(self, group: str) -> None:
+        """Create a group, unless it exists: one write unit."""
+        item = {**keys.group_key(group), "on": False, "id": self.new_id()}
+        wrote(self.dynamo, Put(self.table, item, Absent("part")))
+
+    def delete(self, group: str, seen: Item) -> bool:
+        """Delete the group that was read; false: it was deleted before. One write unit."""
+        same = unchanged("id", seen.get("id"))
+        return wrote(self.dynamo, Delete(self.table, keys.group_key(group), same))
+
+    def switch(self, group: str, seen: Item, *, on: bool) -> None:
+        """Replace the setting that was read: one write unit for each attempt.
+
+        Raises:
+            NoSuchGroup: the group was deleted meanwhile, and maybe made again.
+            Throttled: other calls switched it each time.
+        """
+        switched = self.new_id()
+        clauses = (Assign("on", on), Assign("switched", switched))
+        for _ in range(_SWITCHES):
+            same = (unchanged(name, seen.get(name)) for name in ("id", "switched"))
+            there = AllOf(Compare("counter", "=", keys.GROUP_PREFIX), *same)
+            try:
+                self.dynamo.update(Update(self.table, keys.group_key(group), clauses, there))
+            except ConditionFailed as failed:
+                found = failed.item
+                if found is None or found.get("id") != seen.get("id"):
+                    raise NoSuchGroup(f"group {group!r} was deleted meanwhile") from None
+                if found.get("switched") == switched:
+                    return  # by an attempt of this call that got no answer
+                seen = found
+            else:
+                return
+        raise Throttled(f"the ranking of group {group!r} kept being switched; try again")

@@ -1,0 +1,99 @@
+"""A counter that an import creates, once under the name of the import.
+
+An opening balance of a ledger is an entry under a key, so it counts once. A strict counter or a
+sequence has no such key, and that it is absent proves nothing: it may have been created by this
+import, used, emptied and deleted. So the import notes what it creates, in an item for each:
+
+    (`import#<name>`, `made#<counter>`)    `id` of the attempt; `made_at` once it was created
+
+    note       `id`, if there is no note
+    create     the counter
+    complete   `made_at`, if the note has that id; after a clear refusal the note is deleted by it
+
+A note without `made_at` is that of an attempt that was killed, is under way, or got no answer. If
+its counter is absent nobody knows whether it was created: it is refused, and not created twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from countledger.ledger import keys
+from countledger.ledger.errors import BadPayload, CountledgerError, Unclear
+from countledger.ledger.expressions import Absent, Assign, Compare
+from countledger.ledger.operations import Delete, Put, Update
+from countledger.ledger.performer import wrote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from countledger.ledger.clock import Clock
+    from countledger.ledger.dynamo import DynamoClient
+
+
+@dataclass(frozen=True, slots=True)
+class MadeOnce:
+    """What an import has created.
+
+    Attributes:
+        dynamo: a DynamoDB client; its SDK may retry.
+        table: the table `counters`.
+        name: of the import.
+        clock: the time.
+        new_id: makes the id of an attempt.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    name: str
+    clock: Clock
+    new_id: Callable[[], str] = field(default=lambda: uuid4().hex)
+
+    def make(
+        self, counter: str, create: Callable[[], object], exists: Callable[[], bool]
+    ) -> bool | None:
+        """Create a counter, unless this import did so before: two write units more.
+
+        Args:
+            counter: its name.
+            create: creates it, or raises.
+            exists: whether there is a counter of that name, which may be another one.
+
+        Returns:
+            Whether this call created it; None: it was created before, and deleted since.
+
+        Raises:
+            BadPayload: it is unknown whether an earlier attempt created it.
+            CountledgerError: as `create`.
+        """
+        note = {**keys.import_key(self.name), "part": keys.MADE_PREFIX + counter}
+        key, attempt = dict(note), self.new_id()
+        if not wrote(self.dynamo, Put(self.table, {**note, "id": attempt}, Absent("part"))):
+            found = self.dynamo.get(self.table, key, consistent=True) or {}
+            if found.get("id") != attempt:  # else the SDK repeated the write, and met its own
+                if exists():
+                    return False
+                if "made_at" in found:
+                    return None
+                raise _unknown(self.name, counter)
+        same = Compare("id", "=", attempt)
+        try:
+            create()
+        except Unclear:
+            raise
+        except CountledgerError:
+            wrote(self.dynamo, Delete(self.table, key, same))
+            raise
+        made = Assign("made_at", self.clock.now_ms())
+        wrote(self.dynamo, Update(self.table, key, (made,), same))
+        return True
+
+
+def _unknown(name: str, counter: str) -> BadPayload:
+    return BadPayload(
+        f"an earlier try of import {name!r} was stopped while it created {counter!r}, which does "
+        "not exist now: it may have been created and deleted since. If it was not, import its line "
+        "under another name (or wait, if that try is still running)"
+    )
