@@ -1,7 +1,7 @@
 """Tables in memory with the client's own interface, and with faults that a test plans.
 
-The tables and transactions are those of the simulation; the contract suite of the engines holds
-the real client to the same behaviour.
+The tables and transactions are those of the simulation, which the contract suite compares with
+every engine (`tests/engines/test_simulated_table.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
