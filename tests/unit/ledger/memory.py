@@ -126,6 +126,32 @@ def applied_then_lost(
     return afterwards(partial(_raise, error), *kinds, times=times, **which)
 
 
+def sent_twice(
+    *kinds: str,
+    between: Callable[[], object] = lambda: None,
+    times: float = float("inf"),
+    **which: Any,  # noqa: ANN401 - of `at`
+) -> Plan:
+    """Such calls are applied, and sent again by the SDK, which has lost their answers."""
+
+    def planned(_kind: str, _what: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        request()
+        between()
+        return request()
+
+    return at(planned, *kinds, times=times, **which)
+
+
+def held_back(into: list[Callable[[], Any]], *kinds: str, times: float = 1, **which: Any) -> Plan:  # noqa: ANN401 - of `at`
+    """The next such call is kept in a list instead of being sent, and its answer is lost."""
+
+    def planned(_kind: str, _what: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        into.append(request)
+        raise LOST
+
+    return at(planned, *kinds, times=times, **which)
+
+
 def waits_for(gate: Event, *kinds: str, times: float = float("inf"), **which: Any) -> Plan:  # noqa: ANN401 - of `at`
     """Such calls wait until somebody opens the gate."""
 
