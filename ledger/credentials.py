@@ -29,12 +29,6 @@ _OF_THE_SDK: Final = ("botocore.", "boto3.", "urllib3.")
 _RENEWED: Final[WeakKeyDictionary[boto3.Session, tuple[int, int]]] = WeakKeyDictionary()
 
 
-def credentials_of(session: boto3.Session) -> Any:  # noqa: ANN401 - botocore's, of several classes
-    """The credentials that a session finds, or None; it may have to ask a service."""
-    renew_in_fork(session)
-    return session.get_credentials()
-
-
 def renew_in_fork(session: boto3.Session) -> None:
     """Make the credentials of a session this process's own; done once in each, and in forks only.
 

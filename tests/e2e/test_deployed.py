@@ -134,21 +134,6 @@ def test_the_end_of_a_window_changes_no_total(stack: LocalStack, counter: str) -
     assert (total.value, total.version) == (7, 1)
 
 
-def test_redelivery_of_the_whole_stream_changes_no_total(stack: LocalStack, counter: str) -> None:
-    everything = client_of(stack)
-    for delta in (3, 4, -1):
-        everything.record(counter, delta)
-    stack.pump.drain()
-    before = everything.total(counter)
-
-    made = stack.new_pump().drain()
-
-    assert made
-    assert not _failures(made)
-    assert everything.total(counter) == before
-    assert before.value == 6
-
-
 def test_the_bundle_runs_where_the_checkout_does(counter: str) -> None:
     bundle = build_bundle(OWN)
 

@@ -1,7 +1,5 @@
 """P4 and P5 on the engines: merged, interrupted anywhere, taken up again; never another number."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from countledger.compaction.report import CompactionStep, RunOutcome, Verb
@@ -15,48 +13,37 @@ from countledger.ledger.operations import Put
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
 from tests.engines.compacting import compactor, fill, two_days_later
-from tests.engines.differences import Difference
-from tests.engines.store import Store, fresh_store
+from tests.engines.store import Store
 
 COUNT = 12
 SUM = COUNT * (COUNT + 1) // 2
 
 
-@pytest.fixture
-def store(store: Store) -> Iterator[Store]:
-    """The shared tables; or the test's own, where a transaction takes longer the more they hold."""
-    if not store.engine.has(Difference.TRANSACTIONS_COPY_THEIR_TABLES):
-        yield store
-        return
-    with fresh_store(store.engine) as own:
-        yield own
-
-
-def _numbers(store: Store, counter: str) -> tuple[object, int, int]:
-    exact = store.exact().read(counter)
+def _numbers(tables: Store, counter: str) -> tuple[object, int, int]:
+    exact = tables.exact().read(counter)
     return exact.value, exact.events, exact.entries
 
 
-def _head(store: Store, counter: str) -> Item:
-    return store.item(store.ledger, keys.head_key(counter)) or {}
+def _head(tables: Store, counter: str) -> Item:
+    return tables.item(tables.ledger, keys.head_key(counter)) or {}
 
 
-def _corrupt_an_entry(store: Store, counter: str, number: int = 0) -> None:
-    store.dynamo().put(Put(store.ledger, {**store.entry_items(counter)[number], "delta": 1_000}))
+def _corrupt_an_entry(tables: Store, counter: str, number: int = 0) -> None:
+    tables.dynamo().put(Put(tables.ledger, {**tables.entry_items(counter)[number], "delta": 1_000}))
 
 
 @pytest.mark.parametrize("retire", Retire)
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("spread", [1, 16])
 def test_p5_old_entries_are_merged_into_the_head(
-    store: Store, namespace: str, retire: Retire, workers: int, spread: int
+    tables: Store, namespace: str, retire: Retire, workers: int, spread: int
 ) -> None:
     """In as many generations as it takes, and a closing one; the entries are gone."""
-    store.namespaces().create(namespace, spread=spread)
+    tables.namespaces().create(namespace, spread=spread)
     counter = f"{namespace}:counter"
-    fill(store, counter, COUNT)
+    fill(tables, counter, COUNT)
 
-    report = compactor(store, retire=retire, workers=workers).compact(counter)
+    report = compactor(tables, retire=retire, workers=workers).compact(counter)
 
     assert (report.outcome, report.merged, report.compacted) == (
         RunOutcome.MERGED,
@@ -64,42 +51,42 @@ def test_p5_old_entries_are_merged_into_the_head(
         COUNT,
     )
     assert report.generations == 4
-    assert store.entry_items(counter) == []
-    assert decode_head(_head(store, counter)).covers == {}
-    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
+    assert tables.entry_items(counter) == []
+    assert decode_head(_head(tables, counter)).covers == {}
+    assert _numbers(tables, counter) == (SUM, COUNT, COUNT)
 
 
-def test_p5_young_entries_stay(store: Store, counter: str) -> None:
+def test_p5_young_entries_stay(tables: Store, counter: str) -> None:
     """What a producer may still send again is not touched, and counts beside the head."""
     old = HandClock()
-    store.recorder(clock=old).record(Event(counter, 5))
+    tables.recorder(clock=old).record(Event(counter, 5))
     young = two_days_later()
-    store.recorder(clock=young).record(Event(counter, 7))
-    store.recorder(clock=young).record(Event(counter, 8, "a key"))
+    tables.recorder(clock=young).record(Event(counter, 7))
+    tables.recorder(clock=young).record(Event(counter, 8, "a key"))
 
-    report = compactor(store, clock=young).compact(counter)
+    report = compactor(tables, clock=young).compact(counter)
 
     assert (report.outcome, report.merged) == (RunOutcome.MERGED, 1)
-    assert [item["delta"] for item in store.entry_items(counter)] == [7, 8]
-    assert _numbers(store, counter) == (20, 3, 3)
+    assert [item["delta"] for item in tables.entry_items(counter)] == [7, 8]
+    assert _numbers(tables, counter) == (20, 3, 3)
 
 
 @pytest.mark.parametrize("retire", Retire)
-def test_a_tampered_entry_stops_its_counter(store: Store, counter: str, retire: Retire) -> None:
+def test_a_tampered_entry_stops_its_counter(tables: Store, counter: str, retire: Retire) -> None:
     """Changed between the sum and its deletion: reported, and it stays as it is."""
-    fill(store, counter, COUNT)
+    fill(tables, counter, COUNT)
 
     def corrupt(step: CompactionStep) -> None:
         if step.verb is Verb.RETIRE and step.generation == 1:
-            _corrupt_an_entry(store, counter, 2)
+            _corrupt_an_entry(tables, counter, 2)
 
-    report = compactor(store, retire=retire).compact(counter, on_step=corrupt)
+    report = compactor(tables, retire=retire).compact(counter, on_step=corrupt)
 
     assert report.outcome is RunOutcome.TAMPERED
     assert "1000" in report.detail
     assert counter in report.detail
-    assert 1_000 in [item["delta"] for item in store.entry_items(counter)]
-    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
+    assert 1_000 in [item["delta"] for item in tables.entry_items(counter)]
+    assert _numbers(tables, counter) == (SUM, COUNT, COUNT)
 
 
 @pytest.mark.parametrize(
@@ -107,17 +94,17 @@ def test_a_tampered_entry_stops_its_counter(store: Store, counter: str, retire: 
     [("never-made:x", "never-made"), ("bad#name", "#"), ("", "empty")],
 )
 def test_a_counter_that_cannot_be_compacted_is_reported(
-    store: Store, counter: str, reason: str
+    tables: Store, counter: str, reason: str
 ) -> None:
     """A report and no exception: one counter's failure is no other's."""
-    report = compactor(store).compact(counter)
+    report = compactor(tables).compact(counter)
 
     assert report.outcome is RunOutcome.FAILED
     assert reason in report.detail
 
 
-def test_a_run_stops_at_its_deadline(store: Store, counter: str) -> None:
-    fill(store, counter, COUNT)
+def test_a_run_stops_at_its_deadline(tables: Store, counter: str) -> None:
+    fill(tables, counter, COUNT)
     clock = two_days_later()
     deadline_ms = clock.now_ms() + SECOND_MS
 
@@ -125,52 +112,52 @@ def test_a_run_stops_at_its_deadline(store: Store, counter: str) -> None:
         if step.verb is Verb.WAIT_UNTIL_DELETED:
             clock.move_ms(SECOND_MS)
 
-    stopped = compactor(store, clock=clock)
+    stopped = compactor(tables, clock=clock)
     report = stopped.compact(counter, deadline_ms=deadline_ms, on_step=slowly)
 
     assert (report.outcome, report.merged, report.generations) == (RunOutcome.STOPPED, 5, 2)
-    assert decode_head(_head(store, counter)).covers == {}
-    assert len(store.entry_items(counter)) == COUNT - 5
+    assert decode_head(_head(tables, counter)).covers == {}
+    assert len(tables.entry_items(counter)) == COUNT - 5
     rest = stopped.compact(counter)
     assert (rest.outcome, rest.merged) == (RunOutcome.MERGED, COUNT - 5)
-    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
+    assert _numbers(tables, counter) == (SUM, COUNT, COUNT)
 
 
 @pytest.mark.parametrize("retire", Retire)
 def test_an_entry_created_again_is_not_deleted_by_a_run_that_lags(
-    store: Store, counter: str, retire: Retire
+    tables: Store, counter: str, retire: Retire
 ) -> None:
-    store.recorder(clock=HandClock()).record(Event(counter, 5, "daily"))
+    tables.recorder(clock=HandClock()).record(Event(counter, 5, "daily"))
     later = two_days_later()
 
     def use_it_anew(step: CompactionStep) -> None:
         if step.verb is Verb.RETIRE and step.merged:
-            (item,) = store.entry_items(counter)
-            store.dynamo().put(Put(store.ledger, {**item, "at": later.now_ms()}))
+            (item,) = tables.entry_items(counter)
+            tables.dynamo().put(Put(tables.ledger, {**item, "at": later.now_ms()}))
 
-    report = compactor(store, clock=later, retire=retire).compact(counter, on_step=use_it_anew)
+    report = compactor(tables, clock=later, retire=retire).compact(counter, on_step=use_it_anew)
 
     assert report.outcome is RunOutcome.MERGED
-    assert _numbers(store, counter) == (10, 2, 2)
+    assert _numbers(tables, counter) == (10, 2, 2)
 
 
-def test_a_plan_tells_what_a_run_would_do(store: Store, counter: str) -> None:
+def test_a_plan_tells_what_a_run_would_do(tables: Store, counter: str) -> None:
     """How many entries, how old, what it costs; nothing is written."""
     clock = HandClock()
     for _ in range(7):
         clock.move_ms(SECOND_MS)
-        store.recorder(clock=clock).record(Event(counter, 1))
-    made = compactor(store)
+        tables.recorder(clock=clock).record(Event(counter, 1))
+    made = compactor(tables)
 
     plan = made.plan(counter)
 
     assert (plan.entries, plan.newest_at_ms) == (7, clock.now_ms())
     assert plan.oldest_at_ms == clock.now_ms() - 6 * SECOND_MS
     assert plan.write_units == 7 * 2 + 3
-    assert _head(store, counter) == {}
-    empty = compactor(store, clock=HandClock()).plan(counter)
+    assert _head(tables, counter) == {}
+    empty = compactor(tables, clock=HandClock()).plan(counter)
     assert (empty.entries, empty.oldest_at_ms, empty.write_units) == (0, None, 0)
-    namespace = store.namespaces().get(keys.namespace_of(counter))
+    namespace = tables.namespaces().get(keys.namespace_of(counter))
     assert empty.age_ms == made.limit(namespace).age_ms
 
 
@@ -187,42 +174,42 @@ def test_a_plan_tells_what_a_run_would_do(store: Store, counter: str) -> None:
     ids=str,
 )
 def test_a_head_that_cannot_be_read_is_left_alone(
-    store: Store, counter: str, corrupt: dict[str, object], error: type[Exception]
+    tables: Store, counter: str, corrupt: dict[str, object], error: type[Exception]
 ) -> None:
     """That counter stops and is reported; nothing is touched; others go on."""
-    fill(store, counter, 3)
-    compactor(store).compact(counter)
-    fill(store, counter, 3)
-    before = {**_head(store, counter), **corrupt}
-    store.dynamo().put(Put(store.ledger, before))
-    before = _head(store, counter)
+    fill(tables, counter, 3)
+    compactor(tables).compact(counter)
+    fill(tables, counter, 3)
+    before = {**_head(tables, counter), **corrupt}
+    tables.dynamo().put(Put(tables.ledger, before))
+    before = _head(tables, counter)
 
-    report = compactor(store).compact(counter)
+    report = compactor(tables).compact(counter)
 
     assert report.outcome is RunOutcome.FAILED
     assert isinstance(report.error, error)
     assert counter in report.detail
-    assert (report.write_units, _head(store, counter)) == (0, before)
-    assert len(store.entry_items(counter)) == 3
+    assert (report.write_units, _head(tables, counter)) == (0, before)
+    assert len(tables.entry_items(counter)) == 3
 
 
-def test_an_entry_that_cannot_be_read_stops_its_counter(store: Store, counter: str) -> None:
+def test_an_entry_that_cannot_be_read_stops_its_counter(tables: Store, counter: str) -> None:
     """A head without it would be a wrong sum."""
-    fill(store, counter, 3)
-    store.dynamo().put(Put(store.ledger, {**store.entry_items(counter)[1], "delta": "two"}))
+    fill(tables, counter, 3)
+    tables.dynamo().put(Put(tables.ledger, {**tables.entry_items(counter)[1], "delta": "two"}))
 
-    report = compactor(store).compact(counter)
+    report = compactor(tables).compact(counter)
 
     assert report.outcome is RunOutcome.FAILED
-    assert _head(store, counter) == {}
+    assert _head(tables, counter) == {}
 
 
 @pytest.mark.parametrize("late_at", [Verb.AWAIT, Verb.RETIRE, Verb.SELECT, Verb.PUBLISH])
 def test_a_run_stops_at_its_deadline_in_every_step(
-    store: Store, counter: str, late_at: Verb
+    tables: Store, counter: str, late_at: Verb
 ) -> None:
     """Whatever it was about, the next run goes on."""
-    fill(store, counter, COUNT)
+    fill(tables, counter, COUNT)
     clock = two_days_later()
     deadline_ms = clock.now_ms() + SECOND_MS
 
@@ -230,10 +217,10 @@ def test_a_run_stops_at_its_deadline_in_every_step(
         if step.verb is late_at:
             clock.move_ms(SECOND_MS)
 
-    first = compactor(store, clock=clock)
+    first = compactor(tables, clock=clock)
     report = first.compact(counter, deadline_ms=deadline_ms, on_step=slowly)
 
     assert report.outcome is RunOutcome.STOPPED
-    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
+    assert _numbers(tables, counter) == (SUM, COUNT, COUNT)
     assert first.compact(counter).outcome is RunOutcome.MERGED
-    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
+    assert _numbers(tables, counter) == (SUM, COUNT, COUNT)

@@ -14,7 +14,6 @@ from countledger.consumers.stream import ShardName
 from countledger.consumers.total_writer import update_of
 from countledger.infra.prices import BATCH_UNITS
 from countledger.ledger import keys
-from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.exact import newest_first
 from countledger.producers.event import Event
 from countledger.producers.strict.definition import Method
@@ -23,6 +22,7 @@ from tests.engines.running import ministack
 from tests.engines.store import Store, fresh_store
 from tests.faults.operations import OPERATIONS
 from tests.faults.play import Operation, World, fresh, told_by
+from tests.faults.strict.sellers import metered
 from tests.unit.consumers.records import record
 from tests.unit.ledger.clocks import ManualClock
 
@@ -161,10 +161,6 @@ def _read(store: Store, units: float) -> float:
     return 1.0 if store.engine.has(Difference.READ_UNITS_ALWAYS_ONE) else units
 
 
-def _spent(dynamo: DynamoClient) -> tuple[float, float]:
-    return dynamo.meter.write_units, dynamo.meter.read_units
-
-
 @pytest.mark.parametrize(
     ("key", "note", "units"),
     [(None, None, 1), ("key", None, 1), (LONG_KEY, None, 2), (LONG_KEY, KB_NOTE, 3)],
@@ -179,7 +175,7 @@ def test_p9_an_entry_costs_one_unit_for_each_kb(
 
     recorder.record(Event(counter, 1, key, note=note))
 
-    assert _spent(recorder.sender.dynamo) == (units, 0)
+    assert metered(recorder.sender.dynamo) == (units, 0)
 
 
 def test_p9_a_known_namespace_costs_nothing(store: Store, counter: str) -> None:
@@ -191,7 +187,7 @@ def test_p9_a_known_namespace_costs_nothing(store: Store, counter: str) -> None:
     for _ in range(3):
         recorder.record(Event(counter, 1))
 
-    assert _spent(dynamo) == (0, 1)
+    assert metered(dynamo) == (0, 1)
 
 
 def test_p9_a_total_with_many_watermarks_costs_one_unit(store: Store, counter: str) -> None:
@@ -201,7 +197,7 @@ def test_p9_a_total_with_many_watermarks_costs_one_unit(store: Store, counter: s
         step = FoldedChange(1, 10**30 + shard, 10**20 + shard, 1, 1)
         dynamo.update(update_of(store.counters, long_name, step, f"shard-{shard}", 10**12))
 
-    assert _spent(dynamo) == (13, 0)
+    assert metered(dynamo) == (13, 0)
 
 
 def test_p9_a_total_of_many_more_shards_costs_two(store: Store, counter: str) -> None:
@@ -232,7 +228,7 @@ def test_p9_a_new_shard_costs_two_units_once(store: Store, counter: str) -> None
 
     materializer.apply([record(10**24, counter=counter)], ShardName("costs", f"new-{counter}"))
 
-    assert _spent(materializer.dynamo) == (2 + 2, 3)
+    assert metered(materializer.dynamo) == (2 + 2, 3)
 
 
 def test_p9_progress_costs_one_unit(store: Store, namespace: str) -> None:
@@ -240,7 +236,7 @@ def test_p9_progress_costs_one_unit(store: Store, namespace: str) -> None:
     store.dynamo().update(opening_of(store.counters, f"{namespace}/s", 1))
     dynamo.update(advance_of(store.counters, ShardProgress(f"{namespace}/s", "1", 1, 1, 1, 1, 2)))
 
-    assert _spent(dynamo) == (1, 0)
+    assert metered(dynamo) == (1, 0)
 
 
 def test_p9_a_batch_of_records_costs_one_unit_for_each_counter(store: Store, counter: str) -> None:
@@ -256,7 +252,7 @@ def test_p9_a_batch_of_records_costs_one_unit_for_each_counter(store: Store, cou
 
     materializer.apply(records, shard)
 
-    assert _spent(materializer.dynamo) == (4, 1)
+    assert metered(materializer.dynamo) == (4, 1)
     (progress,) = store.totals().progress([str(shard)]).values()
     assert (progress.records, progress.updates, progress.write_units) == (12, 3, 4)
 
@@ -275,8 +271,8 @@ def test_p9_a_thousand_events_of_64_counters_cost_1065_units(store: Store, names
         shard,
     )
 
-    assert _spent(recorder.sender.dynamo) == (1_000, 0)
-    assert _spent(materializer.dynamo) == (BATCH_UNITS, 1) == (65, 1)
+    assert metered(recorder.sender.dynamo) == (1_000, 0)
+    assert metered(materializer.dynamo) == (BATCH_UNITS, 1) == (65, 1)
 
 
 def test_p9_a_total_costs_half_a_read_unit(store: Store, counter: str) -> None:
@@ -285,9 +281,9 @@ def test_p9_a_total_costs_half_a_read_unit(store: Store, counter: str) -> None:
     for name in (counter, f"{counter}/none"):
         reader = store.totals()
         reader.read(name)
-        assert _spent(reader.dynamo) == (0, 0.5)
+        assert metered(reader.dynamo) == (0, 0.5)
         reader.read(name, consistent=True)
-        assert _spent(reader.dynamo) == (0, 0.5 + 1)
+        assert metered(reader.dynamo) == (0, 0.5 + 1)
 
 
 def test_p9_many_totals_cost_half_a_unit_each(store: Store, counter: str) -> None:
@@ -300,7 +296,7 @@ def test_p9_many_totals_cost_half_a_unit_each(store: Store, counter: str) -> Non
     reader.read_many(names)
 
     blind = store.engine.has(Difference.NO_UNITS_FOR_BATCH_GET)
-    assert _spent(reader.dynamo) == (0, 0 if blind else 5)
+    assert metered(reader.dynamo) == (0, 0 if blind else 5)
 
 
 def test_p9_an_exact_sum_costs_two_units_and_one_for_each_4_kb(store: Store, counter: str) -> None:
@@ -314,7 +310,7 @@ def test_p9_an_exact_sum_costs_two_units_and_one_for_each_4_kb(store: Store, cou
     sizes = sum(_size(item) for item in store.entry_items(counter))
     entries = _read(store, -(-sizes // 4_096))
     assert exact.read_units == 2 + entries
-    assert _spent(reader.dynamo) == (0, exact.read_units)
+    assert metered(reader.dynamo) == (0, exact.read_units)
 
 
 def _size(item: dict[str, object]) -> int:
@@ -331,7 +327,7 @@ def test_p9_the_newest_entry_costs_two_small_queries(store: Store, counter: str)
     for spread, queries in ((1, 2), (16, 32)):
         dynamo = store.dynamo()
         list(newest_first(dynamo, store.ledger, counter, spread, 1))
-        assert _spent(dynamo) == (0, queries * 0.5)
+        assert metered(dynamo) == (0, queries * 0.5)
 
 
 def test_p9_the_list_of_namespaces_costs_half_a_unit(store: Store, namespace: str) -> None:

@@ -3,11 +3,8 @@
 import pytest
 
 from countledger.compaction.deletion import DeletionStage
-from countledger.ledger import keys
 from countledger.ledger.errors import NamespaceUnknown, NoSuchCounter
-from countledger.ledger.expressions import Add
 from countledger.ledger.limits import DAY_MS
-from countledger.ledger.operations import Update
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
 from tests.engines.deleting import COUNT, SUM, Deleting, before_deletion
@@ -78,23 +75,6 @@ def test_an_entry_between_the_last_look_and_the_deletion_counts_on(
     forgotten = Deleting(store, _later(now.clock, 2 * _LATER_MS)).deleter().delete(counter)
     assert forgotten.stage is DeletionStage.FORGOTTEN
     assert _numbers(store, counter) == (10, 10)
-
-
-def test_a_total_that_moved_on_is_not_deleted(store: Store, counter: str) -> None:
-    """The transaction names the version that was proven; the next call deletes what it proves."""
-    now = Deleting(store, HandClock())
-    now.fill(counter)
-    now.deleter().delete(counter)
-    deleter = Deleting(store, _later(now.clock)).deleter()
-    move_on = Update(store.counters, keys.total_key(counter), (Add("total", 1), Add("version", 1)))
-
-    with before_deletion(deleter, lambda: store.dynamo().update(move_on)):
-        deletion = deleter.delete(counter)
-
-    assert deletion.stage is DeletionStage.SKIPPED
-    assert _numbers(store, counter) == (SUM, SUM + 1)
-    assert deleter.delete(counter).stage is DeletionStage.DELETED
-    assert _numbers(store, counter) == (0, 0)
 
 
 def test_a_name_may_be_used_again(store: Store, counter: str) -> None:

@@ -2,10 +2,8 @@
 
 import pytest
 
-from countledger.ledger import keys
 from countledger.ledger.errors import (
     NamespaceUnknown,
-    WrongKind,
 )
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
 from countledger.ledger.namespace import Kind, Namespace
@@ -22,13 +20,6 @@ def test_the_first_use_makes_it_with_defaults(store: Store, namespace: str) -> N
 
     made = store.namespaces().get(namespace)
     assert made == Namespace(namespace, Kind.LEDGER, 1, HORIZON_DEFAULT_MS)
-
-
-def test_a_plain_name_belongs_to_the_default_namespace(store: Store, namespace: str) -> None:
-    """No colon: namespace `default`."""
-    store.recorder().record(Event(f"plain-{namespace}", 1))
-
-    assert store.namespaces().get(keys.DEFAULT_NAMESPACE).kind is Kind.LEDGER
 
 
 def test_what_was_made_is_read_back_and_listed(store: Store, namespace: str) -> None:
@@ -51,13 +42,3 @@ def test_its_description_alone_can_change(store: Store, namespace: str) -> None:
 
     described = store.namespaces().get(namespace)
     assert described == Namespace(namespace, made.kind, made.spread, made.horizon_ms, "for people")
-
-
-def test_a_counter_of_another_kind_is_refused(store: Store, namespace: str) -> None:
-    """The ledger's calls are for counters of kind ledger."""
-    store.namespaces().create(namespace, kind=Kind.STRICT)
-
-    with pytest.raises(WrongKind, match="of kind strict"):
-        store.recorder().record(Event(f"{namespace}:a", 1))
-
-    assert store.entry_items(f"{namespace}:a") == []

@@ -5,21 +5,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from countledger.ledger import keys
-from countledger.ledger.clock import to_datetime
 from countledger.ledger.entry import decode_entry, encode_entry
 from countledger.ledger.errors import (
-    ClockSkew,
     ConditionFailed,
     IdempotencyKeyReused,
-    KeyExpired,
     TableNotFound,
 )
 from countledger.ledger.expressions import Absent, Add, Assign, Compare
 from countledger.ledger.ids import IdempotencyKey
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, HORIZON_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Put, Update
 from countledger.producers.event import Event, Status, make_entry
-from tests.engines.clock import HandClock
 from tests.engines.store import Store
 
 
@@ -121,32 +116,3 @@ def test_a_table_that_is_not_there_is_named(store: Store, counter: str) -> None:
     item = {"counter": counter, "entry": "e#1"}
     with pytest.raises(TableNotFound, match="no-such-table"):
         store.dynamo().put(Put("no-such-table", item))
-
-
-def test_beyond_the_horizon_a_key_is_refused_and_at_it_taken(store: Store, counter: str) -> None:
-    """The last moment of the horizon still counts; a millisecond later nothing is written."""
-    clock = HandClock()
-    recorder = store.recorder(clock=clock)
-    made_at = to_datetime(clock.now_ms() - HORIZON_DEFAULT_MS)
-    assert recorder.record(Event(counter, 1, IdempotencyKey("a", made_at))).status == "recorded"
-
-    clock.move_ms(1)
-    with pytest.raises(KeyExpired, match="beyond the horizon of 24 h"):
-        recorder.record(Event(counter, 1, IdempotencyKey("b", made_at)))
-
-    assert store.exact().read(counter).entries == 1
-
-
-def test_what_is_dated_too_far_ahead_is_refused(store: Store, counter: str) -> None:
-    """Clocks may differ by the bound; beyond it nothing is written."""
-    clock = HandClock()
-    recorder = store.recorder(clock=clock)
-    at_bound_ms = clock.now_ms() + CLOCK_SKEW_DEFAULT_MS
-    in_time = IdempotencyKey("a", to_datetime(at_bound_ms))
-    ahead = IdempotencyKey("b", to_datetime(at_bound_ms + SECOND_MS))
-    assert recorder.record(Event(counter, 1, in_time)).status == "recorded"
-
-    with pytest.raises(ClockSkew, match="dated 61 s ahead"):
-        recorder.record(Event(counter, 1, ahead))
-
-    assert store.exact().read(counter).entries == 1

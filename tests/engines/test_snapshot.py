@@ -74,9 +74,3 @@ def test_p9_a_snapshot_costs_two_read_units_for_each_counter(tables: Store, coun
     assert metered(reader.dynamo) == (0, 6)
     reader.read([counter, f"{counter}-spread"])
     assert metered(reader.dynamo) == (0, 6 + 2 * 2 + 2 * 5)
-
-
-def test_the_public_client_reads_snapshots(tables: Store, counter: str) -> None:
-    _materialized(tables, counter, 3)
-
-    assert tables.app().snapshot([counter]).totals[counter].value == 3

@@ -25,6 +25,7 @@ from countledger.consumers.rankings import Rankings
 from countledger.consumers.stream import ShardName
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
+from countledger.ledger.attributes import Item
 from countledger.ledger.connection import Retries
 from countledger.ledger.errors import NoSuchCounter, NoSuchGroup
 from countledger.ledger.expressions import Compare
@@ -41,7 +42,7 @@ from countledger.producers.ingest.redrive import IngestRedrive
 from tests.engines.clock import HandClock
 from tests.faults.alerting import Telling, new_telling
 from tests.faults.canary import WrongNumber
-from tests.faults.play import Begin, Play, World, fresh
+from tests.faults.play import Begin, Play, World, done, fresh, handled
 from tests.faults.producing import entries_of, is_so, messages_of
 from tests.faults.queue import Queue, new_queue
 from tests.unit.alerts.evaluating import history, rule
@@ -68,8 +69,7 @@ def applying(*, malformed: bool = False) -> Begin:
         told: set[str] = set()
 
         def act() -> object:
-            outcome = materializer.apply(records[1:], shard)
-            return "handled" if outcome.retry_from is None else "delivered again"
+            return handled(materializer.apply(records[1:], shard))
 
         def effect() -> int:
             told.update(one["quarantine_id"] for one in queue.messages())
@@ -113,10 +113,6 @@ def grouping(what: str, *, ranked: bool = False) -> Begin:
             "delete": lambda: groups.delete(group),
         }
 
-        def act() -> object:
-            ways[what]()
-            return "done"
-
         def effect() -> int:
             try:
                 on, members = groups.get(group).ranked, [one.counter for one in groups.show(group)]
@@ -133,7 +129,7 @@ def grouping(what: str, *, ranked: bool = False) -> Begin:
             places = wanted if is_ranked else []
             return int((members, board, on) == (wanted, places, is_ranked and what != "delete"))
 
-        return Play.repeatable(act, effect, world.standard)
+        return Play.repeatable(done(ways[what]), effect, world.standard)
 
     return begin
 
@@ -152,15 +148,12 @@ def ranking(*, on: bool) -> Begin:
         if not on:
             rankings.switch_on(namespace)
 
-        def act() -> object:
-            (rankings.switch_on if on else rankings.switch_off)(namespace)
-            return "done"
-
         def effect() -> int:
             item = world.store.item(world.store.counters, where) or {}
             return int(("ranked" in item) is on)
 
-        return Play.repeatable(act, effect, world.standard)
+        switch = rankings.switch_on if on else rankings.switch_off
+        return Play.repeatable(done(lambda: switch(namespace)), effect, world.standard)
 
     return begin
 
@@ -168,33 +161,29 @@ def ranking(*, on: bool) -> Begin:
 # ---- namespaces and schedules ----
 
 
+def _namespace_item(world: World, name: str) -> Item:
+    return world.store.item(world.store.ledger, keys.namespace_key(f"n{name}")) or {}
+
+
 def making_a_namespace(world: World, name: str, _retries: Retries) -> Play:
     """A namespace with a spread of its own."""
     namespaces = world.store.namespaces(dynamo=world.standard)
-
-    def act() -> object:
-        namespaces.create(f"n{name}", spread=16)
-        return "done"
-
-    place = keys.namespace_key(f"n{name}")
-    effect = is_so(lambda: (world.store.item(world.store.ledger, place) or {}).get("spread") == 16)
-    return Play.repeatable(act, effect, world.standard)
+    return Play.repeatable(
+        done(lambda: namespaces.create(f"n{name}", spread=16)),
+        is_so(lambda: _namespace_item(world, name).get("spread") == 16),
+        world.standard,
+    )
 
 
 def describing(world: World, name: str, _retries: Retries) -> Play:
     """A namespace gets another description."""
     namespaces = world.store.namespaces(dynamo=world.standard)
     namespaces.create(f"n{name}")
-
-    def act() -> object:
-        namespaces.describe(f"n{name}", "likes")
-        return "done"
-
-    place = keys.namespace_key(f"n{name}")
-    effect = is_so(
-        lambda: (world.store.item(world.store.ledger, place) or {}).get("description") == "likes"
+    return Play.repeatable(
+        done(lambda: namespaces.describe(f"n{name}", "likes")),
+        is_so(lambda: _namespace_item(world, name).get("description") == "likes"),
+        world.standard,
     )
-    return Play.repeatable(act, effect, world.standard)
 
 
 @contextmanager
@@ -234,9 +223,7 @@ def scheduling(what: str) -> Begin:
             "delete": lambda: schedules.delete(namespace),
         }
 
-        def act() -> object:
-            ways[what]()
-            return "done"
+        act = done(ways[what])
 
         def effect() -> int:
             found, state = schedules.find(namespace), triggers.state(namespace)
@@ -277,11 +264,7 @@ def ruling(what: str) -> Begin:
             "delete": lambda: rules.delete(name),
         }
 
-        def act() -> object:
-            ways[what]()
-            return "done"
-
-        return Play.repeatable(act, lambda: rules.number() - before, world.none)
+        return Play.repeatable(done(ways[what]), lambda: rules.number() - before, world.none)
 
     return begin
 
@@ -310,8 +293,7 @@ def alerting(*services: int) -> Begin:
         found: set[str] = set()
 
         def act() -> object:
-            outcome = telling.evaluator.apply(batch, "stream")
-            return "handled" if outcome.retry_from is None else "delivered again"
+            return handled(telling.evaluator.apply(batch, "stream"))
 
         def effect() -> int:
             found.update(one["id"] for one in telling.arrived())

@@ -9,6 +9,8 @@ from typing import Any
 from uuid import uuid4
 
 from countledger import CountLedger
+from countledger.consumers.alerts.evaluator import EvaluationOutcome
+from countledger.consumers.batch import BatchOutcome
 from countledger.ledger.connection import Retries
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import CountledgerError
@@ -16,6 +18,7 @@ from countledger.ledger.namespace import Namespaces
 from countledger.producers.batch import OutcomeList
 from countledger.producers.buffer.buffering import NotRecorded
 from countledger.producers.event import Receipt
+from countledger.producers.ingest.ingest import IngestOutcome
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from countledger.producers.strict.context import MethodContext
@@ -143,6 +146,21 @@ class Operation:
 def fresh() -> str:
     """A text that nobody has used."""
     return uuid4().hex[:16]
+
+
+def done(call: Callable[[], object]) -> Callable[[], str]:
+    """A call of which it is told only that it came to its end."""
+
+    def act() -> str:
+        call()
+        return "done"
+
+    return act
+
+
+def handled(outcome: BatchOutcome | EvaluationOutcome | IngestOutcome) -> str:
+    """What became of a batch of a stream."""
+    return "handled" if outcome.retry_from is None else "delivered again"
 
 
 def told_by(call: Callable[[], object]) -> object:

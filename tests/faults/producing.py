@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from countledger import Buffering
 from countledger.ledger import keys
+from countledger.ledger.amount import Amount
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.connection import Retries
 from countledger.ledger.errors import NoSuchCounter, Unacknowledged
@@ -33,7 +35,7 @@ from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method
 from tests.engines.clock import HandClock
 from tests.engines.numbering import own_table
-from tests.faults.play import Begin, Play, World, fresh
+from tests.faults.play import Begin, Play, World, done, fresh, handled
 from tests.unit.producers.ingest.world import MemoryQuarantine
 from tests.unit.producers.kinesis.streams import delivered
 
@@ -52,12 +54,14 @@ def entries_of(world: World, counter: str, number: int) -> Callable[[], int]:
     return effect
 
 
-def _handed_back(told: object) -> list[Any]:
-    """The entries that a call gave back."""
+def _sent_again(resend: Callable[[Any], object], told: object) -> Callable[[], list[object]] | None:
+    """What sends the entries again that a call gave back; None: it gave none back."""
     if isinstance(told, NotRecorded):
-        return [one.entry for one in told.failures]
-    outcomes = told if isinstance(told, list | OutcomeList) else [told]
-    return [one.entry for one in outcomes if isinstance(one, Unacknowledged)]
+        back = [one.entry for one in told.failures]
+    else:
+        outcomes = told if isinstance(told, list | OutcomeList) else [told]
+        back = [one.entry for one in outcomes if isinstance(one, Unacknowledged)]
+    return (lambda: [resend(entry) for entry in back]) if back else None
 
 
 def recording(*wanted: str | None, timed: bool = False) -> Begin:
@@ -76,8 +80,7 @@ def recording(*wanted: str | None, timed: bool = False) -> Begin:
             if wanted[0] is not None:
                 return act
             # Another call without a key is another change: what came back is sent again.
-            back = _handed_back(told)
-            return (lambda: [recorder.resend(entry) for entry in back]) if back else None
+            return _sent_again(recorder.resend, told)
 
         clients = (recorder.sender.dynamo.client,)
         return Play(act, entries_of(world, counter, len(events)), clients, again)
@@ -98,11 +101,8 @@ def buffering(*, coalesce: bool) -> Begin:
             producer.close()
             return [pending.result() for pending in pendings]
 
-        def again(told: object) -> Callable[[], object] | None:
-            back = _handed_back(told)
-            return (lambda: [recorder.resend(entry) for entry in back]) if back else None
-
         clients = (recorder.sender.dynamo.client,)
+        again = partial(_sent_again, recorder.resend)
         return Play(act, entries_of(world, counter, 5), clients, again)
 
     return begin
@@ -178,7 +178,7 @@ def ingesting(key: str | None) -> Begin:
         def act() -> object:
             outcome = ingest.apply(records, stream="stream", shard="shard")
             assert not outcome.quarantined
-            return "handled" if outcome.retry_from is None else "delivered again"
+            return handled(outcome)
 
         return Play.repeatable(act, entries_of(world, counter, 4), recorder.sender.dynamo)
 
@@ -221,11 +221,7 @@ def sending_to_kinesis(world: World, name: str, retries: Retries) -> Play:
         ingest.apply(records, stream="stream", shard="shard")
         return entries_of(world, counter, 2)()
 
-    def again(told: object) -> Callable[[], object] | None:
-        back = _handed_back(told)
-        return (lambda: [producer.resend(entry) for entry in back]) if back else None
-
-    return Play(act, effect, [client], again)
+    return Play(act, effect, [client], partial(_sent_again, producer.resend))
 
 
 # ---- strict counters ----
@@ -264,6 +260,13 @@ def changing(method: Method, prefer: str | None = None, delta: int = 1, bins: in
     return begin
 
 
+def _value_of(seller: StrictCounters, counter: str) -> Amount | None:
+    try:
+        return seller.show(counter).value
+    except NoSuchCounter:
+        return None
+
+
 def creating(bins: int) -> Begin:
     """A strict counter is created."""
 
@@ -271,17 +274,11 @@ def creating(bins: int) -> Begin:
         seller, counter = _strict(world, retries), f"fs:{name}"
         seller.namespaces.create("fs", kind=Kind.STRICT)
 
-        def act() -> object:
-            seller.create(counter, method="atomic", opening=5, bins=bins)
-            return "done"
-
-        def there() -> bool:
-            try:
-                return seller.show(counter).value == 5
-            except NoSuchCounter:
-                return False
-
-        return Play.repeatable(act, is_so(there), seller.context.dynamo)
+        return Play.repeatable(
+            done(lambda: seller.create(counter, method="atomic", opening=5, bins=bins)),
+            is_so(lambda: _value_of(seller, counter) == 5),
+            seller.context.dynamo,
+        )
 
     return begin
 
@@ -293,12 +290,11 @@ def bounding(bins: int) -> Begin:
         seller, counter = _strict(world, retries), f"fs:{name}"
         seller.create(counter, method="atomic", upper=9, bins=bins)
 
-        def act() -> object:
-            seller.set_bounds(counter, upper=50)
-            return "done"
-
-        effect = is_so(lambda: seller.show(counter).upper == 50)
-        return Play.repeatable(act, effect, seller.context.dynamo)
+        return Play.repeatable(
+            done(lambda: seller.set_bounds(counter, upper=50)),
+            is_so(lambda: seller.show(counter).upper == 50),
+            seller.context.dynamo,
+        )
 
     return begin
 
@@ -308,18 +304,11 @@ def deleting(world: World, name: str, retries: Retries) -> Play:
     seller, counter = _strict(world, retries), f"fs:{name}"
     seller.create(counter, method="atomic", bins=2)
 
-    def act() -> object:
-        seller.delete(counter)
-        return "done"
-
-    def gone() -> bool:
-        try:
-            seller.show(counter)
-        except NoSuchCounter:
-            return True
-        return False
-
-    return Play.repeatable(act, is_so(gone), seller.context.dynamo)
+    return Play.repeatable(
+        done(lambda: seller.delete(counter)),
+        is_so(lambda: _value_of(seller, counter) is None),
+        seller.context.dynamo,
+    )
 
 
 def withdrawing(method: Method) -> Begin:
@@ -473,12 +462,11 @@ def making_a_sequence(world: World, name: str, retries: Retries) -> Play:
     sequences, sequence = _sequences(world, retries), f"fq:{name}"
     sequences.draw(f"fq:{name}-other")
 
-    def act() -> object:
-        sequences.create(sequence, first=10)
-        return "done"
-
-    effect = is_so(lambda: sequences.show(sequence).last == 9)
-    return Play.repeatable(act, effect, sequences.context.dynamo)
+    return Play.repeatable(
+        done(lambda: sequences.create(sequence, first=10)),
+        is_so(lambda: sequences.show(sequence).last == 9),
+        sequences.context.dynamo,
+    )
 
 
 @contextmanager

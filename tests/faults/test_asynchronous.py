@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import cycle
 from time import monotonic
 from typing import Any
@@ -14,7 +13,7 @@ from countledger.ledger.asynchronous.connection import OpenClients, loop_connect
 from countledger.ledger.asynchronous.greenlets import suspended
 from countledger.ledger.before_send import guarded
 from countledger.ledger.connection import Connection
-from countledger.ledger.errors import KeyExpired, Unreachable
+from countledger.ledger.errors import KeyExpired
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
 from countledger.ledger.suspension import CallNotes
@@ -96,10 +95,3 @@ def test_the_last_look_is_taken_on_this_way_too(store: Store, counter: str) -> N
     with guarded(too_late), pytest.raises(KeyExpired):
         asyncio.run(put_in_a_loop(store.connection, Put(store.ledger, item, Absent("entry"))))
     expect(store, counter, total=0, events=0)
-
-
-def test_what_is_wrong_is_said_in_our_words(store: Store, counter: str) -> None:
-    there = replace(store.connection, endpoint_url="http://127.0.0.1:9")
-
-    with pytest.raises(Unreachable):
-        asyncio.run(put_in_a_loop(there, Put(store.ledger, {"counter": counter, "entry": "e#x"})))

@@ -7,7 +7,7 @@ import pytest
 from countledger.ledger.errors import CountledgerError
 from countledger.producers.event import Event
 from tests.engines.store import Store
-from tests.faults.injection import Fault, Kind, before_call, faults
+from tests.faults.injection import Fault, Kind, faults
 from tests.faults.numbers import expect_sum
 from tests.faults.product import recorder_of
 
@@ -32,21 +32,3 @@ def test_p1_a_first_use_that_fails_is_an_outcome_of_many(
     assert getattr(recorded, "status", None) == "recorded"
     expect_sum(store, counter, [])
     expect_sum(store, other, [7])
-
-
-@pytest.mark.parametrize("fault", [Fault(Kind.TIMEOUT, applied=True)], ids=str)
-def test_a_lost_answer_and_another_maker_meet(store: Store, counter: str, fault: Fault) -> None:
-    """While the answer is lost somebody else makes it: both use what lies in the table."""
-    recorder = recorder_of(store)
-    name, _, _ = counter.partition(":")
-    client = recorder.sender.namespaces.dynamo.client
-
-    def somebody_else() -> None:
-        store.namespaces().create(name, spread=256)
-
-    with before_call(client, "PutItem", somebody_else), faults(client, at="PutItem", plan=[fault]):
-        recorder.record(Event(counter, 7, "key"))
-
-    assert store.namespaces().get(name).spread == 256
-    assert recorder_of(store).record(Event(counter, 7, "key")).status == "duplicate"
-    expect_sum(store, counter, [7])

@@ -1,13 +1,11 @@
 """What an app hears, and what the ledger holds, when a write of an entry goes wrong."""
 
 from dataclasses import replace
-from itertools import chain, repeat
 
 import pytest
 
 from countledger.ledger.errors import (
     IdempotencyKeyReused,
-    Unacknowledged,
 )
 from countledger.producers.event import Event, Status
 from tests.engines.clock import HandClock
@@ -56,33 +54,3 @@ def test_after_a_lost_answer_the_own_entry_is_recorded_and_anothers_is_not(
         mine.record(Event(counter, 2, "theirs"))
 
     expect_sum(store, counter, [1, 1])
-
-
-def test_an_endpoint_that_fails_after_a_lost_answer_leaves_it_open(
-    store: Store, counter: str
-) -> None:
-    """The first attempt may have been applied, so the entry comes back, not `Unreachable`."""
-    recorder = known(recorder_of(store), counter)
-    plan = chain([Fault(Kind.TIMEOUT, applied=True)], repeat(Fault(Kind.UNREACHABLE)))
-
-    with faults(writer_of(recorder), plan=plan), pytest.raises(Unacknowledged) as raised:
-        recorder.record(Event(counter, 7))
-
-    expect_sum(store, counter, [7])
-    assert recorder_of(store).resend(raised.value.entry).status is Status.DUPLICATE
-    expect_sum(store, counter, [7])
-
-
-def test_a_refused_batch_is_sent_one_by_one(store: Store, counter: str) -> None:
-    """The service names no culprit; the good ones are recorded, each once."""
-    recorder = known(recorder_of(store), counter)
-
-    with (
-        faults(writer_of(recorder), at="BatchWriteItem", plan=[Fault(Kind.REJECT)]),
-        faults(writer_of(recorder), at="PutItem", plan=[None, Fault(Kind.REJECT)]),
-    ):
-        outcomes = list(recorder.record_many([Event(counter, 7)] * 5))
-
-    kinds = [type(outcome).__name__ for outcome in outcomes]
-    assert kinds == ["Receipt", "RequestRejected", "Receipt", "Receipt", "Receipt"]
-    expect_sum(store, counter, [7] * 4)

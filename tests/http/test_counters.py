@@ -196,14 +196,6 @@ def test_an_ambiguous_request_is_refused_and_says_so(
     assert api.store.entry_items("likes:twice") == []
 
 
-def test_the_time_of_no_key_is_refused(api: Api) -> None:
-    event = {"counter": "likes:timed", "delta": "1", "key_at": "2026-01-01T00:00:00Z"}
-    refused = api.post("/v1/entries", {"events": [event]}, "k")
-
-    assert (refused.status_code, names_of(refused.json())) == (422, "bad-key")
-    assert api.store.entry_items("likes:timed") == []
-
-
 def test_each_of_several_errors_has_its_type(api: Api) -> None:
     events = [
         {"counter": "likes:timed", "delta": "1", "key_at": "2026-01-01T00:00:00Z"},

@@ -8,10 +8,11 @@ import json
 import socket
 import ssl
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import sleep
@@ -104,22 +105,14 @@ class HostileServer:
         """The port of the endpoint."""
         return int(self.url.rpartition(":")[2])
 
-    def serve(self, listener: socket.socket, context: ssl.SSLContext) -> None:
-        """Take connections until the listener is closed."""
-        while True:
-            try:
-                plain, _ = listener.accept()
-            except OSError:
-                return
-            Thread(target=self._talk, args=(plain, context), daemon=True).start()
-
     def end(self) -> None:
         """Let whoever is silent end."""
         self._ended.set()
 
-    def _talk(self, plain: socket.socket, context: ssl.SSLContext) -> None:
+    def talk(self, context: ssl.SSLContext, plain: socket.socket) -> None:
+        """Answer the requests of a connection."""
         # A client that gave up, or whose connection another process corrupt, is gone.
-        with suppress(OSError, ValueError), plain:
+        with suppress(OSError, ValueError):
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             channel = context.wrap_socket(plain, server_side=True)
             with channel, channel.makefile("rb") as received:
@@ -213,6 +206,32 @@ def _reset(channel: ssl.SSLSocket) -> None:
 
 
 @contextmanager
+def listening(treat: Callable[[socket.socket], object]) -> Iterator[int]:
+    """A port of the loopback that treats each of its connections like this, on a thread."""
+
+    def one(taken: socket.socket) -> None:
+        with suppress(OSError), taken:
+            treat(taken)
+
+    def serve() -> None:
+        while True:
+            try:
+                taken, _ = listener.accept()
+            except OSError:
+                return
+            Thread(target=one, args=(taken,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+    thread.join(5)
+
+
+@contextmanager
 def hostile_server(trusted: Path, private: Path) -> Iterator[HostileServer]:
     """A server for as long as the block runs.
 
@@ -222,13 +241,10 @@ def hostile_server(trusted: Path, private: Path) -> Iterator[HostileServer]:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(trusted, private)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = HostileServer(f"https://localhost:{listener.getsockname()[1]}", trusted)
-        thread = Thread(target=server.serve, args=(listener, context), daemon=True)
-        thread.start()
+    server = HostileServer("", trusted)
+    with listening(partial(server.talk, context)) as port:
+        server.url = f"https://localhost:{port}"
         try:
             yield server
         finally:
             server.end()
-            listener.shutdown(socket.SHUT_RDWR)
-    thread.join(5)

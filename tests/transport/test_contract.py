@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from threading import Thread
 from time import sleep
 from typing import Final
 from uuid import uuid4
@@ -32,7 +31,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.operations import Put
 from tests.engines.running import REGION
 from tests.engines.store import Store
-from tests.transport.server import Behaviour, HostileServer
+from tests.transport.server import Behaviour, HostileServer, listening
 from tests.transport.transports import TRANSPORTS, WRITES, Call, Place, Transport, impatient
 
 # botocore leaves the connection of an answer that broke off to the collector.
@@ -169,19 +168,8 @@ def says_nothing() -> Iterator[str]:
 
 
 def _listening(treat: Callable[[socket.socket], object]) -> Iterator[str]:
-    def serve() -> None:
-        while True:
-            try:
-                taken, _ = listener.accept()
-            except OSError:
-                return
-            with taken:
-                treat(taken)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        Thread(target=serve, daemon=True).start()
-        yield f"https://localhost:{listener.getsockname()[1]}"
-        listener.shutdown(socket.SHUT_RDWR)
+    with listening(treat) as port:
+        yield f"https://localhost:{port}"
 
 
 BEFORE_SENDING: Final = (

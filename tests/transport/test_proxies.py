@@ -13,7 +13,7 @@ import pytest
 
 from countledger.ledger.errors import Unclear, Unreachable
 from tests.engines.store import Store
-from tests.transport.server import Behaviour, HostileServer
+from tests.transport.server import Behaviour, HostileServer, listening
 from tests.transport.test_contract import is_stored, outcome_of, place_in
 from tests.transport.transports import TRANSPORTS, Transport
 
@@ -27,23 +27,8 @@ _RESET: Final = struct.pack("ii", 1, 0)
 @contextmanager
 def proxy(treat: Callable[[socket.socket], None]) -> Iterator[str]:
     """A proxy that treats each of its connections like this; its URL."""
-
-    def one(taken: socket.socket) -> None:
-        with suppress(OSError), taken:
-            treat(taken)
-
-    def serve() -> None:
-        while True:
-            try:
-                taken, _ = listener.accept()
-            except OSError:
-                return
-            Thread(target=one, args=(taken,), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        listener.shutdown(socket.SHUT_RDWR)
+    with listening(treat) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def read_head(taken: socket.socket) -> bytes:

@@ -1,8 +1,6 @@
 """The asynchronous client has what the synchronous one has, with the same signatures."""
 
 import inspect
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Final, assert_type
 
@@ -150,14 +148,3 @@ def test_an_object_that_is_not_open_says_so() -> None:
         asyncio.run(_call(lambda: _ledger().record("a", 1)))
     with pytest.raises(LedgerNotOpen, match="use it within `async with`"):
         asyncio.run(_call(lambda: _ledger().audit.verify("a")))
-
-
-def test_the_synchronous_client_loads_no_greenlet() -> None:
-    """Who does not use the asynchronous client pays nothing for it."""
-    code = (
-        "import sys, countledger; countledger.CountLedger;"
-        "print([m for m in ('greenlet', 'countledger.aio') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-
-    assert done.stdout.strip() == "[]"

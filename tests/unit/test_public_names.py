@@ -1,8 +1,6 @@
 """What apps may rest on: the public names, their documentation, their types."""
 
 import inspect
-import subprocess
-import sys
 
 import pytest
 
@@ -149,14 +147,3 @@ def test_every_operation_says_what_it_costs() -> None:
     for name in ("record", "total", "totals", "freshness", "exact", "entries"):
         doc = (inspect.getdoc(getattr(countledger.CountLedger, name)) or "").lower()
         assert "unit" in doc, name
-
-
-def test_importing_costs_no_command_line_and_no_engine() -> None:
-    code = (
-        "import sys, countledger;"
-        "print([m for m in ('typer', 'rich', 'yaml', 'ministack', 'hypercorn', 'psutil',"
-        " 'aws_lambda_powertools') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-
-    assert done.stdout.strip() == "[]"

@@ -1,7 +1,6 @@
 """Strict counters as the public API builds them, one process each, and faults of theirs."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -12,8 +11,9 @@ from countledger.ledger.connection import Retries
 from countledger.ledger.dynamo import DynamoClient
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method
-from countledger.producers.strict.outcome import Applied, StrictOutcome
+from countledger.producers.strict.outcome import Applied
 from tests.engines.clock import HandClock
+from tests.engines.numbering import at_once
 from tests.engines.store import Store
 
 TRANSACTIONAL: Final = (Method.REQUEST_TOKEN, Method.MARKER)
@@ -46,15 +46,9 @@ def write_of(method: Method) -> str:
     return "TransactWriteItems" if method in TRANSACTIONAL else "UpdateItem"
 
 
-def in_threads(calls: Sequence[Callable[[], StrictOutcome]]) -> list[StrictOutcome]:
-    """Make calls at once, each on a thread of its own."""
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return [future.result() for future in [pool.submit(call) for call in calls]]
-
-
 def others_change(sellers: Sequence[StrictCounters], counter: str, delta: Amount = 1) -> None:
     """Other writers change a counter, all at once, and all of them succeed."""
-    outcomes = in_threads([partial(seller.change, counter, delta) for seller in sellers])
+    outcomes = at_once([partial(seller.change, counter, delta) for seller in sellers])
     failed = [outcome for outcome in outcomes if not isinstance(outcome, Applied)]
     if failed:
         raise AssertionError(f"the others were to succeed: {failed}")

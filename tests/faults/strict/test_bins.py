@@ -16,10 +16,11 @@ from countledger.producers.strict.outcome import (
     Unknown,
     Withdrawn,
 )
+from tests.engines.numbering import at_once
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
 from tests.faults.injection import Fault, Kind, before_call, faults, held_back
-from tests.faults.strict.sellers import client_of, in_threads, others_change, seller_of, write_of
+from tests.faults.strict.sellers import client_of, others_change, seller_of, write_of
 
 WRITERS = 8
 
@@ -31,7 +32,7 @@ def test_a_key_counts_once_whichever_bin_it_meets(
     sellers = [seller_of(store, clock=SystemClock()) for _ in range(WRITERS)]
     sellers[0].create(counter, method=method, lower=0, opening=40, bins=8)
 
-    outcomes = in_threads([partial(s.change, counter, -1, key="k") for s in sellers])
+    outcomes = at_once([partial(s.change, counter, -1, key="k") for s in sellers])
 
     assert [type(outcome) for outcome in outcomes].count(Applied) == 1
     assert {type(outcome) for outcome in outcomes} <= {Applied, Duplicate}

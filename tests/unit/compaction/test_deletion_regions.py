@@ -93,12 +93,7 @@ def test_a_deletion_waits_until_no_region_s_stream_delivers_a_record_again() -> 
 
 
 def test_an_entry_that_only_another_region_shows_stops_a_deletion() -> None:
-    world = _two_regions(apart=True)
-    _arrive(world)
-    _step(world)
-    _arrive(world)
-    world.later()
-    _compacted(world)
+    world = _about_to_be_deleted()
     world.use(1)
     _arrive(world)
     for item in world.entries():
@@ -128,14 +123,20 @@ def _compacted(world: World) -> None:
     raise AssertionError(world.head)
 
 
-def _deleted_at_home(*arrived: str) -> World:
-    """The numbers are deleted at home, and only some of that has arrived in the other region."""
+def _about_to_be_deleted() -> World:
+    """Marked in both regions long ago, and all is merged."""
     world = _two_regions(apart=True)
     _arrive(world)
     _step(world)
     _arrive(world)
     world.later()
     _compacted(world)
+    return world
+
+
+def _deleted_at_home(*arrived: str) -> World:
+    """The numbers are deleted at home, and only some of that has arrived in the other region."""
+    world = _about_to_be_deleted()
     found = _step(world)
     assert (found.stage, world.total) == (DeletionStage.SKIPPED, None), found
     assert "the empty head has not arrived in b" in found.detail
@@ -160,12 +161,7 @@ def test_a_total_stays_until_its_region_shows_the_empty_head() -> None:
 @pytest.mark.parametrize("missing", [keys.HEAD, COUNTER], ids=["head", "mark"])
 def test_head_and_mark_are_everywhere_before_the_numbers_go(missing: str) -> None:
     """A region that becomes home must find both."""
-    world = _two_regions(apart=True)
-    _arrive(world)
-    _step(world)
-    _arrive(world)
-    world.later()
-    _compacted(world)
+    world = _about_to_be_deleted()
     there = world.copies[_OTHER]
     key = keys.deletion_key(COUNTER) if missing == COUNTER else keys.head_key(COUNTER)
     item = there.get(LEDGER, key)

@@ -1,6 +1,7 @@
 """Schedules: made, changed, read and deleted; checked before anything is written."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -28,6 +29,7 @@ from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.settings import SettingChange
 from tests.unit.compaction.parts import COUNTERS, HOME, Stack
+from tests.unit.ledger.memory import afterwards, meanwhile, sent_twice
 
 _HOURLY: ScheduleSpec = {"every_ms": HOUR_MS}
 LIMIT_MS = DAY_MS + 15 * MINUTE_MS + MINUTE_MS + 15 * MINUTE_MS
@@ -214,14 +216,11 @@ def test_a_schedule_that_was_created_again_is_not_the_one_that_was_read(
     stack.schedules.create("likes", every_ms=HOUR_MS)
     again: ScheduleSpec = {"every_ms": DAY_MS, "archive": "s3://bucket/a"}
 
-    def suspended(kind: str, _: object, send: Callable[[], object]) -> object:
-        if kind in {"put", "delete"}:
-            stack.dynamo.plans.clear()
-            stack.schedules.delete("likes")
-            stack.schedules.create("likes", **again)
-        return send()
+    def recreate() -> None:
+        stack.schedules.delete("likes")
+        stack.schedules.create("likes", **again)
 
-    stack.dynamo.plans.append(suspended)
+    stack.dynamo.plans.append(meanwhile(recreate, "put", "delete"))
     with pytest.raises(ScheduleExists, match="just now"):
         late(stack.schedules)
 
@@ -235,15 +234,8 @@ def test_a_deletion_that_the_sdk_repeats_spares_a_schedule_created_since(stack: 
     """The first request was applied, and its answer was lost."""
     stack.schedules.create("likes", every_ms=HOUR_MS)
 
-    def repeated(kind: str, _: object, send: Callable[[], object]) -> object:
-        if kind != "delete":
-            return send()
-        stack.dynamo.plans.clear()
-        send()
-        stack.schedules.create("likes", every_ms=DAY_MS)
-        return send()
-
-    stack.dynamo.plans.append(repeated)
+    recreate = partial(stack.schedules.create, "likes", every_ms=DAY_MS)
+    stack.dynamo.plans.append(sent_twice("delete", between=recreate))
     with pytest.raises(ScheduleExists, match="just now"):
         stack.schedules.delete("likes")
 
@@ -256,14 +248,8 @@ def test_a_deletion_of_the_trigger_that_is_late_leaves_that_of_a_schedule_create
 ) -> None:
     stack.schedules.create("likes", every_ms=HOUR_MS)
 
-    def suspended(kind: str, _: object, send: Callable[[], object]) -> object:
-        answer = send()
-        if kind == "delete":
-            stack.dynamo.plans.clear()
-            stack.schedules.create("likes", every_ms=DAY_MS)
-        return answer
-
-    stack.dynamo.plans.append(suspended)
+    recreate = partial(stack.schedules.create, "likes", every_ms=DAY_MS)
+    stack.dynamo.plans.append(afterwards(recreate, "delete"))
 
     assert stack.schedules.delete("likes")
     assert stack.schedules.get("likes").expression == "rate(1 day)"

@@ -27,7 +27,7 @@ from countledger.ledger.limits import (
 from tests.unit.consumers.records import record, with_stream
 from tests.unit.consumers.world import COUNTERS, Kept, World, opened
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient, at, meanwhile
+from tests.unit.ledger.memory import Fault, MemoryClient, at, meanwhile, sent_twice
 
 SHARD = ShardName("label", "s")
 
@@ -149,12 +149,7 @@ def test_a_shard_whose_progress_was_lost_counts_as_handled_to_its_end() -> None:
 def test_a_recovery_knows_its_own_lost_answer() -> None:
     """The condition fails on what an attempt before wrote: the shard is named all the same."""
     world, _ = _lost()
-
-    def twice(_kind: str, _write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
-        request()
-        return request()
-
-    world.dynamo.plans.append(at(twice))
+    world.dynamo.plans.append(sent_twice())
     assert _recovered(world) == ["label/s"]
 
 

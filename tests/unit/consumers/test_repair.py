@@ -18,7 +18,7 @@ from countledger.ledger.errors import AccessDenied, Throttled, Unclear
 from countledger.ledger.limits import HOUR_MS, LATE_WRITE_MS
 from countledger.ledger.operations import Delete, Put
 from tests.unit.consumers.world import COUNTER, COUNTERS, World, events_of
-from tests.unit.ledger.memory import Fault, at
+from tests.unit.ledger.memory import Fault, sent_twice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -179,11 +179,7 @@ def test_a_lost_answer_is_no_failure(world: World) -> None:
     world.deliver([world.emit(5)])
     world.corrupt(total=6)
 
-    def twice(_kind: str, _write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
-        request()
-        return request()
-
-    world.dynamo.plans.append(at(twice, "update"))
+    world.dynamo.plans.append(sent_twice("update"))
 
     assert world.repair().remedy is Remedy.REPAIRED
     assert (world.total()["total"], world.total()["version"]) == (5, 2)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from io import BytesIO
+from math import inf
 from pathlib import Path
 from random import Random
 
@@ -25,7 +26,7 @@ from countledger.ledger.errors import BadInput, BadPayload, BadSetting, RequestR
 from countledger.producers.event import Event
 from countledger.producers.payload import parse_event_line
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient, Plan, at
+from tests.unit.ledger.memory import Fault, MemoryClient, at, refuses
 from tests.unit.producers.senders import TABLE, entries_in, recorder_on
 
 LINES = 40
@@ -177,7 +178,7 @@ def test_a_file_that_was_changed_where_it_was_sent_is_refused(
 
 
 def test_where_aws_fails_the_emit_stops_and_continues_with_the_same_lines(tmp_path: Path) -> None:
-    dynamo, path = MemoryClient(plans=[at(_throttled)]), tmp_path / "place"
+    dynamo, path = MemoryClient(plans=[refuses(Throttled("slower"), times=inf)]), tmp_path / "place"
 
     stopped = _emit(dynamo, path, _text())
 
@@ -188,26 +189,16 @@ def test_where_aws_fails_the_emit_stops_and_continues_with_the_same_lines(tmp_pa
     assert _sums(dynamo) == _wanted()
 
 
-def _throttled(_kind: str, _what: object, _request: object) -> object:
-    raise Throttled("slower")
-
-
 def test_a_line_that_can_never_be_recorded_stops_no_other(tmp_path: Path) -> None:
     rejected = RequestRejected("the item is too large")
-    dynamo = MemoryClient(plans=[at(_raising(rejected), where=lambda what: "a:0" in str(what))])
+    refused = refuses(rejected, times=inf, where=lambda what: "a:0" in str(what))
+    dynamo = MemoryClient(plans=[refused])
 
     last = _emit(dynamo, tmp_path / "place", _text())
 
     assert not last.stopped
     assert (last.place.worst, last.place.through) == (rejected.exit_code, LINES + 2)
     assert set(_sums(dynamo)) == {"a:1", "a:2"}
-
-
-def _raising(error: Exception) -> Plan:
-    def raising(_kind: str, _what: object, _request: object) -> object:
-        raise error
-
-    return raising
 
 
 def test_one_emit_at_a_time_uses_a_place(tmp_path: Path) -> None:

@@ -1,9 +1,17 @@
-"""A clock moved by hand."""
+"""A clock moved by hand, and moments as texts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 NOW_MS = 1_900_000_000_000
+
+
+def ms(text: str) -> int:
+    """The time in milliseconds; without an offset, of UTC."""
+    moment = datetime.fromisoformat(text)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1_000)
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Tables in memory with the client's own interface, and with faults that a test plans.
 
-The tables and transactions are those of the simulation; the contract suite of the engines holds
-the real client to the same behaviour.
+The tables and transactions are those of the simulation, which the contract suite compares with
+every engine (`tests/engines/test_simulated_table.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -124,6 +124,32 @@ def applied_then_lost(
 ) -> Plan:
     """The next such call is applied, and its answer is lost."""
     return afterwards(partial(_raise, error), *kinds, times=times, **which)
+
+
+def sent_twice(
+    *kinds: str,
+    between: Callable[[], object] = lambda: None,
+    times: float = float("inf"),
+    **which: Any,  # noqa: ANN401 - of `at`
+) -> Plan:
+    """Such calls are applied, and sent again by the SDK, which has lost their answers."""
+
+    def planned(_kind: str, _what: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        request()
+        between()
+        return request()
+
+    return at(planned, *kinds, times=times, **which)
+
+
+def held_back(into: list[Callable[[], Any]], *kinds: str, times: float = 1, **which: Any) -> Plan:  # noqa: ANN401 - of `at`
+    """The next such call is kept in a list instead of being sent, and its answer is lost."""
+
+    def planned(_kind: str, _what: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        into.append(request)
+        raise LOST
+
+    return at(planned, *kinds, times=times, **which)
 
 
 def waits_for(gate: Event, *kinds: str, times: float = float("inf"), **which: Any) -> Plan:  # noqa: ANN401 - of `at`

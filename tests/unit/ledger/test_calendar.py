@@ -18,6 +18,7 @@ from countledger.ledger.calendar import (
 )
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
+from tests.unit.ledger.clocks import ms
 
 ZONES = (
     "UTC",
@@ -31,13 +32,6 @@ ZONES = (
     "Pacific/Apia",
     "Pacific/Chatham",
 )
-
-
-def ms(text: str) -> int:
-    """The time in milliseconds; without an offset, of UTC."""
-    moment = datetime.fromisoformat(text)
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1_000)
 
 
 @pytest.mark.parametrize(

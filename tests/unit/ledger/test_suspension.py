@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextvars import ContextVar
 from functools import partial
 from threading import Thread
 from typing import Any, TypeVar
@@ -19,7 +18,6 @@ from countledger.ledger.suspension import CallNotes, Interrupted, current_call, 
 from countledger.producers.sequences.drawing import Lease
 
 _T = TypeVar("_T")
-SEEN: ContextVar[int | None] = ContextVar("seen", default=None)
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])

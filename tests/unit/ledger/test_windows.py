@@ -1,7 +1,6 @@
 """Which windows an entry belongs to, and how the items of windows are read."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,14 +14,8 @@ from countledger.ledger.keys import window_key
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.window_items import decode_settings, encode_settings, slots_of
 from countledger.ledger.windows import WindowSetting, business_time_ms, cells_of
+from tests.unit.ledger.clocks import ms
 from tests.unit.ledger.window_settings import window_setting
-
-
-def ms(text: str) -> int:
-    """The time in milliseconds; without an offset, of UTC."""
-    moment = datetime.fromisoformat(text)
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1_000)
 
 
 def setting(zone: str = "UTC", finest: Per = Per.MINUTE, **changes: Any) -> WindowSetting:  # noqa: ANN401 - any field

@@ -177,18 +177,6 @@ def test_what_becomes_due_as_time_passes_is_delivered(stack: MemoryStack) -> Non
     assert [one["rule"] for one in stack.alerts] == ["back"]
 
 
-def test_old_entries_are_merged_and_no_number_changes(stack: MemoryStack) -> None:
-    for delta in range(1, 31):
-        stack.ledger.record(_COUNTER, delta)
-    stack.advance(hours=30)
-
-    report = stack.compact(_COUNTER)
-
-    assert report.error is None
-    assert stack.ledger.head(_COUNTER).entries == 30
-    assert (stack.ledger.exact(_COUNTER).value, _total(stack)) == (465, 465)
-
-
 def test_items_of_the_app_are_written_with_a_claim(stack: MemoryStack) -> None:
     stack.create_table("users", "id")
     user = countledger.NewItem("users", {"id": "u-1", "name": "Ann"}, key=("id",))

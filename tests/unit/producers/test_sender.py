@@ -77,6 +77,7 @@ ONE = {
     "denied after a lost answer": Case([_APPLIED, _DENIED], Unacknowledged, 2),
     "expired after a lost answer": Case([_APPLIED, _EXPIRED], Unacknowledged, 2),
     "failed after a lost answer": Case([_APPLIED, _FAILED], Unacknowledged, 2),
+    "nothing reachable after a lost answer": Case([_APPLIED, *[_NOBODY] * 7], Unacknowledged, 8),
 }
 
 

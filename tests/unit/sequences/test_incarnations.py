@@ -1,6 +1,7 @@
 """A sequence that was deleted and drawn from again is another one."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.sequences.sequences import Sequences
-from tests.unit.ledger.memory import LOST, MemoryClient, at
+from tests.unit.ledger.memory import MemoryClient, held_back, meanwhile, sent_twice
 from tests.unit.strict.contexts import context_on
 
 NAME = "q:orders"
@@ -28,13 +29,9 @@ def test_a_deletion_that_is_repeated_leaves_the_next_sequence_as_it_is(
     """Its numbers would be given out a second time."""
     sequences.draw(NAME)
     begin = {"first": 7} if how == "create" else {}
+    begins_again = partial(getattr(sequences, how), NAME, **begin)
 
-    def repeated(_kind: str, _write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
-        request()
-        getattr(sequences, how)(NAME, **begin)
-        return request()
-
-    dynamo.plans.append(at(repeated, "delete", times=1))
+    dynamo.plans.append(sent_twice("delete", between=begins_again))
     sequences.delete(NAME)
 
     assert sequences.draw(NAME) == (7 if how == "create" else 2)
@@ -45,15 +42,10 @@ def held(dynamo: MemoryClient) -> list[Callable[[], Any]]:
     """The request of the next update but one: it is held back, and its answer is lost."""
     requests: list[Callable[[], Any]] = []
 
-    def hold(_kind: str, _write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
-        requests.append(request)
-        raise LOST
+    def hold() -> None:
+        dynamo.plans[:] = [held_back(requests, "update")]
 
-    def skip(_kind: str, _write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
-        dynamo.plans[:] = [at(hold, "update", times=1)]
-        return request()
-
-    dynamo.plans.append(at(skip, "update", times=1))
+    dynamo.plans.append(meanwhile(hold, "update"))
     return requests
 
 
@@ -75,13 +67,12 @@ def test_a_draw_by_expectation_that_lands_before_its_retry_leaves_no_gap(
 ) -> None:
     """The retry carries the same tag, so it finds its own number."""
 
-    def lands(_kind: str, _write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+    def lands() -> None:
         if held:
             held.pop()()
-        return request()
 
     sequences.draw_block(NAME, 5)
-    dynamo.plans.insert(0, at(lands, "update"))
+    dynamo.plans.insert(0, meanwhile(lands, "update", times=float("inf")))
 
     assert [sequences.draw_expected(NAME) for _ in range(2)] == [6, 7]
     assert not held

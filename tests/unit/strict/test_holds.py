@@ -40,7 +40,7 @@ from countledger.producers.strict.outcome import (
     Unknown,
 )
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient, at, meanwhile, refuses
+from tests.unit.ledger.memory import Fault, MemoryClient, at, held_back, meanwhile, refuses
 from tests.unit.strict.contexts import context_on
 
 HALL = "tickets:hall"
@@ -397,13 +397,7 @@ def test_a_late_confirmation_finds_its_hold_released(shop: Shop) -> None:
     shop.clock.at_ms += 9 * MINUTE_MS
     late: list[Any] = []
 
-    def keep(kind: str, _what: object, request: Any) -> Any:  # noqa: ANN401 - of a plan
-        if kind == "transact" and not late:
-            late.append(request)
-            raise Unclear("no answer")
-        return request()
-
-    shop.dynamo.plans.append(keep)
+    shop.dynamo.plans.append(held_back(late, "transact"))
     slow = shop.process()
     shop.clock.at_ms += MINUTE_MS - 1
     assert isinstance(slow.confirm(held.id), Unknown)

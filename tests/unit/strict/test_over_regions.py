@@ -32,7 +32,7 @@ from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Withdrawn
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient, afterwards, at
+from tests.unit.ledger.memory import Fault, MemoryClient, afterwards, held_back
 
 HOME, AWAY, FAR = "us-east-1", "us-east-2", "us-west-2"
 TABLE, COUNTER = "strict", "n:c"
@@ -267,11 +267,7 @@ def test_a_late_move_of_a_bound_moves_nothing_back(world: World) -> None:
     seller = world.seller()
     late: list[Callable[[], object]] = []
 
-    def lose(_kind: str, _what: object, request: Callable[[], object]) -> object:
-        late.append(request)
-        raise Unclear("lost")
-
-    _dynamo(seller).plans.append(at(lose, "update", times=1))
+    _dynamo(seller).plans.append(held_back(late, "update"))
     seller.set_bounds(COUNTER, upper=20)
     seller.set_bounds(COUNTER, upper=10)
 

@@ -11,9 +11,9 @@ from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from countledger.ledger.operations import Put, Update
 from countledger.producers.strict.hold import HoldState
-from countledger.producers.strict.open_holds import OverdueHolds, ReleaseReport
+from countledger.producers.strict.open_holds import OverdueHolds
 from countledger.producers.strict.outcome import Held, HoldExpired
-from tests.unit.ledger.memory import refuses
+from tests.unit.ledger.memory import meanwhile, refuses
 from tests.unit.strict.contexts import context_on
 from tests.unit.strict.test_holds import HALL, Shop
 
@@ -145,16 +145,8 @@ def test_a_throttled_release_is_left_for_the_next_run() -> None:
 def test_two_runs_at_once_release_each_hold_once() -> None:
     shop = _busy()
     shop.clock.at_ms += LATE_MS
-    reports: list[ReleaseReport] = []
     other = Releaser(shop)
-
-    def meet(kind: str, _what: object, request: Any) -> Any:  # noqa: ANN401 - of a plan
-        if kind == "transact" and not reports:
-            reports.append(ReleaseReport())
-            other.run()
-        return request()
-
-    shop.dynamo.plans.insert(0, meet)
+    shop.dynamo.plans.insert(0, meanwhile(other.run, "transact"))
     Releaser(shop).run()
 
     states = [one["state"] for one in shop.dynamo.items("counters") if "hold" in one]
