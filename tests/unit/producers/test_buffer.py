@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
 
 LINGER_MS = 100
+MAX_BYTES = Buffering().max_bytes
 NOBODY = cast("Outcomes", None)
 
 
@@ -59,6 +60,37 @@ def test_headroom_is_bounded_by_number_and_size_and_one_large_entry_always_fits(
     buffer.release(1, 5_000_000)
     assert buffer.reserve(25, 25)
     assert not buffer.reserve(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "max_entries", "size", "taken"),
+    [
+        pytest.param(1, 25, 0, True, id="headroom"),
+        pytest.param(23, 25, 0, True, id="the last but one of a batch"),
+        pytest.param(24, 25, 0, False, id="the last of a batch"),
+        pytest.param(25, 50, 0, False, id="a full batch"),
+        pytest.param(0, 25, 0, False, id="no batch"),
+        pytest.param(26, 27, 0, True, id="the last entry that fits"),
+        pytest.param(26, 26, 0, False, id="too many entries"),
+        pytest.param(1, 25, MAX_BYTES, False, id="too many bytes"),
+        pytest.param(1, 25, MAX_BYTES - 1, True, id="the last byte that fits"),
+    ],
+)
+def test_a_further_plain_event_is_taken_where_a_batch_and_the_buffer_have_headroom(
+    waiting: int, max_entries: int, size: int, *, taken: bool
+) -> None:
+    """In one step as in two; if it is not taken, nothing has changed."""
+    queue, further = SendQueue(Buffering(max_entries=max_entries)), pending_of("a:further")
+    for number in range(waiting):
+        assert queue.reserve(1, 0)
+        queue.put(pending_of(f"a:{number}"), 0)
+    further.size, queue.size = 1, size
+    queue.may_be_due = False
+
+    assert queue.fill_further(further) is taken
+
+    assert (queue.entries, queue.size) == (waiting + taken, size + taken)
+    assert queue.waiting()[waiting:] == [further] * taken
 
 
 def test_throttling_halves_what_is_on_its_way_and_success_raises_it_again() -> None:

@@ -180,10 +180,17 @@ def test_an_interrupted_add_holds_no_headroom(
     producer = producer_on(dynamo, Buffering(linger_ms=PATIENT_MS, spool=spool))
     producer.add("a:b", 1)
 
+    take_plain = BufferState.take_plain
+
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
+    def taken_first(state: BufferState, pending: PendingEntry) -> None:
+        assert take_plain(state, pending)
+        raise KeyboardInterrupt
+
     with monkeypatch.context() as patch:
+        patch.setattr(BufferState, "take_plain", taken_first if taken else interrupted)
         if taken:
             patch.setattr(ThreadedBuffer, "_wake_for_new", interrupted)
         else:

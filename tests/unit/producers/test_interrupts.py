@@ -20,7 +20,7 @@ from countledger.producers.buffer.outcomes import Outcomes, PendingEntry
 from countledger.producers.buffer.queue import SendQueue
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.state import BufferState
-from countledger.producers.event import Status
+from countledger.producers.event import Event, Status
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.producers.buffers import GatedClient, producer_on
 from tests.unit.producers.senders import REGION
@@ -208,6 +208,49 @@ def test_a_signal_in_the_repair_loses_and_repeats_nothing(prepare: Preparation) 
             buffer.check()
             if not again.raised:
                 break
+
+
+TAKING: Final = BufferState.take_plain, SendQueue.fill_further
+
+
+def test_a_signal_while_a_plain_event_is_taken_leaves_no_headroom_behind() -> None:
+    """The event is queued or it is not; the headroom is that of what is queued."""
+    for at in count():
+        outcomes = Outcomes(Lock(), None)
+        state = BufferState(Buffering(), EntryMaker(REGION, ManualClock()), None, outcomes)
+        first, second = (state.pending_of_plain("a:a", 1) for _ in range(2))
+        assert state.has_headroom(1, first.size)
+        state.take(first)
+        signal = Signal(TAKING, at)
+        signal.during(partial(state.take_plain, second))
+        state.queue.recount(())
+
+        assert state.queue.waiting() in ([first], [first, second])
+        assert state.queue.entries == len(state.queue.waiting())
+        assert state.queue.size == state.queue.entries * first.size
+        if not signal.raised:
+            break
+    assert at > 20
+
+
+@pytest.mark.parametrize("obstacle", ["closed", "failed", "not plain"])
+def test_a_plain_event_is_not_taken_in_one_step_where_something_is_to_be_decided(
+    obstacle: str,
+) -> None:
+    outcomes = Outcomes(Lock(), None)
+    state = BufferState(Buffering(), EntryMaker(REGION, ManualClock()), None, outcomes)
+    first, second = (state.pending_of_plain("a:a", 1) for _ in range(2))
+    assert state.has_headroom(1, first.size)
+    state.take(first)
+    if obstacle == "closed":
+        state.closed = True
+    elif obstacle == "failed":
+        outcomes.failed.append(first)
+    else:
+        second = state.pending_of(Event("a:a", 1, key="k"))
+
+    assert not state.take_plain(second)
+    assert (state.events, state.queue.entries) == (1, 1)
 
 
 HANDING_BACK: Final = (
