@@ -83,6 +83,7 @@ class DemoRun:
         arrived = self._awaited(self._arrived)
         if self.stack:  # an event counted twice may come after the last event that was missing
             self.stack.drain()
+        self._look()
         seconds, after = self._now_s() - begun_s, self._progress()
         events = self._events_of.total()
         producer, materializer = ((after[n] - self._before[n]) / events for n in (1, 2))

@@ -17,8 +17,8 @@ any two writes leaves a restore that the same call continues.
 An entry that is absent may have been merged since it was copied, and would then count twice. So a
 put of the copy leaves only while no call has copied everything, as it was read half a minute ago at
 the most. And the restore ends, so that something can be merged, only when no such put can arrive
-any more: if a call before this one ended without a word, or a put got no answer, a quarter of an
-hour after the copy.
+any more: if a call before this one ended without a word, or a put got no answer, half an hour
+after the copy.
 """
 
 from __future__ import annotations
