@@ -117,9 +117,7 @@ class _EventTwin:
 _set_class: Final = vars(object)["__class__"].__set__
 _new: Final = object.__new__
 
-
-# The values of an event. The garbage collector does not look through plain tuples of texts and
-# numbers again and again, as it does through objects: a million events may be waiting.
+# The values of an event: a plain tuple, which the garbage collector does not look through.
 EventValues: TypeAlias = (
     "tuple[str, Amount, str | IdempotencyKey | RangeKey | None, datetime | None, Note | None, int]"
 )
@@ -187,12 +185,11 @@ def make_entries(
         origin: the region where they are made.
         new_ids: makes so many ids for a millisecond, for events without a key.
     """
-    if not events:
-        return []
-    counters, deltas, keys, times, notes, numbers = zip(*events, strict=True)
-    ids = new_ids(now_ms, keys.count(None))
-    if len(ids) == times.count(None) == notes.count(None) == len(events):
-        return EntryColumns(counters, ids, deltas, (now_ms,) * len(ids), origin, numbers)
+    ids = new_ids(now_ms, [key for _, _, key, *_ in events].count(None))
+    if events and len(ids) == len(events):
+        counters, deltas, _, times, notes, numbers = zip(*events, strict=True)
+        if times.count(None) == notes.count(None) == len(events):
+            return EntryColumns(counters, ids, deltas, (now_ms,) * len(ids), origin, numbers)
     each = iter(ids)
     return [_entry_of(event, each, now_ms, origin) for event in events]
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, Self
 from uuid import uuid4
 
 from countledger.ledger import keys
+from countledger.ledger.attempts import Attempts, Done, Send, attempt, otherwise, run
 from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.errors import (
@@ -31,8 +32,6 @@ from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
     ServiceFailed,
-    Throttled,
-    Unclear,
     shown,
 )
 from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, Drop, unchanged
@@ -43,10 +42,12 @@ from countledger.ledger.limits import (
     SIGNED_REQUEST_LIFE_MS,
 )
 from countledger.ledger.operations import Update
+from countledger.ledger.performer import DynamoPerformer
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from countledger.ledger.attempts import Exhausted, Reply, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Clause, Condition
@@ -84,6 +85,10 @@ class Copying:
     _looked_ms: int = 0
     _unanswered: bool = False
 
+    @property
+    def _perform(self) -> DynamoPerformer:
+        return DynamoPerformer(self.puts, self.dynamo, self.clock)
+
     def __enter__(self) -> Self:
         """Name this call in the record: one write unit.
 
@@ -112,21 +117,27 @@ class Copying:
             BadSetting: another item has its key.
             ServiceFailed: another call has copied everything; or this process was suspended.
         """
-        for _ in _BACKOFF.tries(self.clock, self.random):
+        attempts = Attempts(self.clock, self.random, _BACKOFF)
+
+        def request(_: None) -> Send:
             self._look()
-            try:
-                with guarded(self._refuse_late):
-                    self.puts.put(write)
-            except ConditionFailed as there:
-                _refuse_another(write, there.item)
-                return
-            except Throttled as error:
-                failure: CountledgerError = error
-            except Unclear as error:
-                self._unanswered, failure = True, error
-            else:
-                return
-        raise failure
+            return Send(write, self._refuse_late)
+
+        def interpret(reply: Reply[None]) -> Verdict[None, None]:
+            match reply.answer:
+                case ConditionFailed() as there:
+                    _refuse_another(write, there.item)
+                case CountledgerError():
+                    return otherwise(reply)
+            return Done(None)
+
+        def give_up(exhausted: Exhausted[None]) -> None:
+            raise exhausted.error
+
+        try:
+            run(attempt(None, request, interpret, give_up, attempts), self._perform)
+        finally:
+            self._unanswered |= attempts.maybe_applied
 
     def complete(self) -> None:
         """Note that everything is copied: a read unit and a write unit.

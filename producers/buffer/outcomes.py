@@ -21,7 +21,7 @@ from countledger.producers.buffer.buffering import (
 from countledger.producers.event import Receipt, Status, receipt_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from countledger.ledger.entry import Entry
     from countledger.producers.batch import Outcome
@@ -225,13 +225,10 @@ class Outcomes:
         """Wait for an entry's outcome; raises what `PendingEntry.result` does of the wait."""
         if pending.settled is None:
             self.refuse_in_a_fork(pending)
-            until_s = None if timeout_s is None else monotonic() + timeout_s
             pending.reported = True  # the caller that waits gets it, so `flush` does not report it
             try:
                 with self.changed:
-                    for _ in self.waiting(until_s):
-                        if pending.done:
-                            break
+                    self.changed.wait_for(lambda: pending.done, timeout_s)
             finally:
                 pending.reported = pending.done  # also if the wait was interrupted
         if pending.outcome is None:
@@ -240,15 +237,6 @@ class Outcomes:
             )
         pending.reported = True
         return pending.outcome
-
-    def waiting(self, until_s: float | None) -> Iterator[None]:
-        """Yield now and after each change, until the time is over; called under the lock."""
-        while True:
-            yield
-            left_s = None if until_s is None else until_s - monotonic()
-            if left_s is not None and left_s <= 0:
-                return
-            self.changed.wait(left_s)
 
     def call_when_done(
         self, pending: PendingEntry, callback: Callable[[PendingEntry], object]

@@ -44,11 +44,6 @@ class EntryBatch:
     keyed: bool
     entries: Sequence[Entry] = ()
 
-    @property
-    def size(self) -> int:
-        """The estimated size of its entries in bytes."""
-        return sum([pending.size for pending in self.pendings])
-
 
 @dataclass(slots=True)
 class SendQueue:
@@ -111,11 +106,7 @@ class SendQueue:
         self.size -= size
 
     def recount(self, reserved: Iterable[tuple[int, int]]) -> None:
-        """Compute again how much headroom is used.
-
-        Args:
-            reserved: the number and the size of each reservation.
-        """
+        """Compute again how much headroom is used, with the number and size of each reservation."""
         self._finish_leaving()
         held = [*self._waiting(), *self._window.values(), *self.pending_under_way()]
         sizes = [(1, one.size) for one in held] + list(reserved)
@@ -123,21 +114,9 @@ class SendQueue:
         self.size = sum(size for _, size in sizes)
 
     def fill(self, pending: PendingEntry) -> bool:
-        """Add a plain entry to the batch that is not full; False if there is none."""
-        plain = self._plain
-        if not plain or len(plain[-1].pendings) == BATCH_WRITE_ITEMS:
-            return False
-        filling = plain[-1].pendings
-        filling.append(pending)
-        if len(filling) == BATCH_WRITE_ITEMS:
-            self.may_be_due = True
-        return True
+        """`reserve` and `put` in one step, of a plain entry that makes no batch full or due.
 
-    def fill_further(self, pending: PendingEntry) -> bool:
-        """`reserve` and `fill` in one step, of a plain entry that makes no batch full or due.
-
-        Most events are such ones: this takes a third of the time. False if it is not one, or if
-        there is no headroom; then nothing has changed.
+        Most events are such ones. False if it is not one, or if there is no headroom for it.
         """
         plain, most, size = self._plain, self.buffering, self.size + pending.size
         if not plain or self.entries >= most.max_entries or size > most.max_bytes:
@@ -152,12 +131,15 @@ class SendQueue:
 
     def put(self, pending: PendingEntry, now_ms: float) -> None:
         """Queue an entry that no more events join; its headroom is reserved."""
-        keyed = pending.entry is not None and pending.entry.key is not None
-        if keyed or not self.fill(pending):
+        keyed, plain = pending.entry is not None and pending.entry.key is not None, self._plain
+        if not keyed and plain and len(filling := plain[-1].pendings) < BATCH_WRITE_ITEMS:
+            filling.append(pending)
+            self.may_be_due |= len(filling) == BATCH_WRITE_ITEMS
+        else:
             self._last += 1
             self.may_be_due = True
             batch = EntryBatch([pending], self._last, now_ms, keyed)
-            (self._keyed if keyed else self._plain).append(batch)
+            (self._keyed if keyed else plain).append(batch)
 
     def join(self, counter: str, delta: Amount, rows: Sequence[int] = ()) -> PendingEntry | None:
         """Add an event to the pending entry of its counter; None if the window has none."""
@@ -227,7 +209,7 @@ class SendQueue:
             slow_down: whether one of its attempts was throttled or not answered.
         """
         del self._under_way[batch]
-        self.release(len(batch.pendings), batch.size)
+        self.release(len(batch.pendings), sum([one.size for one in batch.pendings]))
         if slow_down:
             self.limit = max(self.limit / 2, 1.0)
         else:
@@ -308,12 +290,10 @@ class SendQueue:
         """Whether a keyed entry is due; entries of one key are sent in order."""
         if not self._keyed:
             return False
-        entry = self._keyed[0].pendings[0].entry
-        return not any(_same(batch.pendings[0].entry, entry) for batch in self._under_way)
+        under_way = [_identity(one) for one in self._under_way if one.keyed]
+        return _identity(self._keyed[0]) not in under_way
 
 
-def _same(one: Entry | None, other: Entry | None) -> bool:
-    """Whether two entries have the same identity."""
-    return (
-        one is not None and other is not None and (one.counter, one.id) == (other.counter, other.id)
-    )
+def _identity(keyed: EntryBatch) -> tuple[str, str] | None:
+    entry = keyed.pendings[0].entry
+    return None if entry is None else (entry.counter, entry.id)

@@ -170,7 +170,7 @@ class BufferState:
         """`has_headroom` and `take` in one step; False if anything else is to be decided."""
         if self.closed or self.outcomes.failed or pending.at_ms is None:
             return False
-        if not self.queue.fill_further(pending):
+        if not self.queue.fill(pending):
             return False
         self.events += 1
         return True
@@ -178,8 +178,6 @@ class BufferState:
     def take(self, pending: PendingEntry) -> PendingEntry:
         """Queue a pending entry, or add its event to one of its counter; return the one used."""
         self.events += pending.events
-        if pending.at_ms is not None and self.queue.fill(pending):
-            return pending
         if pending.at_ms is not None or pending.entry is not None:
             self.queue.put(pending, ticks_ms())
         else:

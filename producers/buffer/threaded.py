@@ -236,11 +236,12 @@ class ThreadedBuffer:
 
     # ---- ending ----
 
-    def make_due(self) -> None:
-        """Start to send all accepted events, without waiting."""
+    def make_due(self) -> int:
+        """Start to send all accepted events, without waiting; return the mark of the last one."""
         with self.lock:
-            self.queue.make_due()
+            mark = self.queue.make_due()
             self._wake(ticks_ms())
+            return mark
 
     def flush(self, timeout_s: float | None) -> tuple[Failure, ...]:
         """Send all accepted events and wait; return the failures that no caller has got.
@@ -249,9 +250,7 @@ class ThreadedBuffer:
             StillBuffered: the wait ended before.
         """
         wait = self.state.wait(timeout_s)
-        with self.lock:
-            mark = self.queue.make_due()
-            self._wake(ticks_ms())
+        mark = self.make_due()
         self._help()
         with self.lock:
             for _ in self._draining(mark, wait):
@@ -261,11 +260,7 @@ class ThreadedBuffer:
             raise self.state.still_buffered(timeout_s)
 
     def close(self, timeout_s: float | None) -> tuple[Failure, ...]:
-        """Refuse further events, send all that are left, and fail those not sent in time.
-
-        Returns:
-            The failures that no caller has got.
-        """
+        """As `flush`, but refuse further events, and fail those that are not sent in time."""
         wait = self.state.wait(timeout_s)
         with self.lock:
             self.state.closed = True

@@ -67,10 +67,12 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     "optimism: reads, decides again and writes another request; an error of a request ends it": {
         "compaction/schedules.py": "_trigger",
         "consumers/alerts/chain.py": "_finish",
+        "consumers/group_items.py": "switch",
         "consumers/rankings.py": "_write_rule",
         "consumers/total_writer.py": "_apply",
         "consumers/window_settings.py": "_change",
         "consumers/window_writer.py": "_apply",
+        "infra/portability/copying.py": "complete",
         "producers/strict/readmission.py": "_with_headroom",
     },
 }

@@ -87,7 +87,7 @@ def test_a_further_plain_event_is_taken_where_a_batch_and_the_buffer_have_headro
     further.size, queue.size = 1, size
     queue.may_be_due = False
 
-    assert queue.fill_further(further) is taken
+    assert queue.fill(further) is taken
 
     assert (queue.entries, queue.size) == (waiting + taken, size + taken)
     assert queue.waiting()[waiting:] == [further] * taken

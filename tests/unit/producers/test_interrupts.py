@@ -210,7 +210,7 @@ def test_a_signal_in_the_repair_loses_and_repeats_nothing(prepare: Preparation) 
                 break
 
 
-TAKING: Final = BufferState.take_plain, SendQueue.fill_further
+TAKING: Final = BufferState.take_plain, SendQueue.fill
 
 
 def test_a_signal_while_a_plain_event_is_taken_leaves_no_headroom_behind() -> None:

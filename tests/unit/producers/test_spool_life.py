@@ -34,9 +34,7 @@ def kill(producer: BufferedProducer) -> None:
     buffer = producer._here()
     with buffer.lock:
         buffer.outcomes.abandon()
-        for _ in buffer.outcomes.waiting(None):
-            if not buffer.queue.pending_under_way():
-                break
+        buffer.outcomes.changed.wait_for(lambda: not buffer.queue.pending_under_way())
     crash(producer)
 
 
