@@ -47,13 +47,13 @@ class EntryColumns(Sequence[Entry]):
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> EntryColumns | None:
-        """These entries as columns; None if one of them has more than columns hold."""
+        """These entries as columns; None if more is stored of one of them than columns hold."""
         if isinstance(entries, cls):
             return entries
         for one in entries:
             if one.key is not None or one.note is not None or one.occurred_at_ms is not None:
                 return None
-            if one.message_id is not None or one.origin != entries[0].origin:
+            if one.origin != entries[0].origin:
                 return None
         return cls(
             [one.counter for one in entries],
