@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from threading import Barrier
+from types import SimpleNamespace
 from typing import Any, Final
 
 import boto3
@@ -408,7 +409,8 @@ def test_only_a_client_that_retries_repeats_a_call(
 ) -> None:
     """Up to four attempts, as boto3 makes; the waits in between grow."""
     waits: list[float] = []
-    monkeypatch.setattr("countledger.ledger.transport.client.time.sleep", waits.append)
+    # Not `time.sleep` itself, by which threads that earlier tests left may wait.
+    monkeypatch.setattr(client, "time", SimpleNamespace(sleep=waits.append))
     monkeypatch.setattr(client, "random", lambda: 1.0)
     dynamo = _dynamo(server, retries="standard")
     server.script[:] = [answer]
