@@ -9,7 +9,15 @@ from threading import Thread
 from typing import Any, Final
 from zlib import crc32
 
+from countledger.ledger.connection import Connection, Retries
+from countledger.ledger.dynamo import DynamoClient
+from countledger.ledger.expressions import Absent
+from countledger.ledger.operations import Put
+from countledger.ledger.settings import Settings
+from tests.engines.running import local_session
+
 CONSUMED: Final = {"TableName": "t", "CapacityUnits": 1.0}
+PUT: Final = Put("t", {"counter": "c", "entry": "e"}, Absent("entry"))
 
 
 def http(body: bytes, status: int = 200, *headers: str) -> bytes:
@@ -109,3 +117,16 @@ def scripted_server() -> Iterator[ScriptedServer]:
         yield server
         listener.shutdown(socket.SHUT_RDWR)
     thread.join(5)
+
+
+def connection_to(url: str | None, transport: str = "fast") -> Connection:
+    """A connection that leaves the check of parameters to the service."""
+    settings = Settings(transport=transport)
+    return Connection(settings, local_session(validate_parameters=False), url)
+
+
+def dynamo_of(
+    server: ScriptedServer, transport: str = "fast", retries: Retries = "none"
+) -> DynamoClient:
+    """A client of the server."""
+    return connection_to(server.url, transport).dynamo(retries)

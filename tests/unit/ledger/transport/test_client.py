@@ -1,21 +1,15 @@
 """The client of the fast transport: what it sends, when, and what an answer means."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from threading import Barrier
-from types import SimpleNamespace
 from typing import Any, Final
 
 import boto3
 import botocore.session
 import pytest
-from aws_lambda_powertools.shared.user_agent import inject_user_agent
 from botocore.credentials import RefreshableCredentials
-from botocore.exceptions import NoCredentialsError
-from botocore.stub import Stubber
-from moto import mock_aws
 
 from countledger.ledger.attributes import encode
 from countledger.ledger.before_send import guarded
@@ -28,28 +22,27 @@ from countledger.ledger.errors import (
     KeyExpired,
     RequestRejected,
     SetupError,
-    Throttled,
     TransactionCancelled,
     Unclear,
 )
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put, PutBatch, Query, Update
 from countledger.ledger.settings import Settings
-from countledger.ledger.transport import client, wire
+from countledger.ledger.transport import wire
 from countledger.ledger.transport.client import OPERATIONS, FastClient
-from tests.engines.running import REGION, local_session
+from tests.engines.running import REGION
 from tests.unit.ledger.transport.scripted import (
     CONSUMED,
+    PUT,
     WRITTEN,
     ScriptedServer,
     Seen,
     answered,
+    dynamo_of,
     http,
     refused,
-    scripted_server,
 )
 
-_PUT: Final = Put("t", {"counter": "c", "entry": "e"}, Absent("entry"))
 _ITEM: Final = {
     "counter": {"S": "c"},
     "total": {"N": "12345678901234567890123456789012345678"},
@@ -66,26 +59,10 @@ _DECODED: Final = {
 }
 
 
-@pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    """A server of this test's own."""
-    with scripted_server() as running:
-        yield running
-
-
-def _connection(url: str | None, transport: str = "fast") -> Connection:
-    settings = Settings(transport=transport)
-    return Connection(settings, local_session(validate_parameters=False), url)
-
-
-def _dynamo(server: ScriptedServer, transport: str = "fast", retries: Any = "none") -> DynamoClient:  # noqa: ANN401
-    return _connection(server.url, transport).dynamo(retries)
-
-
 def test_a_client_has_the_calls_on_items_and_all_else_of_boto3(server: ScriptedServer) -> None:
     """Every operation of this table exists at boto3's client under both names."""
-    client: Any = _dynamo(server).client
-    boto3s: Any = _dynamo(server, "boto3").client
+    client: Any = dynamo_of(server).client
+    boto3s: Any = dynamo_of(server, "boto3").client
 
     assert isinstance(client._client.get(), FastClient)
     assert not isinstance(boto3s._client.get(), FastClient)
@@ -96,7 +73,7 @@ def test_a_client_has_the_calls_on_items_and_all_else_of_boto3(server: ScriptedS
 @pytest.mark.parametrize("transport", ["boto3", "fast"])
 def test_an_item_is_read_as_boto3_reads_it(server: ScriptedServer, transport: str) -> None:
     """Numbers to the last digit, binaries as bytes, at any depth."""
-    dynamo = _dynamo(server, transport)
+    dynamo = dynamo_of(server, transport)
     consumed = {"ConsumedCapacity": CONSUMED}
     server.script[:] = [
         answered({**consumed, "Item": _ITEM}),
@@ -116,7 +93,7 @@ def test_a_request_is_the_one_that_boto3_sends(server: ScriptedServer) -> None:
     """Its body, target, type and length; binaries and long numbers in it."""
     item = {"counter": "c", "entry": "ä\u2028", "mark": b"\x00\xff", "n": 10**37, "s": {b"a", b"b"}}
     for transport in ("boto3", "fast"):
-        _dynamo(server, transport).put(Put("t", item, Absent("entry")))
+        dynamo_of(server, transport).put(Put("t", item, Absent("entry")))
     boto3s, ours = server.seen
 
     assert ours.body == boto3s.body
@@ -133,7 +110,7 @@ def test_a_text_that_is_no_unicode_is_for_the_service_to_refuse(
     """It is not an error of Python's."""
     server.script[:] = [refused("SerializationException")]
     with pytest.raises(RequestRejected):
-        _dynamo(server, transport).put(Put("t", {"counter": "\ud800", "entry": "e"}))
+        dynamo_of(server, transport).put(Put("t", {"counter": "\ud800", "entry": "e"}))
 
     assert server.seen[0].body["Item"]["counter"] == {"S": "\ud800"}
 
@@ -141,7 +118,7 @@ def test_a_text_that_is_no_unicode_is_for_the_service_to_refuse(
 @pytest.mark.parametrize("transport", ["boto3", "fast"])
 def test_a_refusal_brings_the_item_that_it_met(server: ScriptedServer, transport: str) -> None:
     """Of one write and of each write of a transaction."""
-    dynamo = _dynamo(server, transport)
+    dynamo = dynamo_of(server, transport)
     reasons = [
         {"Code": "None", "Message": None},
         {"Code": "ConditionalCheckFailed", "Item": _ITEM, "Message": "no"},
@@ -151,9 +128,9 @@ def test_a_refusal_brings_the_item_that_it_met(server: ScriptedServer, transport
         refused("TransactionCanceledException", CancellationReasons=reasons),
     ]
     with pytest.raises(ConditionFailed) as failed:
-        dynamo.put(_PUT)
+        dynamo.put(PUT)
     with pytest.raises(TransactionCancelled) as cancelled:
-        dynamo.transact([_PUT], "token")
+        dynamo.transact([PUT], "token")
 
     assert failed.value.item == _DECODED
     assert [(one.code, one.item) for one in cancelled.value.reasons] == [
@@ -190,7 +167,7 @@ def test_an_answer_means_what_it_means_by_boto3(server: ScriptedServer, answer: 
     for transport in ("boto3", "fast"):
         server.script[:] = [answer]
         with pytest.raises(CountledgerError) as error:
-            _dynamo(server, transport).put(_PUT)
+            dynamo_of(server, transport).put(PUT)
         raised.append(error.value)
     boto3s, ours = raised
 
@@ -206,14 +183,14 @@ def test_another_status_of_success_is_not_the_services(
     """It acknowledges nothing."""
     server.script[:] = [answer]
     with pytest.raises(Unclear):
-        _dynamo(server).put(_PUT)
+        dynamo_of(server).put(PUT)
 
 
 def test_an_error_names_the_request(server: ScriptedServer) -> None:
     """By the id that AWS's support asks for."""
     server.script[:] = [refused("ValidationException")]
     with pytest.raises(RequestRejected) as error:
-        _dynamo(server).put(_PUT)
+        dynamo_of(server).put(PUT)
     cause: Any = error.value.__cause__
 
     assert cause.response["ResponseMetadata"]["RequestId"] == "REQUEST1"
@@ -222,11 +199,11 @@ def test_an_error_names_the_request(server: ScriptedServer) -> None:
 
 def test_a_body_that_was_damaged_on_its_way_is_no_answer(server: ScriptedServer) -> None:
     """The service sends a checksum of it."""
-    dynamo = _dynamo(server)
+    dynamo = dynamo_of(server)
     server.script[:] = [WRITTEN.replace(b'"CapacityUnits": 1.0', b'"CapacityUnits": 9.0')]
     with pytest.raises(Unclear, match="crc32"):
-        dynamo.put(_PUT)
-    dynamo.put(_PUT)
+        dynamo.put(PUT)
+    dynamo.put(PUT)
 
     assert dynamo.meter.write_units == 1
 
@@ -236,9 +213,9 @@ def test_an_answer_in_chunks_counts_as_one_with_a_length(server: ScriptedServer)
     body = b'{"ConsumedCapacity": {"TableName": "t", "CapacityUnits": 2.0}}'
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n"
     server.script[:] = [chunked % (len(body), body)]
-    dynamo = _dynamo(server)
-    dynamo.put(_PUT)
-    dynamo.put(_PUT)
+    dynamo = dynamo_of(server)
+    dynamo.put(PUT)
+    dynamo.put(PUT)
 
     assert dynamo.meter.write_units == 3
     assert server.connections == 2
@@ -246,16 +223,16 @@ def test_an_answer_in_chunks_counts_as_one_with_a_length(server: ScriptedServer)
 
 def test_a_connection_is_used_again_unless_bytes_are_left_in_it(server: ScriptedServer) -> None:
     """What is left would be read as the answer to the next request."""
-    dynamo = _dynamo(server)
+    dynamo = dynamo_of(server)
     lie = answered({"ConsumedCapacity": CONSUMED | {"CapacityUnits": 100.0}})
     for answer in (WRITTEN, WRITTEN, WRITTEN + lie, WRITTEN, None):
         server.script[:] = [answer]
         if answer is None:
             with pytest.raises(Unclear):
-                dynamo.put(_PUT)
+                dynamo.put(PUT)
         else:
-            dynamo.put(_PUT)
-    dynamo.put(_PUT)
+            dynamo.put(PUT)
+    dynamo.put(PUT)
 
     assert [one.connection for one in server.seen] == [1, 1, 1, 2, 2, 3]
     assert dynamo.meter.write_units == 5
@@ -269,8 +246,8 @@ def test_an_interrupted_call_leaves_no_answer_to_the_next(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its answer may still come on that connection."""
-    dynamo = _dynamo(server)
-    dynamo.put(_PUT)
+    dynamo = dynamo_of(server)
+    dynamo.put(PUT)
 
     def interrupt(*_: object) -> None:
         raise _Interrupted
@@ -278,8 +255,8 @@ def test_an_interrupted_call_leaves_no_answer_to_the_next(
     with monkeypatch.context() as patch:
         patch.setattr(wire.AnswerParser, "feed", interrupt)
         with pytest.raises(_Interrupted):
-            dynamo.put(_PUT)
-    dynamo.put(_PUT)
+            dynamo.put(PUT)
+    dynamo.put(PUT)
 
     assert [one.connection for one in server.seen] == [1, 1, 2]
 
@@ -291,7 +268,7 @@ def test_threads_get_their_own_answers(server: ScriptedServer) -> None:
         return answered({"ConsumedCapacity": CONSUMED, "Item": request.body["Key"]})
 
     server.otherwise = of_key
-    dynamo = _dynamo(server)
+    dynamo = dynamo_of(server)
 
     def ask(number: int) -> bool:
         return dynamo.get("t", {"counter": f"c{number}"}) == {"counter": f"c{number}"}
@@ -302,10 +279,10 @@ def test_threads_get_their_own_answers(server: ScriptedServer) -> None:
 
 
 def test_all_operations_share_the_connections_of_an_endpoint(server: ScriptedServer) -> None:
-    dynamo = _dynamo(server)
+    dynamo = dynamo_of(server)
     server.otherwise = lambda _: answered({"ConsumedCapacity": CONSUMED})
 
-    dynamo.put(_PUT)
+    dynamo.put(PUT)
     dynamo.get("other", {"counter": "c"})
 
     assert (len(server.seen), server.connections) == (2, 1)
@@ -313,7 +290,7 @@ def test_all_operations_share_the_connections_of_an_endpoint(server: ScriptedSer
 
 def test_as_many_connections_stay_open_as_the_pool_may_have(server: ScriptedServer) -> None:
     """Until the client is closed."""
-    dynamo = _dynamo(server)
+    dynamo = dynamo_of(server)
     client: Any = dynamo.client
     size = client.meta.config.max_pool_connections
     at_once = Barrier(size + 2)
@@ -324,7 +301,7 @@ def test_as_many_connections_stay_open_as_the_pool_may_have(server: ScriptedServ
 
     server.otherwise = together
     with ThreadPoolExecutor(size + 2) as pool:
-        [*pool.map(dynamo.put, [_PUT] * (size + 2))]
+        [*pool.map(dynamo.put, [PUT] * (size + 2))]
     (route,) = client._client.get()._routes._known.values()
     idle = [*route.connections._idle]
     assert (server.connections, len(idle)) == (size + 2, size)
@@ -336,9 +313,9 @@ def test_as_many_connections_stay_open_as_the_pool_may_have(server: ScriptedServ
 @pytest.mark.parametrize("known", [False, True])
 def test_a_request_is_checked_as_it_leaves(server: ScriptedServer, known: bool) -> None:  # noqa: FBT001
     """After signing; and once more after the connection was made, which may take seconds."""
-    dynamo = _dynamo(server)
+    dynamo = dynamo_of(server)
     if known:
-        dynamo.put(_PUT)
+        dynamo.put(PUT)
         server.seen.clear()
     looks: list[int] = []
 
@@ -348,7 +325,7 @@ def test_a_request_is_checked_as_it_leaves(server: ScriptedServer, known: bool) 
             raise KeyExpired("too late")
 
     with pytest.raises(KeyExpired), guarded(look):
-        dynamo.put(_PUT)
+        dynamo.put(PUT)
 
     assert len(looks) == (1 if known else 2)
     assert not server.seen
@@ -358,11 +335,11 @@ def test_a_client_of_another_process_sends_nothing(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connections are the other one's too."""
-    client: Any = _dynamo(server).client
+    client: Any = dynamo_of(server).client
     mine = client._client.get()
     monkeypatch.setattr("countledger.ledger.before_send.this_process", lambda: (0, 7))
     with pytest.raises(SetupError, match="forked"):
-        DynamoClient(mine).put(_PUT)
+        DynamoClient(mine).put(PUT)
 
     assert not server.seen
 
@@ -385,106 +362,12 @@ def test_credentials_that_expire_are_refreshed(server: ScriptedServer) -> None:
     core._credentials = RefreshableCredentials.create_from_metadata(refresh(), refresh, "by-hand")
     session = boto3.Session(region_name=REGION, botocore_session=core)
     dynamo = Connection(Settings(transport="fast"), session, server.url).dynamo("none")
-    dynamo.put(_PUT)
-    dynamo.put(_PUT)
+    dynamo.put(PUT)
+    dynamo.put(PUT)
 
     assert made == ["KEY0", "KEY1"]
     assert [one.headers["x-amz-security-token"] for one in server.seen] == ["token-of-KEY1"] * 2
     assert all("Credential=KEY1/" in one.headers["authorization"] for one in server.seen)
-
-
-@pytest.mark.parametrize(
-    ("answer", "raised"),
-    [
-        (refused("InternalServerError", 500), Unclear),
-        (refused("ProvisionedThroughputExceededException"), Throttled),
-        (None, Unclear),
-    ],
-)
-def test_only_a_client_that_retries_repeats_a_call(
-    server: ScriptedServer,
-    answer: bytes | None,
-    raised: type[Exception],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Up to four attempts, as boto3 makes; the waits in between grow."""
-    waits: list[float] = []
-    # Not `time.sleep` itself, by which threads that earlier tests left may wait.
-    monkeypatch.setattr(client, "time", SimpleNamespace(sleep=waits.append))
-    monkeypatch.setattr(client, "random", lambda: 1.0)
-    dynamo = _dynamo(server, retries="standard")
-    server.script[:] = [answer]
-    with pytest.raises(raised):
-        _dynamo(server).put(_PUT)
-    server.script[:] = [answer] * 3
-    dynamo.put(_PUT)
-    server.script[:] = [answer] * 5
-    with pytest.raises(raised):
-        dynamo.put(_PUT)
-
-    assert len(server.seen) == 1 + 4 + 4
-    assert waits == [1, 2, 4] * 2
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        *(
-            refused(code)
-            for code in (
-                "ProvisionedThroughputExceededException",
-                "ThrottlingException",
-                "RequestLimitExceeded",
-                "TransactionConflictException",
-                "TransactionInProgressException",
-                "ReplicatedWriteConflictException",
-                "ValidationException",
-                "AccessDeniedException",
-                "ItemCollectionSizeLimitExceededException",
-            )
-        ),
-        *(refused("InternalServerError", status) for status in (500, 502, 503, 504, 501, 400)),
-        *(http(b"<html>", status) for status in (307, 403, 408, 429, 500, 504)),
-        http(b"[]", 200),
-        None,
-    ],
-)
-def test_boto3_repeats_the_same_calls(
-    server: ScriptedServer, answer: bytes | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As often, after the same answers."""
-    for module in ("botocore.endpoint", "countledger.ledger.transport.client"):
-        monkeypatch.setattr(f"{module}.time.sleep", lambda _: None)
-    requests = []
-    for transport in ("boto3", "fast"):
-        server.seen.clear()
-        server.script[:] = [answer] * 5
-        with pytest.raises(CountledgerError):
-            _dynamo(server, transport, "standard").put(_PUT)
-        requests.append(len(server.seen))
-
-    assert requests[0] == requests[1]
-
-
-def test_what_was_sent_before_a_repeat_may_have_been_applied(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The repeat ends without credentials; that proves nothing of the first attempt."""
-    dynamo = _dynamo(server, retries="standard")
-    server.script[:] = [None]
-
-    def end_after(real: Any) -> Any:  # noqa: ANN401 - a method
-        def attempt(*arguments: Any) -> Any:  # noqa: ANN401
-            if server.seen:
-                raise NoCredentialsError
-            return real(*arguments)
-
-        return attempt
-
-    monkeypatch.setattr("countledger.ledger.transport.client.time.sleep", lambda _: None)
-    monkeypatch.setattr(client.FastClient, "_attempt", end_after(client.FastClient._attempt))
-    with pytest.raises(Unclear):
-        dynamo.put(_PUT)
 
 
 def test_silence_ends_after_the_time_of_the_configuration(
@@ -494,7 +377,7 @@ def test_silence_ends_after_the_time_of_the_configuration(
     monkeypatch.setenv("COUNTLEDGER_READ_TIMEOUT_MS", "200")
     server.script[:] = [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{}"]
     with pytest.raises(Unclear, match="Read timeout"):
-        _dynamo(server).put(_PUT)
+        dynamo_of(server).put(PUT)
 
 
 @pytest.mark.parametrize("name", ["AWS_LAMBDA_FUNCTION_NAME", "ANOTHER_NAME"])
@@ -505,52 +388,14 @@ def test_only_a_function_passes_on_the_trace_of_its_invocation(
     monkeypatch.setenv(name, "f")
     monkeypatch.setenv("_X_AMZN_TRACE_ID", "Root=1-5759e988;Parent=53995c3f;Sampled=1\u00e4\n")
     for transport in ("boto3", "fast"):
-        _dynamo(server, transport).put(_PUT)
+        dynamo_of(server, transport).put(PUT)
     boto3s, ours = (one.headers.get("x-amzn-trace-id") for one in server.seen)
     assert (ours, ours is None) == (boto3s, name == "ANOTHER_NAME")
 
 
-def test_a_mock_of_botocore_answers_for_the_service() -> None:
-    """The decorator of moto: nothing is sent."""
-    with mock_aws():
-        client: Any = _connection(None).dynamo("none").client
-        client.create_table(
-            TableName="t",
-            KeySchema=[{"AttributeName": "counter", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "counter", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        dynamo = DynamoClient(client)
-        dynamo.put(Put("t", {"counter": "c", "mark": b"\x01"}, Absent("counter")))
-        with pytest.raises(ConditionFailed) as failed:
-            dynamo.put(Put("t", {"counter": "c"}, Absent("counter")))
-
-        assert failed.value.item == {"counter": "c", "mark": b"\x01"}
-
-
-def test_other_handlers_have_boto3_make_the_call(server: ScriptedServer) -> None:
-    """They see and change what they always do; without them the fast transport is back."""
-    dynamo = _dynamo(server)
-    events: Any = dynamo.client.meta.events
-
-    def another_table(params: dict[str, Any], **_: object) -> dict[str, Any]:
-        return {**params, "TableName": "other"}
-
-    for event in ("provide-client-params.*.PutItem", "provide-client-params.dynamodb"):
-        dynamo.put(_PUT)
-        events.register(event, another_table)
-        dynamo.put(_PUT)
-        events.unregister(event, another_table)
-    dynamo.put(_PUT)
-
-    assert [one.body["TableName"] for one in server.seen] == ["t", "other", "t", "other", "t"]
-    by_boto3 = ["amz-sdk-invocation-id" in one.headers for one in server.seen]
-    assert by_boto3 == [False, True, False, True, False]
-
-
 def test_a_batch_of_entries_is_the_same_by_either_transport(server: ScriptedServer) -> None:
     """The fast transport takes their JSON; where boto3 makes the call, it gets items."""
-    dynamo = _dynamo(server)
+    dynamo = dynamo_of(server)
     entries = [Entry(counter=one, id="x", delta=1, at_ms=5, origin="r") for one in ('a:"b"', "c")]
     batch = PutBatch("t", entries, [16, 16])
     seen: list[Any] = []
@@ -567,36 +412,3 @@ def test_a_batch_of_entries_is_the_same_by_either_transport(server: ScriptedServ
     wanted = {"t": [{"PutRequest": {"Item": encode(one)}} for one in batch.items]}
     assert [one.body["RequestItems"] for one in server.seen] == [wanted, wanted]
     assert seen == [wanted]
-
-
-def test_the_functions_use_the_fast_transport(server: ScriptedServer) -> None:
-    """Powertools has a handler in every client that is made after it was loaded."""
-    inject_user_agent()  # type: ignore[no-untyped-call]
-    _dynamo(server).put(_PUT)
-
-    assert "amz-sdk-invocation-id" not in server.seen[0].headers
-
-
-def test_a_stubber_answers_for_the_service(server: ScriptedServer) -> None:
-    """It is botocore's own, and its handlers are on request."""
-    dynamo = _dynamo(server)
-    mine: Any = dynamo.client
-    with Stubber(mine._client.get()._client) as stubber:
-        stubber.add_response("get_item", {"ConsumedCapacity": CONSUMED, "Item": {"a": {"S": "x"}}})
-        assert dynamo.get("t", {"counter": "c"}) == {"a": "x"}
-
-    assert not server.seen
-
-
-@pytest.mark.parametrize(
-    "event",
-    ["before-call", "request-created.dynamodb", "before-sign.*.*", "after-call.dynamodb.PutItem"],
-)
-def test_a_handler_of_the_session_is_heeded(server: ScriptedServer, event: str) -> None:
-    """It was registered before the client was made."""
-    called: list[str] = []
-    connection = _connection(server.url)
-    connection.session.events.register(event, lambda **_: called.append(event))
-    connection.dynamo("none").put(_PUT)
-
-    assert called == [event]
