@@ -171,7 +171,7 @@ def new_ids(at_ms: int, count: int) -> list[str]:
     ids: list[str] = []
     for first in range(0, count, len(_LAST_DIGITS)):
         head = _seeded_id(at_ms)[:-2]
-        ids += [head + last for last in _LAST_DIGITS[: count - first]]
+        ids += map(head.__add__, _LAST_DIGITS[: count - first])
     return ids
 
 

@@ -148,23 +148,23 @@ def ledgers_of(
         The namespaces by counter; and the error of each counter that has none, by its number.
     """
     found: dict[str, Namespace] = {}
-    refused: dict[int, Outcome] = {}
+    refused: dict[str, CountledgerError] = {}
     known: dict[str, Namespace] = {}
     failed: dict[str, CountledgerError] = {}
-    for number, counter in enumerate(counters):
-        if counter in found:
-            continue
+    for counter in dict.fromkeys(counters):
         name = namespace_of(counter)
         if name in failed:
-            refused[number] = failed[name]
+            refused[counter] = failed[name]
             continue
         try:
             if name not in known:
                 known[name] = namespaces.for_use(counter, Kind.LEDGER)
             found[counter] = known[name]
         except refusing as error:
-            refused[number] = error
+            refused[counter] = error
             # A wrong kind is known without a request, and its text names the counter.
             if not isinstance(error, WrongKind):
                 failed[name] = error
-    return found, refused
+    if not refused:
+        return found, {}
+    return found, {n: refused[one] for n, one in enumerate(counters) if one in refused}

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.attempts import (
     PASSING,
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespace, Namespaces
+
+_HORIZON_MS: Final = attrgetter("horizon_ms")
+_SPREAD: Final = attrgetter("spread")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,18 +202,18 @@ class Sender:
 
     def _batch_request(self, progress: BatchProgress) -> Send:
         entries = progress.to_send
-        namespaces = [progress.namespaces[counter] for counter in counters_of(entries)]
+        namespaces = [*map(progress.namespaces.__getitem__, counters_of(entries))]
         # All of them may leave within one period: when they leave, one comparison.
         times_ms = times_ms_of(entries)
         from_ms = max(times_ms) - self.clock_skew_ms
-        to_ms = min(times_ms) + min([one.horizon_ms for one in namespaces])
+        to_ms = min(times_ms) + min(map(_HORIZON_MS, namespaces))
 
         def check_ages() -> None:
             if not from_ms <= self.clock.now_ms() <= to_ms:
                 for entry, namespace in zip(entries, namespaces, strict=True):
                     self._check_age(entry, namespace)
 
-        return Send(PutBatch(self.table, entries, [one.spread for one in namespaces]), check_ages)
+        return Send(PutBatch(self.table, entries, [*map(_SPREAD, namespaces)]), check_ages)
 
     def _interpret_batch(
         self, reply: Reply[BatchProgress]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -60,14 +61,17 @@ def puts_of_json(batch: PutBatch) -> list[orjson.Fragment]:
         ends = ['"}}}}' if one == 1 else f'"}},"events":{{"N":"{one}"}}}}}}}}' for one in events]
     counters = _texts(columns.counters)
     sort_keys = _texts([*map(entry_key, columns.ids, batch.spreads)])
-    return [
-        orjson.Fragment(
-            f'{heads[at_ms]}{counter}}},"entry":{{"S":{key}}},"delta":{{"N":"{delta}{end}'
-        )
-        for at_ms, counter, key, delta, end in zip(
-            times_ms, counters, sort_keys, deltas, ends, strict=True
-        )
-    ]
+    parts = zip(
+        map(heads.__getitem__, times_ms),
+        counters,
+        repeat('},"entry":{"S":'),
+        sort_keys,
+        repeat('},"delta":{"N":"'),
+        deltas,
+        ends,
+        strict=False,  # two of them have no end
+    )
+    return [*map(orjson.Fragment, map("".join, parts))]
 
 
 def _texts(texts: Sequence[str]) -> list[str]:

@@ -18,7 +18,6 @@ from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.entries import EntryColumns, counters_of
 from countledger.ledger.errors import CountledgerError, IdempotencyKeyReused, KeyExpired, WrongKind
 from countledger.ledger.ids import new_ids
-from countledger.ledger.performer import DynamoPerformer
 from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Receipt, make_entries, unacknowledged, values_of
 
@@ -173,7 +172,7 @@ class BatchDelivery:
     def deliver(self, batch: EntryBatch, spool: Spool | None) -> Delivered:
         """Send a batch. It raises nothing."""
         sender = self.sender
-        perform = PauseCounter(DynamoPerformer(sender.dynamo, sender.dynamo, sender.clock))
+        perform = PauseCounter(sender.perform)
         refused = kept(batch, spool)
         if refused is not None:
             return refused
