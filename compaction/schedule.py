@@ -11,12 +11,22 @@ from countledger.compaction.s3_archive import ArchiveLocation
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require
 from countledger.ledger.clock import show_duration
-from countledger.ledger.errors import BadSetting, CorruptItem, ScheduleExists, shown
+from countledger.ledger.errors import (
+    BadSetting,
+    CorruptItem,
+    NoSuchSchedule,
+    ScheduleExists,
+    WrongKind,
+    WrongRegion,
+    shown,
+)
 from countledger.ledger.expressions import Absent, unchanged
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT, MIN_ENTRIES_MAX, MIN_ENTRIES_MIN
+from countledger.ledger.namespace import Kind
 
 if TYPE_CHECKING:
     from countledger.ledger.expressions import Condition
+    from countledger.ledger.namespace import Namespace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +197,56 @@ def is_still(found: Item | None) -> Condition:
         return Absent("part")
     # None only if somebody edited the item.
     return unchanged("revision", found.get("revision"))
+
+
+def refuse_elsewhere(region: str, home_region: str) -> None:
+    """Allow changes of schedules in the home region only.
+
+    Raises:
+        WrongRegion: this is another region.
+    """
+    if region != home_region:
+        raise WrongRegion(
+            f"this is {region}; counters are compacted in the home region {home_region} only: "
+            "change schedules there"
+        )
+
+
+def refuse_region_of(schedule: Schedule, home_region: str) -> None:
+    """A table restored in another region contains schedules of the region before.
+
+    Raises:
+        WrongRegion: the schedule is not for the home region.
+    """
+    if schedule.region != home_region:
+        raise WrongRegion(
+            f"the schedule of namespace {schedule.namespace!r} is for region {schedule.region}, "
+            f"and this stack's home is {home_region}: delete it, and create it again"
+        )
+
+
+def without_entries(namespace: Namespace) -> WrongKind:
+    """The error of a schedule for a namespace whose counters are no sums of entries."""
+    return WrongKind(
+        f"namespace {namespace.name!r} is of kind {namespace.kind}; only counters of kind "
+        f"{Kind.LEDGER} have entries to compact"
+    )
+
+
+def no_schedule(namespace: str) -> NoSuchSchedule:
+    """The error of a call for the schedule of a namespace that has none."""
+    return NoSuchSchedule(
+        f"namespace {namespace!r} has no schedule: `countledger schedule create {namespace}` makes "
+        "one"
+    )
+
+
+def exists_already(schedule: Schedule) -> ScheduleExists:
+    """The error of a creation that finds another schedule."""
+    return ScheduleExists(
+        f"namespace {schedule.namespace!r} has a schedule ({schedule.describe()}): "
+        f"`countledger schedule set {schedule.namespace}` changes it"
+    )
 
 
 def changed_meanwhile(namespace: str) -> ScheduleExists:

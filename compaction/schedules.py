@@ -18,21 +18,19 @@ from countledger.compaction.schedule import (
     changed_schedule,
     decode_schedule,
     encode_schedule,
+    exists_already,
     is_still,
     new_schedule,
+    no_schedule,
+    refuse_elsewhere,
+    refuse_region_of,
     unswept_since_ms,
+    without_entries,
 )
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, decoded
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import (
-    ConditionFailed,
-    NoSuchSchedule,
-    ScheduleExists,
-    ServiceFailed,
-    WrongKind,
-    WrongRegion,
-)
+from countledger.ledger.errors import ConditionFailed, ServiceFailed, TransactionCancelled
 from countledger.ledger.expressions import Compare
 from countledger.ledger.ids import new_id
 from countledger.ledger.namespace import Kind
@@ -99,10 +97,7 @@ class Schedules:
         if found is None:
             return self._write(wanted, None)
         if decode_schedule(found) != wanted:
-            raise ScheduleExists(
-                f"namespace {namespace!r} has a schedule ({decode_schedule(found).describe()}): "
-                f"`countledger schedule set {namespace}` changes it"
-            )
+            raise exists_already(decode_schedule(found))
         self._trigger(namespace, wanted)
         return wanted
 
@@ -158,6 +153,29 @@ class Schedules:
         self._trigger(wanted.namespace, taken := decode_schedule(found))
         return taken
 
+    def create_once(self, item: Item, mark: Put) -> None:
+        """Create a schedule in one transaction with a mark, which shows for ever that it was.
+
+        If the mark or a schedule exists, what is stored stays: a schedule that was deleted since is
+        not created again. Four write units, two read units, and a call of EventBridge Scheduler;
+        one write unit more if a schedule exists.
+
+        Args:
+            item: the schedule, as another table stores it.
+            mark: puts an item, unless it exists.
+
+        Raises: as `create`, and CorruptItem.
+        """
+        wanted = self._checked(replace(decode_schedule(item), region=self.home_region))
+        new = self._put(wanted, None)
+        try:
+            self.dynamo.transact((new, mark), self.new_id(self.clock.now_ms()))
+        except TransactionCancelled as cancelled:
+            if not cancelled.condition_failed:
+                raise
+            wrote(self.dynamo, mark)  # else a late request creates it, once this one is deleted
+        self._trigger(wanted.namespace, self.find(wanted.namespace))
+
     def get(self, namespace: str) -> Schedule:
         """The schedule of a namespace. One read unit.
 
@@ -209,7 +227,7 @@ class Schedules:
             WrongRegion: this is not the home region.
             ScheduleExists: it was changed, or created again, after this call had read it.
         """
-        self._refuse_elsewhere()
+        refuse_elsewhere(self.region, self.home_region)
         found = self._find(namespace)
         delete = Delete(self.table, keys.schedule_key(namespace), is_still(found))
         # False and none there: by an attempt that got no answer, or by another process.
@@ -220,8 +238,8 @@ class Schedules:
 
     def _checked(self, schedule: Schedule) -> Schedule:
         """The schedule, if it can work in this stack."""
-        self._refuse_elsewhere()
-        self._refuse_region_of(schedule)
+        refuse_elsewhere(self.region, self.home_region)
+        refuse_region_of(schedule, self.home_region)
         self._age_ms(schedule)
         return schedule
 
@@ -234,28 +252,28 @@ class Schedules:
         """
         namespace = self.namespaces.get(schedule.namespace)
         if namespace.kind is not Kind.LEDGER:
-            raise WrongKind(
-                f"namespace {namespace.name!r} is of kind {namespace.kind}; only counters of kind "
-                f"{Kind.LEDGER} have entries to compact"
-            )
+            raise without_entries(namespace)
         return self.limit(namespace).with_min_age(schedule.min_age_ms).age_ms
 
     def _write(self, wanted: Schedule, found: Item | None, epoch: str | None = None) -> Schedule:
         """Write the item, then its trigger; return it. `epoch`: as `take_over`."""
-        since_ms = None if found is None else unswept_since_ms(found)
-        if found is None or epoch or decode_schedule(found).min_entries > wanted.min_entries:
-            since_ms = self.clock.now_ms()
-        age_ms, revision = self._age_ms(wanted), self.new_id(self.clock.now_ms())
-        item = encode_schedule(wanted, age_ms, revision, since_ms)
-        item["epoch"] = epoch or (found or {}).get("epoch")
         try:
-            self.dynamo.put(Put(self.table, item, is_still(found)))
+            self.dynamo.put(self._put(wanted, found, epoch))
         except ConditionFailed as failed:
             # The wanted one itself: an attempt without an answer wrote it, which the SDK repeated.
             if failed.item is None or decode_schedule(failed.item) != wanted:
                 raise changed_meanwhile(wanted.namespace) from failed
         self._trigger(wanted.namespace, wanted)
         return wanted
+
+    def _put(self, wanted: Schedule, found: Item | None, epoch: str | None = None) -> Put:
+        since_ms = None if found is None else unswept_since_ms(found)
+        if found is None or epoch or decode_schedule(found).min_entries > wanted.min_entries:
+            since_ms = self.clock.now_ms()
+        age_ms, revision = self._age_ms(wanted), self.new_id(self.clock.now_ms())
+        item = encode_schedule(wanted, age_ms, revision, since_ms)
+        item["epoch"] = epoch or (found or {}).get("epoch")
+        return Put(self.table, item, is_still(found))
 
     def _trigger(self, namespace: str, written: Schedule | None) -> None:
         """Make the trigger follow the item, even if another process changes that meanwhile."""
@@ -273,28 +291,9 @@ class Schedules:
     def _existing(self, namespace: str) -> Item:
         found = self._find(namespace)
         if found is None:
-            raise NoSuchSchedule(
-                f"namespace {namespace!r} has no schedule: "
-                f"`countledger schedule create {namespace}` makes one"
-            )
+            raise no_schedule(namespace)
         return found
 
     def _find(self, namespace: str) -> Item | None:
         key = keys.schedule_key(keys.check_namespace(namespace))
         return self.dynamo.get(self.table, key, consistent=True)
-
-    def _refuse_elsewhere(self) -> None:
-        if self.region != self.home_region:
-            raise WrongRegion(
-                f"this is {self.region}; counters are compacted in the home region "
-                f"{self.home_region} only: change schedules there"
-            )
-
-    def _refuse_region_of(self, schedule: Schedule) -> None:
-        """A table restored in another region contains schedules of the region before."""
-        if schedule.region != self.home_region:
-            raise WrongRegion(
-                f"the schedule of namespace {schedule.namespace!r} is for region "
-                f"{schedule.region}, and this stack's home is {self.home_region}: delete it, and "
-                "create it again"
-            )

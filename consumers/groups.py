@@ -20,11 +20,7 @@ from countledger.consumers.group_items import Group, GroupItems
 from countledger.consumers.memberships import GroupBoard, Memberships, member_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import (
-    BadInput,
-    CorruptItem,
-    Refused,
-)
+from countledger.ledger.errors import BadInput, CorruptItem, Refused
 from countledger.ledger.ranking import group_board, is_on
 from countledger.ledger.suspension import workers
 

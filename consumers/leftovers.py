@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.errors import BadInput, NoSuchGroup, Refused
-from countledger.ledger.expressions import AllOf, BeginsWith, Compare, unchanged
+from countledger.ledger.expressions import AllOf, BeginsWith, Compare, all_unchanged
 from countledger.ledger.operations import Delete, Query
 from countledger.ledger.performer import wrote
 from countledger.ledger.total import windows_ids_in
@@ -121,7 +121,7 @@ class Leftovers:
         main = totals.dynamo.get(totals.table, keys.total_key(counter), consistent=True) or {}
         for marker in markers:
             if marker.get("incarnation") != main.get("incarnation"):
-                self._delete_item(_key_of(marker), _unchanged(marker, "incarnation"))
+                self._delete_item(_key_of(marker), all_unchanged(marker, "incarnation"))
 
     def _delete_windows(self, counter: str) -> None:
         """Delete the windows that the counter's total does not name.
@@ -154,7 +154,7 @@ class Leftovers:
             self._delete_item({"counter": keys.ALERT_LOG, "part": f"{place}#{found.counter}"})
             self._delete_item({"counter": found.counter, "part": keys.LOG_PREFIX + place})
         for state in found.states:
-            same = _unchanged(state, "revision", "version", "at", "incarnation")
+            same = all_unchanged(state, "revision", "version", "at", "incarnation")
             self._delete_item(_key_of(state), same)
         for membership in found.memberships:
             self._leave(membership)
@@ -188,8 +188,3 @@ def _key_of(item: Item) -> Key:
 
 def _rule_of(state: Item) -> str:
     return str(state["part"]).removeprefix(keys.ALERT_PREFIX).partition("#")[0]
-
-
-def _unchanged(item: Item, *names: str) -> Condition:
-    """That these attributes are as they were seen."""
-    return AllOf(*(unchanged(name, item.get(name)) for name in names))

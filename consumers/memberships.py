@@ -231,7 +231,8 @@ class GroupBoard:
         for done, counter in enumerate(members, start=1):
             self.take_off(counter)
             on_member(done)
-        self.take_strays_off(members)
+        for counter in self.strays(members):
+            self.take_off(counter)
         return len(members)
 
     def take_off_unless_member(self, counter: str) -> None:
@@ -243,16 +244,11 @@ class GroupBoard:
         if self._is_member(counter):
             self.place(counter)
 
-    def take_strays_off(self, members: Collection[str]) -> None:
-        """Take counters off that are no members: half a read unit for each partition of the board.
-
-        The index is updated with a short delay, so the most recent strays may stay.
-        """
-        for counter in self.strays(members):
-            self.take_off(counter)
-
     def strays(self, members: Collection[str]) -> Iterator[str]:
-        """Counters on the board that are none of these members; costs as `take_strays_off`."""
+        """Counters on the board that are no members: half a read unit for each of its partitions.
+
+        The index is updated with a short delay, so the most recent strays may be missing.
+        """
         board, known = group_board(self.group), set(members)
         for bucket in board.buckets:
             for page in self.dynamo.pages(top_query(self.table, board, bucket, _PAGE)):

@@ -18,7 +18,7 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CorruptItem, NewerFormat, ProgressLost
-from countledger.ledger.expressions import Absent, Add, AllOf, Assign, Compare, Drop, unchanged
+from countledger.ledger.expressions import Absent, Add, Assign, Compare, Drop, all_unchanged
 from countledger.ledger.limits import LATE_WRITE_MS, PROGRESS_LIFE_MS, SECOND_MS
 from countledger.ledger.operations import Update
 
@@ -135,15 +135,14 @@ def recovery_of(table: str, progress: ShardProgress, found: Item | None) -> Upda
 
     Conditional on the item being as found.
     """
-    seen = found or {}
-    same, unmoved = [unchanged(name, seen.get(name)) for name in ("position", "handled_at")]
+    same = all_unchanged(found or {}, "position", "handled_at")
     names = ("earlier", "earlier_at", "landed", "attempted", "attempts")
     numbers = ("records", "updates", "write_units")
     clauses = tuple(clause for clause in _clauses(progress) if clause.name not in numbers)
     zeros = tuple(Assign(name, 0) for name in numbers)
     drops = tuple(Drop(name) for name in names)
     key = keys.progress_key(progress.shard)
-    return Update(table, key, (*clauses, *zeros, *drops), AllOf(same, unmoved))
+    return Update(table, key, (*clauses, *zeros, *drops), same)
 
 
 def attempt_started_of(table: str, shard: str, first: int, attempts: int) -> Update:

@@ -27,7 +27,7 @@ from countledger.consumers.totals import counters_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadSetting, ConditionFailed, CorruptItem, NotRanked, shown
-from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare, unchanged
+from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare, all_unchanged
 from countledger.ledger.limits import RANK_SETTLES_MS, SECOND_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put
@@ -264,4 +264,4 @@ def _is_still(rule: Item | None) -> Condition:
     """The rule is the one that was read. Rules of earlier releases have no revision."""
     if rule is None:
         return Absent("part")
-    return AllOf(*(unchanged(name, rule.get(name)) for name in ("revision", "partitions")))
+    return all_unchanged(rule, "revision", "partitions")

@@ -3,6 +3,9 @@
 A region that joins has no totals of the entries before it. Until they are made and proven, its item
 says `rebuilding`: totals are not read, and alerts are not evaluated. The first region of a stack
 has no such item, and is ready.
+
+Each write has an id, and names the state that it replaces. So what was proven of a region that left
+meanwhile, and joined again, does not make it ready.
 """
 
 from __future__ import annotations
@@ -12,13 +15,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
-from countledger.ledger.attributes import describe, optional_time, require
+from countledger.ledger.attributes import describe, optional, optional_time, require
 from countledger.ledger.clock import Clock, SystemClock, show_duration
-from countledger.ledger.errors import CorruptItem, RegionRebuilding
+from countledger.ledger.errors import ConditionFailed, CorruptItem, RegionRebuilding
+from countledger.ledger.expressions import AllOf, unchanged
+from countledger.ledger.ids import new_id
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.operations import Put
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
@@ -41,10 +48,13 @@ class RegionState:
     Attributes:
         phase: whether its totals are complete.
         since_ms: when that was stored, ms since the epoch; None: the region never joined.
+        revision: the id of the write that stored it; None: no write did, or that of an earlier
+            release.
     """
 
     phase: Phase = Phase.READY
     since_ms: int | None = None
+    revision: str | None = None
 
 
 def decode_region_state(item: Item | None) -> RegionState:
@@ -58,7 +68,8 @@ def decode_region_state(item: Item | None) -> RegionState:
     phase = require(item, "state", str)
     if phase not in set(Phase):
         raise CorruptItem(f"{describe(item)}: 'state' is {phase!r}, no state of a region", item)
-    return RegionState(Phase(phase), optional_time(item, "since"))
+    revision = optional(item, "revision", str)
+    return RegionState(Phase(phase), optional_time(item, "since"), revision)
 
 
 @dataclass(slots=True)
@@ -69,11 +80,13 @@ class RegionStateStore:
         dynamo: a DynamoDB client in that region.
         table: the table `counters` there.
         clock: the time.
+        new_id: makes the id of a write.
     """
 
     dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
+    new_id: Callable[[int], str] = new_id
     _known: tuple[int, RegionState] | None = field(default=None, repr=False)
 
     @classmethod
@@ -100,11 +113,23 @@ class RegionStateStore:
         found = self.dynamo.get(self.table, keys.region_state_key(), consistent=True)
         return decode_region_state(found)
 
-    def write(self, phase: Phase) -> None:
-        """Store a state. One write unit."""
-        key = keys.region_state_key()
-        item = {**key, "state": str(phase), "since": self.clock.now_ms()}
-        self.dynamo.put(Put(self.table, item))
+    def write(self, phase: Phase, seen: RegionState) -> bool:
+        """Store a state in place of the one that was read. One write unit.
+
+        Returns:
+            False: another state is stored by now, and stays.
+        """
+        now_ms = self.clock.now_ms()
+        item = {**keys.region_state_key(), "state": str(phase), "since": now_ms}
+        item["revision"] = revision = self.new_id(now_ms)
+        # An earlier release stored no revision; its states differ in their times.
+        same = AllOf(unchanged("revision", seen.revision), unchanged("since", seen.since_ms))
+        try:
+            self.dynamo.put(Put(self.table, item, same))
+        except ConditionFailed as failed:
+            # True: by an attempt of this write that got no answer, which the SDK repeated.
+            return (failed.item or {}).get("revision") == revision
+        return True
 
     def current(self) -> RegionState:
         """The state as read at most a minute ago; once ready, a region is not read again."""

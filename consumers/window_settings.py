@@ -91,6 +91,7 @@ class WindowSettings:
         keep_ms: int = WINDOWS_KEPT_DEFAULT_MS,
         max_lateness_ms: int | None = None,
         ranked: int = 0,
+        first: bool = False,
     ) -> WindowSetting:
         """Switch windows on, or change them: a read unit, and a write unit for each KB.
 
@@ -113,6 +114,7 @@ class WindowSettings:
             ranked: over how many partitions of the index the days are ranked, 1 to 100
                 (`rankings.top(..., day=)`); each takes about 500 changed days a second. 0: they are
                 not ranked, and cost nothing for it. Rankings are kept as long as hours.
+            first: only if the namespace never had windows; otherwise its newest setting stays.
 
         Raises:
             BadSetting: a value breaks its rule.
@@ -140,6 +142,8 @@ class WindowSettings:
 
         def decide(known: tuple[WindowSetting, ...], at_ms: int) -> tuple[WindowSetting, ...]:
             newest = known[-1] if known else None
+            if first and newest is not None:
+                return known
             if newest is not None and newest.ended_ms is None:
                 if _means_the_same(wanted, newest):
                     return known

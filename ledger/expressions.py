@@ -7,12 +7,12 @@ request. No other module writes the text of an expression.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from countledger.ledger.attributes import encode_value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(slots=True)
@@ -166,45 +166,44 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class AllOf:
+class _Several:
+    """Conditions, joined by a word."""
+
+    word: ClassVar[str]
+    conditions: tuple[Condition, ...]
+
+    def __init__(self, *conditions: Condition) -> None:
+        """Of these."""
+        object.__setattr__(self, "conditions", conditions)
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return self.word.join(_grouped(condition, to) for condition in self.conditions)
+
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append the shapes and the values of its conditions."""
+        shape += (self.word, len(self.conditions))
+        for condition in self.conditions:
+            condition.outline(shape, values)
+
+
+class AllOf(_Several):
     """Every one of them holds."""
 
-    conditions: tuple[Condition, ...]
-
-    def __init__(self, *conditions: Condition) -> None:
-        """Of these."""
-        object.__setattr__(self, "conditions", conditions)
-
-    def encode(self, to: Placeholders) -> str:
-        """Its text."""
-        return " AND ".join(_grouped(condition, to) for condition in self.conditions)
-
-    def outline(self, shape: list[object], values: list[object]) -> None:
-        """Append the shapes and the values of its conditions."""
-        shape += (AllOf, len(self.conditions))
-        for condition in self.conditions:
-            condition.outline(shape, values)
+    __slots__ = ()
+    word = " AND "
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class AnyOf:
+class AnyOf(_Several):
     """At least one of them holds."""
 
-    conditions: tuple[Condition, ...]
+    __slots__ = ()
+    word = " OR "
 
-    def __init__(self, *conditions: Condition) -> None:
-        """Of these."""
-        object.__setattr__(self, "conditions", conditions)
 
-    def encode(self, to: Placeholders) -> str:
-        """Its text."""
-        return " OR ".join(_grouped(condition, to) for condition in self.conditions)
-
-    def outline(self, shape: list[object], values: list[object]) -> None:
-        """Append the shapes and the values of its conditions."""
-        shape += (AnyOf, len(self.conditions))
-        for condition in self.conditions:
-            condition.outline(shape, values)
+def all_unchanged(seen: Mapping[str, object], *names: str) -> AllOf:
+    """Each of these attributes is what it was when the item was read, or absent as it was."""
+    return AllOf(*(unchanged(name, seen.get(name)) for name in names))
 
 
 @dataclass(frozen=True, slots=True)

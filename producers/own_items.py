@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from countledger.ledger.amount import from_number
 from countledger.ledger.attributes import encode_value
 from countledger.ledger.errors import BadItem, ItemInTheWay, shown
-from countledger.ledger.expressions import Absent, AllOf, Assign, Drop, unchanged
+from countledger.ledger.expressions import Absent, Assign, Drop, all_unchanged
 from countledger.ledger.limits import ITEM_MAX_BYTES, NAME_MAX_BYTES
 from countledger.ledger.operations import Delete, Put, Update
 
@@ -171,7 +171,7 @@ OwnWrite: TypeAlias = NewItem | ItemChange | ItemDeletion
 def _as_expected(key: Mapping[str, object], expected: Mapping[str, object]) -> Condition:
     """The item exists and has these attributes."""
     held = {**dict(list(key.items())[:1]), **expected}
-    return AllOf(*(unchanged(name, value) for name, value in held.items()))
+    return all_unchanged(held, *held)
 
 
 def _not_as_expected(

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attempts import Answer
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.operations import Put
 
 
 # Two seconds in total: a change is effective from a fixed time, so it is not retried for long.
@@ -89,10 +90,11 @@ class Rules:
     new_id: Callable[[int], str] = new_id
     random: Random = field(default_factory=Random)
 
-    def create(self, rule: Rule) -> Rule:
+    def create(self, rule: Rule, mark: Put | None = None) -> Rule:
         """As `Alerts.create`: the rule with its revision and the time from which it is effective.
 
-        Four write units, and the read units of `read`.
+        Four write units, and the read units of `read`; two write units more with a mark, which is
+        put in the same transaction.
         """
 
         def decide(snapshot: RuleSnapshot, revision: str, effective_ms: int) -> RulePlan:
@@ -102,7 +104,8 @@ class Rules:
                     "changes it"
                 )
             made = followed(snapshot, rule, revision, effective_ms)
-            return RulePlan(plan_put(self.table, snapshot, made), made)
+            marks = () if mark is None else (mark,)
+            return RulePlan((*plan_put(self.table, snapshot, made), *marks), made)
 
         return self._change(rule.name, decide).expect()
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rule_spec import RuleSpec
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.connection import Connection
+    from countledger.ledger.operations import Put
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,17 @@ class Alerts:
         check_watched(wanted, self.totals)
         self.services.targets.check(wanted.target)
         return self._written(self.rules.create(wanted), wait=wait, now=now)
+
+    def create_once(self, name: str, mark: Put, **spec: Unpack[RuleSpec]) -> None:
+        """Create a rule in one transaction with a mark: six write units, and reads as `create`.
+
+        Raises:
+            As `create`; Throttled if the mark exists.
+        """
+        wanted = rule_of(name, self._evaluate_in(None), spec)
+        check_watched(wanted, self.totals)
+        self.services.targets.check(wanted.target)
+        self.rules.create(wanted, mark)
 
     def set(
         self, name: str, *, wait: bool = False, now: bool = False, **spec: Unpack[RuleSpec]

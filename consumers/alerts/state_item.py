@@ -151,8 +151,8 @@ def write_of(table: str, write: WriteState) -> Put:
 
 def scan_write_of(table: str, write: WriteState) -> Put:
     """The write of a state for an initial scan: over exactly `write.over`, or over nothing."""
-    unchanged = Absent("version") if write.over is None else _is_still(write.over)
-    return Put(table, encode_state(write.state), unchanged)
+    same = Absent("version") if write.over is None else _is_still(write.over)
+    return Put(table, encode_state(write.state), same)
 
 
 def _is_still(state: AlertState) -> Condition:
@@ -190,7 +190,7 @@ def _same_total(one: AlertState | Firing) -> tuple[Condition, ...]:
 
 def _same_origin(*, from_scan: bool) -> Condition:
     """A scan and the change that led to its total have one version, but different alerts."""
-    return Compare("from_scan", "=", value=True) if from_scan else Absent("from_scan")
+    return unchanged("from_scan", from_scan or None)
 
 
 def encode_state(state: AlertState) -> Item:

@@ -152,8 +152,9 @@ def change_of(
     there = owner.in_region(name)
 
     def auditor() -> Auditor:
-        namespaces = namespaces_of(there)
-        return auditor_of(there, exact_of(there), namespaces)
+        # The outputs of the stack that is there now: the region may have left and joined again.
+        now = owner.in_region(name)
+        return auditor_of(now, exact_of(now), namespaces_of(now))
 
     deploy_there = deployment_of(there, role_arn)
     return RegionChange(

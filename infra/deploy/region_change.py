@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.consumers.region_state import Phase, RegionStateStore
+from countledger.consumers.region_state import Phase, RegionState, RegionStateStore
 from countledger.infra.deploy.change_set import Effect, parameters_in, tags_in
 from countledger.infra.deploy.region_checks import (
     home_by_epoch,
@@ -84,7 +84,7 @@ class RegionChange:
     poll_s: float = 3.0
     timeout_s: float = 6 * 3600.0
     clock: Clock = field(default_factory=SystemClock)
-    _done: frozenset[Step] = frozenset()
+    _done: set[tuple[str | None, RegionState, Step]] = field(default_factory=set)
 
     def observe(self) -> Observed:
         """What is there now: some ten calls.
@@ -112,6 +112,7 @@ class RegionChange:
             and one["StackStatus"].endswith("_IN_PROGRESS")
             and one["StackStatus"] != _REVIEWED
         ]
+        state = self._state(counters) if counters and not busy else RegionState()
         table = None if self.lost else self._table_there()
         ledger = self.owner.setting("ledger_table")
         homes = [home_by_epoch(self.owner, ledger)]
@@ -130,8 +131,8 @@ class RegionChange:
             counters=counters,
             stack=bool(status),
             complete="MaterializerMapping" in resources,
-            phase=self._phase(counters) if counters and not busy else None,
-            done=self._done,
+            state=state,
+            done=frozenset(step for *of, step in self._done if of == [counters, state]),
         )
 
     def run(
@@ -148,22 +149,22 @@ class RegionChange:
         Raises:
             CountledgerError: a step failed; another run continues with it.
         """
-        while (step := decide(self.observe())) is not None:
+        while (step := decide(seen := self.observe())) is not None:
             on_step(step)
-            self.take(step)
-            self._done |= {step}
+            self.take(step, seen)
+            self._done.add((seen.counters, seen.state, step))
 
-    def take(self, step: Step) -> None:
-        """Take one step; each of them can be repeated."""
+    def take(self, step: Step, seen: Observed) -> None:
+        """Take one step, which was decided from what was seen; each of them can be repeated."""
         {
             Step.REPLICA: self._add_replica,
             Step.WAIT: self._wait,
             Step.COUNTERS: lambda: self._deploy(json.dumps(only_tables())),
-            Step.MARK: lambda: self._store().write(Phase.REBUILDING),
+            Step.MARK: lambda: self._write(Phase.REBUILDING, seen),
             Step.STACK: lambda: self._deploy(None),
             Step.REPAIR: lambda: make_totals(self.auditor(), self.say),
             Step.VERIFY: lambda: prove_totals(self.auditor(), self.say),
-            Step.READY: lambda: self._store().write(Phase.READY),
+            Step.READY: lambda: self._write(Phase.READY, seen),
             Step.QUIET: lambda: watch_quiet(self._there, self.say, self.clock, self.poll_s),
             Step.DESTROY: self._destroy,
             Step.UNPROTECT: self._unprotect,
@@ -176,21 +177,20 @@ class RegionChange:
 
     def _table_there(self) -> Mapping[str, Any] | None:
         try:
-            client = self._there.dynamo("standard")
-            return client.describe(self.owner.setting("ledger_table"))
+            return self._there.dynamo("standard").describe(self.owner.setting("ledger_table"))
         except TableNotFound:
             return None
 
-    def _phase(self, counters: str) -> Phase | None:
+    def _state(self, counters: str) -> RegionState:
         try:
-            state = RegionStateStore(self._there.dynamo("standard"), counters).read()
+            return RegionStateStore(self._there.dynamo("standard"), counters).read()
         except TableNotFound:
-            return None
-        return None if state.since_ms is None else state.phase
+            return RegionState()
 
-    def _store(self) -> RegionStateStore:
-        counters = self.deploy_there.stack.resources()["Counters"][1]
-        return RegionStateStore(self._there.dynamo("standard"), counters, self.clock)
+    def _write(self, phase: Phase, seen: Observed) -> None:
+        store = RegionStateStore(self._there.dynamo("standard"), str(seen.counters), self.clock)
+        # Else another run stored a state meanwhile: the next step is decided from that.
+        store.write(phase, seen.state)
 
     # ---- the owner's stack ----
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.region_state import Phase
+from countledger.consumers.region_state import Phase, RegionState
 from countledger.ledger.errors import BadInput, WrongRegion
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class Observed:
         counters: the region's table of totals; None: its stack has none yet, or there is no stack.
         stack: whether the region has a stack.
         complete: whether that stack has its functions.
-        phase: the stored state of the region; None: none is stored.
-        done: the steps of this run that leave no trace to observe.
+        state: the stored state of the region; without a time where none is stored.
+        done: the steps of this run that leave no trace to observe, under this very table and state.
     """
 
     region: str
@@ -83,7 +83,7 @@ class Observed:
     counters: str | None = None
     stack: bool = False
     complete: bool = False
-    phase: Phase | None = None
+    state: RegionState = field(default_factory=RegionState)
     done: frozenset[Step] = frozenset()
 
 
@@ -111,8 +111,8 @@ def next_of_adding(seen: Observed) -> Step | None:  # noqa: PLR0911 - one for ea
     if seen.counters is None:
         return Step.COUNTERS
     if not seen.complete:
-        return Step.STACK if seen.phase is Phase.REBUILDING else Step.MARK
-    if seen.phase is not Phase.REBUILDING:
+        return Step.STACK if seen.state.phase is Phase.REBUILDING else Step.MARK
+    if seen.state.phase is not Phase.REBUILDING:
         return None
     waiting = (one for one in (Step.REPAIR, Step.VERIFY) if one not in seen.done)
     return next(waiting, Step.READY)

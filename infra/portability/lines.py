@@ -90,15 +90,15 @@ class WindowsOfLine(BaseModel):
 
     def switch_on(self, settings: WindowSettings, namespace: str) -> None:
         """Switch them on, unless the namespace has or had windows. As `WindowSettings.enable`."""
-        if not settings.of(namespace):
-            settings.enable(
-                namespace,
-                by=self.by,
-                time_zone=self.time_zone,
-                keep_ms=self.keep_ms,
-                max_lateness_ms=self.max_lateness_ms,
-                ranked=self.ranked,
-            )
+        settings.enable(
+            namespace,
+            by=self.by,
+            time_zone=self.time_zone,
+            keep_ms=self.keep_ms,
+            max_lateness_ms=self.max_lateness_ms,
+            ranked=self.ranked,
+            first=True,
+        )
 
 
 class NamespaceLine(_Line):

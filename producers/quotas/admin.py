@@ -199,7 +199,9 @@ class QuotaAdmin:
 
         Raises:
             NoSuchQuota: no quota has that prefix.
-            BadQuota, Unclear, Throttled, WrongRegion: as `create`.
+            Unclear: no clear answer. Also if another call has changed a limit since an attempt that
+                got no answer: that change stays.
+            BadQuota, Throttled, WrongRegion: as `create`.
         """
         self.refuse_elsewhere(prefix)
         amount = check_amount("limit", limit, zero=True)
@@ -212,7 +214,8 @@ class QuotaAdmin:
 
         Raises:
             NoSuchQuota: no quota is for the counter.
-            BadQuota, Unclear, Throttled, WrongRegion: as `create`.
+            Unclear: as `set_limit`.
+            BadQuota, Throttled, WrongRegion: as `create`.
         """
         self.refuse_elsewhere(counter)
         amount = None if limit is None else check_amount("limit", limit, zero=True)

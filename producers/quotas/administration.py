@@ -10,7 +10,8 @@ The answers mean:
 
     done                       this call did it
     condition failed           done by an attempt without an answer, if the item carries the id of
-                               this call; another revision: read and tried again; else refused
+                               this call; another revision: read and tried again, unless an attempt
+                               without an answer may have been done before that; else refused
     throttle, conflict         nothing was written: again
     no answer                  again; applied late it meets another revision or incarnation
 """
@@ -20,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger import keys
-from countledger.ledger.attempts import Again, Done, Recheck, Send, ask, attempt, otherwise
+from countledger.ledger.attempts import Again, Done, GiveUp, Recheck, Send, ask, attempt, otherwise
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
@@ -91,6 +92,7 @@ def limiting(
 
     Raises:
         NoSuchQuota: no quota has that prefix.
+        Unclear: no clear answer; also if the limit may have been set, and was changed since.
     """
     call = context.new_id(context.clock.now_ms())
 
@@ -103,9 +105,9 @@ def limiting(
     def interpret(reply: Reply[Quota | None]) -> Verdict[Quota | None, Quota]:
         match reply.answer:
             case TransactionCancelled(reasons=(quota, *_)) if quota.condition_failed:
-                return _found(prefix, quota.item, call)
+                return _found(prefix, quota.item, call, reply)
             case ConditionFailed(item=item):
-                return _found(prefix, item, call)
+                return _found(prefix, item, call, reply)
             case CountledgerError():
                 return otherwise(reply)
         if reply.state is None:
@@ -116,12 +118,20 @@ def limiting(
     return changed
 
 
-def _found(prefix: str, item: Item | None, call: str) -> Verdict[Quota | None, Quota]:
+def _found(
+    prefix: str, item: Item | None, call: str, reply: Reply[Quota | None]
+) -> Verdict[Quota | None, Quota]:
     """What it means that a quota is of another revision than the one that was read."""
-    found = _existing(prefix, item)
+    found, seen = _existing(prefix, item), reply.state
     if (item or {}).get("changed_by") == call:
         return Done(found)
-    return Again(None, CountledgerError("another call changed the quota"))
+    another = CountledgerError("another call changed the quota")
+    next_one = seen and (seen.incarnation, seen.revision + 1)
+    if reply.maybe_applied and next_one != (found.incarnation, found.revision):
+        # This call's change may be among those since; a limit that was set over it stays.
+        return GiveUp(another)
+    # The only change since is of another call. So no request that was sent can be applied any more.
+    return Again(None, another, resolved=True)
 
 
 def _next_revision(

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from unittest.mock import patch
 
 import pytest
@@ -161,12 +161,45 @@ def test_a_run_that_ends_after_any_step_is_continued(stack: LocalStack) -> None:
         assert _change(stack).observe().replicas == {}
 
 
+def test_a_region_that_joined_again_is_proven_again(stack: LocalStack) -> None:
+    """A run is suspended before its last step; meanwhile the region leaves, and another run joins.
+
+    What the suspended run has proven are the totals of a table that the region does not use.
+    """
+    _record(stack, HOME, 2)
+    taken: list[Step] = []
+
+    def join_again(step: Step) -> None:
+        taken.append(step)
+        if taken.count(Step.READY) != 1 or step is not Step.READY:
+            return
+        _change(stack).run(next_of_removing)
+        with pytest.raises(_Killed):
+            _change(stack).run(next_of_adding, _kill_before(Step.REPAIR))
+        with pytest.raises(RegionRebuilding):
+            _client(stack, OTHER).total("likes:a")
+
+    with patch.dict(os.environ, {**stack.environment(), **BOUND}):
+        _change(stack).run(next_of_adding, join_again)
+
+    assert taken[-4:] == [Step.READY, Step.REPAIR, Step.VERIFY, Step.READY]
+    assert _totals(stack, OTHER) == {"likes:a": 2, "likes:b": 4, "likes:c": 6}
+
+
+def _kill_before(last: Step) -> Callable[[Step], None]:
+    def kill(step: Step) -> None:
+        if step is last:
+            raise _Killed
+
+    return kill
+
+
 def test_a_region_that_was_rebuilding_is_found_by_status(stack: LocalStack) -> None:
     with patch.dict(os.environ, stack.environment()):
         connection = Connection.open(Settings(stack_name=stack.name))
         table = connection.setting("counters_table")
         store = RegionStateStore(connection.dynamo("standard"), table)
-    store.write(Phase.REBUILDING)
+    store.write(Phase.REBUILDING, store.read())
 
     found = Command(stack.environment())("status", "--json", "--region", HOME).json
 

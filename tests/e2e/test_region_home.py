@@ -119,11 +119,11 @@ def test_a_region_without_complete_totals_is_not_promoted(
     connection = _client(stack, target).connection
     table = connection.setting("counters_table")
     store = RegionStateStore(connection.dynamo("standard"), table)
-    store.write(Phase.REBUILDING)
+    store.write(Phase.REBUILDING, store.read())
 
     refused = command("region", "promote", target, "--leave-strict")
 
-    store.write(Phase.READY)
+    store.write(Phase.READY, store.read())
     assert refused.code == 2
     assert f"{target} is rebuilding" in refused.err
 

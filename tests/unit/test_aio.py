@@ -25,11 +25,12 @@ from countledger.producers.strict.outcome import StrictOutcome
 # What a form does not have, and why.
 _LEFT_OUT: Final = {
     "for other parts of the project": {
+        "Alerts": {"create_once"},
         "Auditor": {"each", "unread", "unrepaired", "walk"},
         "Groups": {"board", "memberships"},
         "Namespaces": {"expect", "for_use", "is_of_a_ledger"},
         "Quotas": {"refuse_elsewhere"},
-        "Schedules": {"take_over"},
+        "Schedules": {"create_once", "take_over"},
     },
     "`buffered` is the producer of the event loop": {"CountLedger": {"buffered_async"}},
 }

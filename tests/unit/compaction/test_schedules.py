@@ -14,6 +14,7 @@ from countledger.compaction.schedule import (
 )
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import trigger_name
+from countledger.ledger.attributes import Item
 from countledger.ledger.due import DueRule, rule_in
 from countledger.ledger.errors import (
     BadSetting,
@@ -21,15 +22,19 @@ from countledger.ledger.errors import (
     NamespaceUnknown,
     NewerFormat,
     NoSuchSchedule,
+    Reason,
     ScheduleExists,
+    TransactionCancelled,
     WrongKind,
     WrongRegion,
 )
+from countledger.ledger.expressions import Absent
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Kind
+from countledger.ledger.operations import Put
 from countledger.ledger.settings import SettingChange
 from tests.unit.compaction.parts import COUNTERS, HOME, Stack
-from tests.unit.ledger.memory import afterwards, meanwhile, sent_twice
+from tests.unit.ledger.memory import afterwards, meanwhile, refuses, sent_twice
 
 _HOURLY: ScheduleSpec = {"every_ms": HOUR_MS}
 LIMIT_MS = DAY_MS + 15 * MINUTE_MS + MINUTE_MS + 15 * MINUTE_MS
@@ -254,6 +259,68 @@ def test_a_deletion_of_the_trigger_that_is_late_leaves_that_of_a_schedule_create
     assert stack.schedules.delete("likes")
     assert stack.schedules.get("likes").expression == "rate(1 day)"
     assert stack.triggers.kept == {"likes": "rate(1 day)"}
+
+
+_MARK = Put(COUNTERS, {"counter": "import##restore", "part": "made#schedule#likes"}, Absent("part"))
+
+
+def _restored() -> Item:
+    """A schedule as the table of a lost stack in another region has it."""
+    there = Stack()
+    there.namespace("likes")
+    there.schedules.create("likes", cron="0 3 * * ? *", min_entries=7)
+    return {**there.schedule, "region": "us-west-2"}
+
+
+def test_a_schedule_with_a_mark_is_created_once(stack: Stack) -> None:
+    """A process is suspended before its request; another creates it, and a person deletes it."""
+
+    def meanwhile_deleted() -> None:
+        stack.schedules.create_once(_restored(), _MARK)
+        assert stack.schedules.delete("likes")
+
+    stack.dynamo.plans.append(meanwhile(meanwhile_deleted, "transact"))
+
+    stack.schedules.create_once(_restored(), _MARK)
+
+    assert stack.schedules.find("likes") is None
+    assert stack.triggers.kept == {}
+
+
+def test_a_creation_with_a_mark_that_the_sdk_repeats_is_one(stack: Stack) -> None:
+    stack.dynamo.plans.append(sent_twice("transact"))
+
+    stack.schedules.create_once(_restored(), _MARK)
+
+    found = stack.schedules.get("likes")
+    assert (found.expression, found.min_entries, found.region) == ("cron(0 3 * * ? *)", 7, HOME)
+    assert stack.triggers.kept == {"likes": "cron(0 3 * * ? *)"}
+
+
+def test_a_creation_with_a_mark_that_meets_another_transaction_leaves_no_mark(
+    stack: Stack,
+) -> None:
+    """The next call creates the schedule."""
+    conflict = TransactionCancelled((Reason("None"), Reason("TransactionConflict")))
+    stack.dynamo.plans.append(refuses(conflict, "transact"))
+    with pytest.raises(TransactionCancelled):
+        stack.schedules.create_once(_restored(), _MARK)
+
+    stack.schedules.create_once(_restored(), _MARK)
+
+    assert stack.schedules.find("likes") is not None
+
+
+def test_a_schedule_that_exists_is_marked_and_stays(stack: Stack) -> None:
+    """Once a person has deleted it, a late request creates no other one in its place."""
+    stack.schedules.create("likes", every_ms=HOUR_MS)
+
+    stack.schedules.create_once(_restored(), _MARK)
+
+    assert stack.schedules.get("likes").expression == "rate(1 hour)"
+    stack.schedules.delete("likes")
+    stack.schedules.create_once(_restored(), _MARK)
+    assert stack.schedules.find("likes") is None
 
 
 def test_a_trigger_that_a_crash_left_is_deleted_by_the_same_call(stack: Stack) -> None:

@@ -5,18 +5,18 @@ from dataclasses import replace
 import pytest
 
 from countledger.consumers.rankings import Rankings
-from countledger.consumers.region_state import CACHED_MS, Phase, RegionStateStore
+from countledger.consumers.region_state import CACHED_MS, Phase, RegionState, RegionStateStore
 from countledger.consumers.snapshot import SnapshotReader
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import CorruptItem, RegionRebuilding
 from countledger.ledger.namespace import Namespaces
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Delete, Put
 from countledger.ledger.settings import Settings
 from tests.unit.alerts.evaluating import TABLE, World, history, rule
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import MemoryClient
+from tests.unit.ledger.memory import MemoryClient, sent_twice
 
 COUNTERS = "counters"
 
@@ -37,7 +37,7 @@ def test_a_region_that_never_joined_is_ready_and_read_once() -> None:
 def test_totals_are_refused_until_the_region_is_ready() -> None:
     dynamo, clock = MemoryClient(), ManualClock()
     store = _store(dynamo, clock)
-    store.write(Phase.REBUILDING)
+    store.write(Phase.REBUILDING, store.read())
     totals = TotalsReader(dynamo, COUNTERS, store)
     rankings = Rankings(dynamo, COUNTERS, Namespaces(dynamo, "ledger", "r", "r"), region=store)
 
@@ -57,9 +57,10 @@ def test_totals_are_refused_until_the_region_is_ready() -> None:
 def test_the_state_is_read_again_each_minute_until_it_is_ready() -> None:
     dynamo, clock = MemoryClient(), ManualClock()
     store = _store(dynamo, clock)
-    store.write(Phase.REBUILDING)
+    store.write(Phase.REBUILDING, store.read())
     assert store.is_rebuilding()
-    _store(dynamo, clock).write(Phase.READY)
+    other = _store(dynamo, clock)
+    other.write(Phase.READY, other.read())
 
     clock.at_ms = NOW_MS + CACHED_MS - 1
     assert store.is_rebuilding()
@@ -69,6 +70,58 @@ def test_the_state_is_read_again_each_minute_until_it_is_ready() -> None:
     clock.at_ms += 10 * CACHED_MS
     assert not store.is_rebuilding()
     assert len(dynamo.calls) == reads + 1
+
+
+def test_a_region_that_joined_again_is_not_marked_ready_by_the_run_before() -> None:
+    """Its totals were proven in the joining before: of this one nothing is proven."""
+    dynamo = MemoryClient()
+    store = _store(dynamo)
+    store.write(Phase.REBUILDING, store.read())
+    suspended = store.read()
+    dynamo.delete(Delete(COUNTERS, keys.region_state_key()))  # the region leaves, with its table
+    store.write(Phase.REBUILDING, store.read())
+
+    assert not store.write(Phase.READY, suspended)
+
+    assert store.read().phase is Phase.REBUILDING
+    assert store.write(Phase.READY, store.read())
+    assert store.read().phase is Phase.READY
+
+
+def test_a_ready_region_is_not_marked_rebuilding_by_a_run_that_saw_no_state() -> None:
+    dynamo = MemoryClient()
+    store = _store(dynamo)
+    suspended = store.read()
+    store.write(Phase.REBUILDING, suspended)
+    store.write(Phase.READY, store.read())
+
+    assert not store.write(Phase.REBUILDING, suspended)
+
+    assert store.read().phase is Phase.READY
+
+
+def test_a_state_of_an_earlier_release_is_known_by_its_time() -> None:
+    """It has no id; a state that was stored since is another one."""
+    dynamo, clock = MemoryClient(), ManualClock()
+    item = {**keys.region_state_key(), "state": "rebuilding", "since": NOW_MS}
+    dynamo.put(Put(COUNTERS, item))
+    store = _store(dynamo, clock)
+    seen = store.read()
+    assert seen == RegionState(Phase.REBUILDING, NOW_MS)
+    dynamo.put(Put(COUNTERS, {**item, "since": NOW_MS + 1}))
+
+    assert not store.write(Phase.READY, seen)
+    assert store.write(Phase.READY, store.read())
+
+
+def test_a_write_whose_answer_was_lost_is_known_by_its_id() -> None:
+    """The SDK sends it again: its condition fails, and the state is this write's own."""
+    dynamo = MemoryClient()
+    store = _store(dynamo)
+    dynamo.plans.append(sent_twice("put"))
+
+    assert store.write(Phase.REBUILDING, store.read())
+    assert store.write(Phase.READY, store.read())
 
 
 def test_a_state_that_is_none_is_named() -> None:
@@ -83,13 +136,13 @@ def test_nothing_is_evaluated_while_totals_are_made() -> None:
     """A total that is made passes each threshold below it; nothing happened, so nobody is told."""
     world = World([rule(10)])
     state = RegionStateStore(world.dynamo, TABLE, world.clock)
-    state.write(Phase.REBUILDING)
+    state.write(Phase.REBUILDING, state.read())
     evaluator = replace(world.evaluator(), region=state)
 
     outcome = evaluator.apply(history([15]), "stream")
 
     assert (outcome.records, outcome.retry_from, world.alerts) == (1, None, [])
-    state.write(Phase.READY)
+    state.write(Phase.READY, state.read())
     world.clock.at_ms += CACHED_MS
     evaluator.apply(history([15]), "stream")
     assert world.alerts == [(10, 1)]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from countledger.consumers.region_state import Phase
+from countledger.consumers.region_state import Phase, RegionState
 from countledger.infra.deploy.region_steps import (
     ADDING,
     Observed,
@@ -20,7 +20,9 @@ from countledger.ledger.errors import BadInput, WrongRegion
 
 NOTHING = Observed(region="eu", owner="us", home="us")
 LISTED = replace(NOTHING, listed=("eu",), replicas={"eu": "ACTIVE"}, table_there=True)
-READY = replace(LISTED, counters="totals", stack=True, complete=True, phase=Phase.READY)
+STORED_READY = RegionState(Phase.READY, 2, "b")
+REBUILDING = RegionState(Phase.REBUILDING, 1, "a")
+READY = replace(LISTED, counters="totals", stack=True, complete=True, state=STORED_READY)
 
 
 def _after(step: Step, seen: Observed) -> Observed:
@@ -29,10 +31,10 @@ def _after(step: Step, seen: Observed) -> Observed:
         Step.REPLICA: {"listed": ("eu",), "replicas": {"eu": "CREATING"}, "table_there": True},
         Step.WAIT: {"replicas": {"eu": "ACTIVE"}},
         Step.COUNTERS: {"counters": "totals", "stack": True},
-        Step.MARK: {"phase": Phase.REBUILDING},
+        Step.MARK: {"state": REBUILDING},
         Step.STACK: {"complete": True},
-        Step.READY: {"phase": Phase.READY},
-        Step.DESTROY: {"stack": False, "counters": None, "complete": False, "phase": None},
+        Step.READY: {"state": STORED_READY},
+        Step.DESTROY: {"stack": False, "counters": None, "complete": False, "state": RegionState()},
         Step.UNPROTECT: {"protected": False},
         Step.DROP: {"listed": (), "replicas": {}, "table_there": False},
     }.get(step, {})
@@ -58,14 +60,14 @@ def test_the_state_is_stored_before_anything_can_make_totals() -> None:
 
 def test_another_run_repairs_and_verifies_again() -> None:
     """What was verified by a run that failed later may have changed."""
-    rebuilding = replace(READY, phase=Phase.REBUILDING)
+    rebuilding = replace(READY, state=REBUILDING)
 
     assert next_of_adding(rebuilding) is Step.REPAIR
     assert next_of_adding(replace(rebuilding, done=frozenset({Step.REPAIR}))) is Step.VERIFY
 
 
 def test_a_region_without_a_stored_state_is_ready() -> None:
-    assert next_of_adding(replace(READY, phase=None)) is None
+    assert next_of_adding(replace(READY, state=RegionState())) is None
 
 
 def test_one_replica_is_added_at_a_time() -> None:

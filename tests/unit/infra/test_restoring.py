@@ -4,6 +4,10 @@ from typing import Any
 
 import pytest
 
+from countledger import CountLedger
+from countledger.compaction.schedules import Schedules
+from countledger.consumers.alerts.rules import Rules
+from countledger.consumers.window_settings import WindowSettings
 from countledger.infra.memory.tables import COUNTERS, LEDGER
 from countledger.infra.portability.restoring import RestoredTables, Restorer, is_copied
 from countledger.ledger import keys
@@ -68,6 +72,7 @@ def _lost() -> MemoryStack:
     """A stack with an entry, a schedule, a rule, and the epoch of a promotion."""
     lost = MemoryStack()
     lost.ledger.record(_MINE, 5)
+    lost.ledger.window_settings.enable("likes", by="day")
     lost.ledger.schedules.create("likes", every_ms=3_600_000)
     lost.ledger.alerts.create("many", prefix="likes:", threshold=50, direction="rising")
     tables = lost._memory.tables
@@ -103,7 +108,11 @@ def test_what_was_deleted_since_the_restore_is_not_created_again() -> None:
     """A call after the end of the restore, or one that was suspended until then."""
     new, lost = MemoryStack(), _lost()
     restorer = _restorer(new, lost)
-    assert _restore(restorer) == ["schedule of namespace likes", "alert rule many"]
+    assert _restore(restorer) == [
+        "windows of namespace likes",
+        "schedule of namespace likes",
+        "alert rule many",
+    ]
     new.ledger.schedules.delete("likes")
     new.ledger.alerts.delete("many")
 
@@ -112,6 +121,95 @@ def test_what_was_deleted_since_the_restore_is_not_created_again() -> None:
     assert new.ledger.schedules.find("likes") is None
     assert new.ledger.alerts.list() == []
     assert new.ledger.total(_MINE).value == new.ledger.exact(_MINE).value == 5
+
+
+@pytest.mark.parametrize(
+    ("suspended", "at"),
+    [(Schedules, "_checked"), (Rules, "create"), (WindowSettings, "enable")],
+)
+def test_a_call_that_is_suspended_before_it_creates_creates_nothing_that_was_deleted_since(
+    suspended: type, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has seen that there is none; another call ends the restore; then a person deletes."""
+    new, lost = MemoryStack(), _lost()
+    restorer = _restorer(new, lost)
+    real, before = getattr(suspended, at), iter([lambda: _restore_and_delete(restorer, new.ledger)])
+
+    def resumed(*args: object, **named: object) -> object:
+        next(before, lambda: None)()
+        return real(*args, **named)
+
+    monkeypatch.setattr(suspended, at, resumed)
+    _restore(restorer)
+
+    assert new.ledger.schedules.find("likes") is None
+    assert new.ledger.alerts.list() == []
+    assert new.ledger.window_settings.of("likes")[-1].ended_ms is not None
+    assert _restore(restorer) == []
+
+
+def _restore_and_delete(restorer: Restorer, ledger: CountLedger) -> None:
+    assert _restore(restorer)
+    ledger.schedules.delete("likes")
+    ledger.alerts.delete("many")
+    ledger.window_settings.disable("likes")
+
+
+def test_what_was_deleted_before_the_end_of_the_restore_is_not_created_again() -> None:
+    """Another rule could not be created yet, so the restore is called again."""
+    new, lost = MemoryStack(), _lost()
+    lost.ledger.alerts.create("more", prefix="likes:", threshold=60, direction="rising")
+    restorer = _restorer(new, lost)
+    first = iter(restorer.recreate())
+    restorer.begin()
+    list(restorer.copy())
+    assert [next(first)[0] for _ in range(3)][-2:] == [
+        "schedule of namespace likes",
+        "alert rule many",
+    ]
+    new.ledger.schedules.delete("likes")
+    new.ledger.alerts.delete("many")
+
+    assert _restore(restorer)
+
+    assert new.ledger.schedules.find("likes") is None
+    assert [one.name for one in new.ledger.alerts.list()] == ["more"]
+
+
+def test_what_a_person_created_before_the_restore_did_is_theirs() -> None:
+    """It stays, and once they have deleted it nothing takes its place."""
+    new, lost = MemoryStack(), _lost()
+    restorer = _restorer(new, lost)
+    restorer.begin()
+    list(restorer.copy())
+    new.ledger.schedules.create("likes", every_ms=60_000)
+    new.ledger.alerts.create("many", prefix="likes:", threshold=7, direction="rising")
+
+    _restore(restorer)
+
+    found = new.ledger.schedules.get("likes")
+    assert (found.expression, new.ledger.schedules.state("likes")) == ("rate(1 minute)", "enabled")
+    assert [one.threshold for one in new.ledger.alerts.list()] == [7]
+
+
+def test_a_trigger_that_a_killed_call_did_not_write_is_written_by_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    new, lost = MemoryStack(), _lost()
+    restorer = _restorer(new, lost)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(Schedules, "_trigger", killed)
+        with pytest.raises(KeyboardInterrupt):
+            _restore(restorer)
+    assert new.ledger.schedules.state("likes") == "missing"
+
+    _restore(restorer)
+
+    assert new.ledger.schedules.state("likes") == "enabled"
 
 
 def test_a_restored_stack_is_the_home_of_its_own_ledger() -> None:

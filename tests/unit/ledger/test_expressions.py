@@ -18,6 +18,7 @@ from countledger.ledger.expressions import (
     Lacks,
     Placeholders,
     SizeAtMost,
+    all_unchanged,
     encode_update,
     unchanged,
 )
@@ -34,6 +35,7 @@ _KEY = {"counter": "a:b", "part": "total"}
         (Compare("a", "<=", 1), "#0 <= :0"),
         (unchanged("a", None), "attribute_not_exists(#0)"),
         (unchanged("a", 0), "#0 = :0"),
+        (all_unchanged({"a": 0, "b": 1}, "a", "c"), "#0 = :0 AND attribute_not_exists(#1)"),
         (BeginsWith("a", "e#"), "begins_with(#0, :0)"),
         (Between("a", 1, 2), "#0 BETWEEN :0 AND :1"),
         (AllOf(Absent("a"), Compare("b", ">", 1)), "attribute_not_exists(#0) AND #1 > :0"),

@@ -1,9 +1,9 @@
 """Reservations, limits that change, quotas that are made again, and the forms of a call."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 
 import pytest
 
@@ -15,12 +15,18 @@ from countledger.ledger.errors import (
     QuotaDenied,
     TicketExpired,
     TicketResolved,
+    Unclear,
 )
 from countledger.ledger.limits import DAY_MS, HOUR_MS, SECOND_MS, SIGNED_REQUEST_LIFE_MS
 from countledger.producers.quotas.outcome import Admitted
 from countledger.producers.quotas.quotas import Quotas
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import MemoryClient, applied_then_lost, meanwhile
+from tests.unit.ledger.memory import (
+    MemoryClient,
+    afterwards,
+    applied_then_lost,
+    meanwhile,
+)
 from tests.unit.quotas.processes import (
     MIDNIGHT_MS,
     TEAM,
@@ -187,18 +193,80 @@ def test_a_counter_may_have_a_limit_of_its_own(quotas: Quotas, clock: ManualCloc
     assert quotas.list()[0].revision == 4
 
 
-def test_a_late_change_of_a_limit_does_not_undo_the_next(
+_CHANGES: dict[str, tuple[str, Callable[[Quotas, int], None], Callable[[Quotas], object]]] = {
+    "of the quota": (
+        "update",
+        lambda quotas, limit: quotas.set_limit("llm:", limit),
+        lambda quotas: quotas.list()[0].limit,
+    ),
+    "of a counter": (
+        "transact",
+        lambda quotas, limit: quotas.override(TEAM, limit),
+        lambda quotas: quotas.overrides(quotas.list()[0])[TEAM],
+    ),
+}
+_each_change = pytest.mark.parametrize(("kind", "change", "limit"), _CHANGES.values(), ids=_CHANGES)
+
+
+@_each_change
+def test_a_limit_whose_answer_was_lost_is_not_set_over_the_next_one(
+    quotas: Quotas,
+    dynamo: MemoryClient,
+    kind: str,
+    change: Callable[[Quotas, int], None],
+    limit: Callable[[Quotas], object],
+) -> None:
+    """It was set, and another call has set another limit since: this call cannot know."""
+    dynamo.plans.append(applied_then_lost(kind))
+    dynamo.plans.append(afterwards(lambda: change(process_like(quotas), 99), kind))
+
+    with pytest.raises(Unclear, match="list"):
+        change(quotas, 5)
+
+    assert limit(quotas) == 99
+    assert quotas.list()[0].revision == 3
+
+
+@_each_change
+def test_a_limit_that_was_never_set_is_set_after_the_one_of_another_call(
+    quotas: Quotas,
+    dynamo: MemoryClient,
+    kind: str,
+    change: Callable[[Quotas, int], None],
+    limit: Callable[[Quotas], object],
+) -> None:
+    """The request was lost: the only change since is the other call's."""
+
+    def lost() -> None:
+        change(process_like(quotas), 99)
+        raise Unclear("no answer")
+
+    dynamo.plans.append(meanwhile(lost, kind))
+
+    change(quotas, 5)
+
+    assert limit(quotas) == 5
+    assert quotas.list()[0].revision == 3
+
+
+def test_a_limit_whose_answer_was_lost_is_not_set_in_a_quota_that_was_made_again(
     quotas: Quotas, dynamo: MemoryClient
 ) -> None:
-    """Its answer is lost; another call sets another limit; it is not sent over that."""
+    """The next quota has the revision that a change of another call would have left."""
+
+    def made_again() -> None:
+        other = process_like(quotas)
+        other.delete("llm:")
+        other.create("llm:", limit=99, per="day")
+        other.set_limit("llm:", 98)
+
     dynamo.plans.append(applied_then_lost("update"))
-    sets = partial(process_like(quotas).set_limit, "llm:", 99)
-    dynamo.plans.append(meanwhile(sets, "update", times=1))
+    dynamo.plans.append(afterwards(made_again, "update"))
 
-    quotas.set_limit("llm:", 5)
+    with pytest.raises(Unclear):
+        quotas.set_limit("llm:", 5)
 
-    assert quotas.list()[0].limit in {5, 99}
-    assert quotas.list()[0].revision >= 3
+    assert quotas.list()[0].limit == 98
 
 
 # ---- identities ----
