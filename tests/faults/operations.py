@@ -111,9 +111,7 @@ _OWNED: Final = (
         "change a claim", _TRANSACT, producing.claiming("change", own=False), CLAIM, hides=True
     ),
     Operation("change with an item", _TRANSACT, producing.claiming("change", own=True), CLAIM),
-    Operation(
-        "release a claim", _DELETE, producing.claiming("release", own=False), CLAIM, hides=True
-    ),
+    Operation("release a claim", _PUT, producing.claiming("release", own=False), CLAIM, hides=True),
     Operation("release with an item", _TRANSACT, producing.claiming("release", own=True), CLAIM),
     Operation(
         "create a sequence", _PUT, producing.making_a_sequence, Words("done", "SequenceExists")
