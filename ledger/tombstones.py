@@ -17,18 +17,23 @@ A new item takes the place of a tombstone
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger.errors import ConditionFailed, Throttled
 from countledger.ledger.expressions import Absent, AnyOf, Compare, Drop
 from countledger.ledger.limits import SECOND_MS, SIGNED_REQUEST_LIFE_MS
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Put
 
 _ID: Final = "removed"
 _AT: Final = "removed_at"
 _EXPIRES: Final = "expires_at"
+_TRIES: Final = 5  # how often the item may be created and removed by others while one is put
 # Of the items that a read finds: none is a tombstone.
 NOT_REMOVED: Final = Absent(_ID)
 # For an update of a tombstone to an item: one that kept `expires_at` would be deleted.
@@ -74,3 +79,35 @@ def vacant(planned_ms: int, clock_skew_ms: int, met: str | None = None) -> Condi
     if met is None:
         return AnyOf(Absent("part"), earlier)
     return AnyOf(Absent("part"), earlier, Compare(_ID, "=", met))
+
+
+def put_if_vacant(
+    dynamo: DynamoClient, put: Put, planned_ms: int, clock_skew_ms: int
+) -> Item | None:
+    """Put an item: one write unit; two in place of a tombstone that is as new as the write.
+
+    Args:
+        dynamo: a DynamoDB client; its SDK may retry.
+        put: the write, without a condition. Its item has an `id` of its own.
+        planned_ms: when the write was planned.
+        clock_skew_ms: how far clocks may differ.
+
+    Returns:
+        None, or the item with another id that is there instead: nothing was put.
+
+    Raises:
+        Throttled: others created and removed the item each time.
+    """
+    own, met = put.item["id"], None
+    for _ in range(_TRIES):
+        try:
+            dynamo.put(replace(put, condition=vacant(planned_ms, clock_skew_ms, met)))
+        except ConditionFailed as failed:
+            found, met = failed.item or {}, removed_id(failed.item)
+            if own in (met, found.get("id")):
+                return None  # an attempt without an answer has put it; it may be removed since
+            if met is None:
+                return found
+        else:
+            return None
+    raise Throttled(f"item {put.item['part']!r} kept being created and removed; try again")

@@ -191,7 +191,7 @@ _CONSUMERS: Final = (
     Operation(
         "add to a ranked group", _UPDATE, consuming.grouping("add", ranked=True), SDK, few=True
     ),
-    Operation("remove from a group", _DELETE, consuming.grouping("remove"), SDK),
+    Operation("remove from a group", _PUT, consuming.grouping("remove"), SDK),
     Operation(
         "remove from a ranked group",
         _UPDATE,
@@ -205,7 +205,7 @@ _CONSUMERS: Final = (
     ),
     Operation(
         "delete a group",
-        _DELETE,
+        _PUT,
         consuming.grouping("delete", ranked=True),
         Words("done", "NoSuchGroup", sdk=True, part=True),
         few=True,
