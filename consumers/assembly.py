@@ -148,7 +148,12 @@ def groups_of(connection: Connection, namespaces: Namespaces) -> Groups:
     """The groups of a stack."""
     from countledger.consumers.groups import Groups
 
-    return Groups(totals_of(connection, namespaces), namespaces, connection.clock)
+    return Groups(
+        totals_of(connection, namespaces),
+        namespaces,
+        connection.clock,
+        clock_skew_ms=connection.settings.clock_skew_ms,
+    )
 
 
 def leftovers_of(groups: Groups) -> Leftovers:

@@ -4,7 +4,8 @@
                                    id of the last switch
 
 A write names the ids that were read. So a request that is applied late neither deletes nor switches
-a group that was made again meanwhile, and undoes no later switch.
+a group that was made again meanwhile, and undoes no later switch. A deleted group leaves a
+tombstone, so a request that is applied late does not make the group again.
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, decoded, require
 from countledger.ledger.errors import ConditionFailed, NoSuchGroup, Throttled
-from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, unchanged
-from countledger.ledger.operations import Delete, Put, Query, Update
+from countledger.ledger.expressions import AllOf, Assign, Compare, unchanged
+from countledger.ledger.operations import Put, Query, Update
 from countledger.ledger.performer import wrote
 from countledger.ledger.ranking import is_on
+from countledger.ledger.tombstones import NOT_REMOVED, present, put_if_vacant, tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from countledger.ledger.attributes import Item, OnCorrupt
+    from countledger.ledger.clock import Clock
     from countledger.ledger.dynamo import DynamoClient
 
 _SWITCHES: Final = 5  # how often other calls may be faster
@@ -61,16 +64,20 @@ class GroupItems:
     Attributes:
         dynamo: a DynamoDB client; its SDK may retry, because every write here is idempotent.
         table: the table `counters`.
+        clock: for the times at which groups are made and deleted.
         new_id: makes a unique id.
+        clock_skew_ms: how far clocks may differ.
     """
 
     dynamo: DynamoClient
     table: str
+    clock: Clock
     new_id: Callable[[], str]
+    clock_skew_ms: int
 
     def find(self, group: str) -> Item | None:
         """The item of a group, strongly consistent: one read unit."""
-        return self.dynamo.get(self.table, keys.group_key(group), consistent=True)
+        return present(self.dynamo.get(self.table, keys.group_key(group), consistent=True))
 
     def existing(self, group: str) -> Item:
         """The item of a group: one read unit.
@@ -92,17 +99,19 @@ class GroupItems:
         """All groups by name: half a read unit for each 4 KB of groups."""
         directory = Compare("counter", "=", keys.GROUP_PREFIX)
         for page in self.dynamo.pages(Query(self.table, directory)):
-            yield from decoded(page, decode_group, on_corrupt)
+            yield from decoded(filter(present, page), decode_group, on_corrupt)
 
     def make(self, group: str) -> None:
-        """Create a group, unless it exists: one write unit."""
+        """Create a group, unless it exists: one write unit; two if it was just deleted."""
         item = {**keys.group_key(group), "on": False, "id": self.new_id()}
-        wrote(self.dynamo, Put(self.table, item, Absent("part")))
+        put_if_vacant(self.dynamo, Put(self.table, item), self.clock.now_ms(), self.clock_skew_ms)
 
     def delete(self, group: str, seen: Item) -> bool:
         """Delete the group that was read; false: it was deleted before. One write unit."""
-        same = unchanged("id", seen.get("id"))
-        return wrote(self.dynamo, Delete(self.table, keys.group_key(group), same))
+        removed, now_ms = seen.get("id") or self.new_id(), self.clock.now_ms()
+        left = tombstone(keys.group_key(group), removed, now_ms, self.clock_skew_ms)
+        same = AllOf(unchanged("id", seen.get("id")), NOT_REMOVED)
+        return wrote(self.dynamo, Put(self.table, left, same))
 
     def switch(self, group: str, seen: Item, *, on: bool) -> None:
         """Replace the setting that was read: one write unit for each attempt.
@@ -115,11 +124,11 @@ class GroupItems:
         clauses = (Assign("on", on), Assign("switched", switched))
         for _ in range(_SWITCHES):
             same = (unchanged(name, seen.get(name)) for name in ("id", "switched"))
-            there = AllOf(Compare("counter", "=", keys.GROUP_PREFIX), *same)
+            there = AllOf(Compare("counter", "=", keys.GROUP_PREFIX), NOT_REMOVED, *same)
             try:
                 self.dynamo.update(Update(self.table, keys.group_key(group), clauses, there))
             except ConditionFailed as failed:
-                found = failed.item
+                found = present(failed.item)
                 if found is None or found.get("id") != seen.get("id"):
                     raise NoSuchGroup(f"group {group!r} was deleted meanwhile") from None
                 if found.get("switched") == switched:

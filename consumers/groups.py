@@ -21,6 +21,7 @@ from countledger.consumers.memberships import GroupBoard, Memberships, member_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadInput, CorruptItem, Refused
+from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.ranking import group_board, is_on
 from countledger.ledger.suspension import workers
 
@@ -48,29 +49,32 @@ class Groups:
         namespaces: the namespaces, which say of what kind a counter is.
         clock: for the times of memberships.
         new_id: makes a unique id.
+        clock_skew_ms: how far clocks may differ.
     """
 
     totals: TotalsReader
     namespaces: Namespaces
     clock: Clock = field(default_factory=SystemClock)
     new_id: Callable[[], str] = lambda: uuid4().hex
+    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
 
     @property
     def _items(self) -> GroupItems:
-        return GroupItems(self._dynamo, self._table, self.new_id)
+        return GroupItems(self._dynamo, self._table, self.clock, self.new_id, self.clock_skew_ms)
 
     @property
     def memberships(self) -> Memberships:
         """Reads and writes single memberships."""
-        return Memberships(self._dynamo, self._table, self.clock, self.new_id)
+        return Memberships(self._dynamo, self._table, self.clock, self.new_id, self.clock_skew_ms)
 
     def add(self, group: str, counters: Iterable[str]) -> list[str]:
         """Add counters to a group; a missing group is created.
 
         Two write units and a read unit for each; a read unit for the group, a write unit if it is
-        new. For a ranked group two write units and two read units more for each; a ledger counter
-        that was never recorded gets a total of zeros. Adding a member again renews its membership,
-        and completes what a crash left incomplete.
+        new; a write unit more for each that was removed within the clock skew (a minute). For a
+        ranked group two write units and two read units more for each; a ledger counter that was
+        never recorded gets a total of zeros. Adding a member again renews its membership, and
+        completes what a crash left incomplete.
 
         Returns:
             The counters that were no members before; one whose answer was lost may be missing.

@@ -4,7 +4,8 @@
                                              `id` and `at` of the last `join`
 
 A `join` writes a new id, also for a counter that is a member already. So a request that removes the
-membership found earlier (`end`) does not remove the new one.
+membership found earlier (`end`) does not remove the new one. A removed membership leaves a
+tombstone, without `member`: so a `join` that is applied late does not bring the membership back.
 
 A ranked group has a board: the totals of its members in order. Membership and position on the board
 are two writes. A call that places a counter reads the membership afterwards, and takes the counter
@@ -15,7 +16,7 @@ After a crash between the two writes one may stay; it is removed together with t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 from uuid import uuid4
@@ -30,19 +31,22 @@ from countledger.ledger.errors import (
     NoSuchCounter,
     NotRanked,
     ServiceFailed,
+    Throttled,
 )
-from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare, unchanged
-from countledger.ledger.limits import MEMBERSHIP_LEAVES_MS
+from countledger.ledger.expressions import AllOf, BeginsWith, Compare, unchanged
+from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, MEMBERSHIP_LEAVES_MS
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.ledger.operations import Delete, Put, Query
+from countledger.ledger.operations import Put, Query
 from countledger.ledger.performer import wrote
 from countledger.ledger.ranking import group_board, place_of, top_query, unrank_of
+from countledger.ledger.tombstones import NOT_REMOVED, present, put_if_vacant, tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.expressions import Condition
 
 
 def member_of(membership: Item) -> str:
@@ -51,6 +55,7 @@ def member_of(membership: Item) -> str:
 
 
 _INDEX: Final = "members"
+_JOINS: Final = 5  # how often others may add or remove the same member meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +84,14 @@ class Memberships:
         table: the table `counters`.
         clock: for the times of memberships.
         new_id: makes a unique id.
+        clock_skew_ms: how far clocks may differ.
     """
 
     dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
     new_id: Callable[[], str] = lambda: uuid4().hex
+    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
 
     def groups_of(self, counter: str) -> Iterator[str]:
         """The groups of a counter, by name: half a read unit for each 4 KB of memberships."""
@@ -95,10 +102,11 @@ class Memberships:
     def of(self, counter: str) -> list[Membership]:
         """The memberships of a counter: as `groups_of`, and a read unit for each."""
         wanted = [keys.member_key(group, counter) for group in self.groups_of(counter)]
-        return [_decode(item) for item in self.dynamo.get_many(self.table, wanted, consistent=True)]
+        found = self.dynamo.get_many(self.table, wanted, consistent=True)
+        return [_decode(item) for item in filter(present, found)]
 
     def join(self, group: str, counter: str) -> tuple[Membership, bool]:
-        """Write a membership: one write unit, two if the counter is a member already.
+        """Write a membership: one write unit; two if the counter is a member, or was just removed.
 
         An existing membership gets the new id, so no clean-up of the old one removes it.
 
@@ -107,15 +115,19 @@ class Memberships:
 
         Raises:
             ServiceFailed: the request would leave so late that a clean-up could remove it.
+            Throttled: other calls added and removed the counter each time.
         """
         made = Membership(group, counter, self.new_id(), self.clock.now_ms())
         key = keys.member_key(group, counter)
-        item: Item = {**key, "member": counter, "id": made.id, "at": made.at_ms}
+        put = Put(self.table, {**key, "member": counter, "id": made.id, "at": made.at_ms})
         with guarded(partial(self._refuse_if_late, made.at_ms)):
-            new = wrote(self.dynamo, Put(self.table, item, Absent("part")))
-            if not new:
-                self.dynamo.put(Put(self.table, item))
-        return made, new
+            for number in range(_JOINS):
+                found = put_if_vacant(self.dynamo, put, made.at_ms, self.clock_skew_ms)
+                if found is None:
+                    return made, number == 0
+                if wrote(self.dynamo, replace(put, condition=_same(found))):
+                    return made, False
+        raise Throttled(f"{counter!r} kept being added to {group!r} and removed; try again")
 
     def leave(self, group: str, counter: str) -> bool:
         """Remove the membership that this call reads: one read unit and one write unit.
@@ -126,7 +138,7 @@ class Memberships:
             Whether the counter was a member.
         """
         key = keys.member_key(group, counter)
-        item = self.dynamo.get(self.table, key, consistent=True)
+        item = present(self.dynamo.get(self.table, key, consistent=True))
         return item is not None and self.leave_seen(item)
 
     def in_group(self, group: str) -> Iterator[Item]:
@@ -134,21 +146,28 @@ class Memberships:
         mine = Compare("counter", "=", keys.GROUP_PREFIX + group)
         condition = AllOf(mine, BeginsWith("part", keys.MEMBER_PREFIX))
         for page in self.dynamo.pages(Query(self.table, condition, consistent=True)):
-            yield from page
+            yield from filter(present, page)
 
     def leave_seen(self, item: Item) -> bool:
-        """Delete the membership that was read, but no later one: one write unit."""
+        """Remove the membership that was read, but no later one: one write unit."""
         key = {name: item[name] for name in ("counter", "part")}
-        return wrote(self.dynamo, Delete(self.table, key, unchanged("id", item.get("id"))))
+        removed, now_ms = item.get("id") or self.new_id(), self.clock.now_ms()
+        left = tombstone(key, removed, now_ms, self.clock_skew_ms)
+        return wrote(self.dynamo, Put(self.table, left, _same(item)))
 
     def end(self, membership: Membership) -> bool:
-        """Delete this membership, but no later one: one write unit. True if it existed."""
+        """Remove this membership, but no later one: one write unit. True if it existed."""
         key = keys.member_key(membership.group, membership.counter)
-        return wrote(self.dynamo, Delete(self.table, key, Compare("id", "=", membership.id)))
+        return self.leave_seen({**key, "id": membership.id})
 
     def _refuse_if_late(self, at_ms: int) -> None:
         if self.clock.now_ms() - at_ms > MEMBERSHIP_LEAVES_MS:
             raise ServiceFailed("this process was suspended; add the counter to the group again")
+
+
+def _same(seen: Item) -> Condition:
+    """The membership that was seen, and no tombstone; one of an early release has no id."""
+    return AllOf(unchanged("id", seen.get("id")), NOT_REMOVED)
 
 
 def _decode(item: Item) -> Membership:
@@ -198,7 +217,7 @@ class GroupBoard:
             after=None if after is None else keys.member_key(self.group, after),
         )
         for page in self.dynamo.pages(read):
-            yield [member_of(item) for item in page]
+            yield [member_of(item) for item in filter(present, page)]
 
     def place(self, counter: str) -> None:
         """Put a member on the board: two write units and a read unit.
@@ -256,7 +275,7 @@ class GroupBoard:
 
     def _is_member(self, counter: str) -> bool:
         key = keys.member_key(self.group, counter)
-        return self.dynamo.get(self.table, key, consistent=True) is not None
+        return present(self.dynamo.get(self.table, key, consistent=True)) is not None
 
     def _refuse(self, counter: str, item: Item | None) -> NoReturn:
         if item is None:

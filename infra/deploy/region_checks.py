@@ -12,10 +12,11 @@ from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.ledger import keys
 from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.errors import Refused
-from countledger.ledger.expressions import AnyOf, BeginsWith, Compare
+from countledger.ledger.expressions import AllOf, AnyOf, BeginsWith, Compare
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Query, Scan
+from countledger.ledger.tombstones import NOT_REMOVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,7 +110,8 @@ def staying_in(connection: Connection) -> list[str]:
         if names
     ]
     missing = dict(_STAYING_ITEMS)
-    where = AnyOf(*(BeginsWith("counter", prefix) for prefix in missing))
+    there = AnyOf(*(BeginsWith("counter", prefix) for prefix in missing))
+    where = AllOf(there, NOT_REMOVED)
     for page in connection.dynamo("standard").pages(
         Scan(connection.setting("counters_table"), where, ("counter",))
     ):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, require
 from countledger.ledger.errors import AlreadyClaimed, BadClaim, NotClaimed, shown
-from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, AssignOnce, Compare
+from countledger.ledger.expressions import AllOf, AnyOf, Assign, AssignOnce, Compare
 from countledger.ledger.limits import (
     CLAIM_ID_MAX_BYTES,
     OWNER_MAX_BYTES,
@@ -16,7 +16,8 @@ from countledger.ledger.limits import (
     SCOPE_MAX_BYTES,
     TRANSACTION_ACTIONS,
 )
-from countledger.ledger.operations import Delete, Put, Update
+from countledger.ledger.operations import Put, Update
+from countledger.ledger.tombstones import NO_TOMBSTONE, present, removed_id, tombstone, vacant
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
@@ -74,14 +75,18 @@ class Taking:
         claim: what is claimed, and for whom.
         claim_id: the id that the claim gets.
         now_ms: when.
+        clock_skew_ms: how far clocks may differ.
         again: whether a claim that its owner has already is accepted unchanged, not refused.
+        met: the id of the released claim whose tombstone an earlier request of this call has met.
     """
 
     table: str
     claim: Claim
     claim_id: str
     now_ms: int
+    clock_skew_ms: int
     again: bool
+    met: str | None = None
 
     @property
     def place(self) -> tuple[str, Item]:
@@ -93,7 +98,7 @@ class Taking:
 
         A claim that its owner has already keeps its id and its time.
         """
-        free = Absent("part")
+        free = vacant(self.now_ms, self.clock_skew_ms, self.met)
         if not self.again:
             facts = {"owner": self.claim.owner, "id": self.claim_id, "at": self.now_ms}
             return Put(self.table, {**self.claim.key, **facts}, free)
@@ -101,31 +106,54 @@ class Taking:
             Assign("owner", self.claim.owner),
             AssignOnce("id", self.claim_id),
             AssignOnce("at", self.now_ms),
+            *NO_TOMBSTONE,
         )
         mine = [Compare("owner", "=", self.claim.owner)]
         if self.claim.claim_id is not None:
             mine.append(Compare("id", "=", self.claim.claim_id))
         return Update(self.table, dict(self.claim.key), clauses, AnyOf(free, AllOf(*mine)))
 
+    def over(self, found: Item | None, new_id: str) -> Taking | None:
+        """The same take in place of the tombstone that it met; None: it has met none of another id.
+
+        The claim gets a new id: one with the old id may have been taken and released by now.
+        """
+        met = removed_id(found)
+        if met in (None, self.claim_id):
+            return None
+        return replace(self, claim_id=self.claim.claim_id or new_id, met=met)
+
+    def released(self, found: Item | None) -> bool:
+        """Whether this call has made the claim, and somebody has released it since."""
+        return self.claim.claim_id is None and removed_id(found) == self.claim_id
+
     def done(self, found: Item | None) -> bool:
         """Whether the owner has the value, by the claim with the given id if one was given."""
-        if found is None or owner_of(found) != self.claim.owner:
+        held = present(found)
+        if held is None or owner_of(held) != self.claim.owner:
             return False
-        return self.claim.claim_id in (None, id_of(found))
+        return self.claim.claim_id in (None, id_of(held))
 
     def refused(self, found: Item | None) -> Refused:
         """Why the write was refused."""
-        return _refused(self.claim, found)
+        if removed_id(found) == self.claim_id:
+            return NotClaimed(
+                f"{self.claim.scope} {shown_value(self.claim.parts)}: the claim {self.claim_id!r} "
+                "was released: take the value under a new claim_id"
+            )
+        return _refused(self.claim, present(found))
 
 
 @dataclass(frozen=True, slots=True)
 class Freeing:
-    """A claim to be deleted: the one with this id, and no other of the same owner.
+    """A claim to be replaced by a tombstone: the one with this id, and no other of the same owner.
 
     Attributes:
         table: the table `counters`.
         claim: the value to free, and its owner.
-        claim_id: the id of the claim to delete.
+        claim_id: the id of the claim to free.
+        now_ms: when.
+        clock_skew_ms: how far clocks may differ.
         seen: whether the owner is known to have had that claim: the caller named it, or this call
             has read it. If not, the id is new and no claim has it, so the write is refused.
         moved: whether the owner takes another value instead: then the new value's claim shows
@@ -135,6 +163,8 @@ class Freeing:
     table: str
     claim: Claim
     claim_id: str
+    now_ms: int
+    clock_skew_ms: int
     seen: bool
     moved: bool = False
 
@@ -143,32 +173,35 @@ class Freeing:
         """Its table and its key."""
         return self.table, dict(self.claim.key)
 
-    def write(self) -> Delete:
+    def write(self) -> Put:
         """The write: one write unit up to 1 KB, two in a transaction."""
+        left = tombstone(self.claim.key, self.claim_id, self.now_ms, self.clock_skew_ms)
         same = Compare("id", "=", self.claim_id), Compare("owner", "=", self.claim.owner)
-        return Delete(self.table, self.claim.key, AllOf(*same))
+        return Put(self.table, left, AllOf(*same))
 
     def done(self, found: Item | None) -> bool:
         """Whether the claim is gone. An id is used once, so a claim that is gone stays gone.
 
         If the owner was not seen to have the value, another owner's claim is a refusal.
         """
-        if found is None:
+        held = present(found)
+        if held is None:
             return True
-        if id_of(found) == self.claim_id:
+        if id_of(held) == self.claim_id:
             return False
-        return self.seen or self.moved or owner_of(found) == self.claim.owner
+        return self.seen or self.moved or owner_of(held) == self.claim.owner
 
     def refused(self, found: Item | None) -> Refused:
         """Why the write was refused."""
-        mine = found is not None and owner_of(found) == self.claim.owner
-        if self.seen and found is not None and mine and id_of(found) != self.claim_id:
+        held = present(found)
+        mine = held is not None and owner_of(held) == self.claim.owner
+        if self.seen and held is not None and mine and id_of(held) != self.claim_id:
             return NotClaimed(
                 f"{self.claim.scope} {shown_value(self.claim.parts)}: the claim "
                 f"{self.claim_id!r} is gone, and {self.claim.owner!r} has the value by another "
                 "claim, which is left as it is"
             )
-        return _refused(self.claim, found)
+        return _refused(self.claim, held)
 
 
 def parts_of(value: str | tuple[str, ...]) -> tuple[str, ...]:

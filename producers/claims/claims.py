@@ -11,6 +11,7 @@ from countledger.ledger.attributes import encode
 from countledger.ledger.errors import BadClaim, BadItem, WrongRegion
 from countledger.ledger.limits import TRANSACTION_ACTIONS
 from countledger.ledger.operations import Get
+from countledger.ledger.tombstones import present
 from countledger.producers.claims.claim import (
     Claim,
     Freeing,
@@ -53,8 +54,9 @@ class Claims:
         """Take values for their owners, together with items of the app's own: all or nothing.
 
         One write unit for a single claim; two for each claim and two for each KB of each item where
-        there is more than one write. What an owner has already it may take again; that claim keeps
-        its id. A claim that is new gets the id of its `Claim`, or a new one. Use an id of your own
+        there is more than one write; the same once more if one of the values was released within
+        the clock skew (a minute). What an owner has already it may take again; that claim keeps its
+        id. A claim that is new gets the id of its `Claim`, or a new one. Use an id of your own
         for one take and its retries only.
 
         Args:
@@ -68,6 +70,8 @@ class Claims:
         Raises:
             AlreadyClaimed: another owner has one of the values, or the owner has it under another
                 id than the one that was given; the error names the owner.
+            NotClaimed: the last claim of one of the values had the given id and was released. Its
+                tombstone shows this, for a quarter of an hour at least.
             ItemInTheWay: an item of the app's own is not as its write expects.
             BadClaim, BadItem: an argument breaks its rule.
             Unclear: no attempt got a clear answer; the same call again is safe.
@@ -85,7 +89,8 @@ class Claims:
     def change(self, claim: Claim, to: str | tuple[str, ...], own: Sequence[OwnWrite] = ()) -> bool:
         """Replace an owner's value by another: four write units, and two for each KB of items.
 
-        One read unit more if the claim is given without its id.
+        One read unit more if the claim is given without its id. The write units once more if the
+        new value was released within the clock skew (a minute).
 
         Args:
             claim: what its owner has; with an id exactly that claim, else the one that is read.
@@ -118,16 +123,16 @@ class Claims:
         One read unit more for each claim that is given without its id. This call frees the claims
         that it names, or that it read; never a claim that the same owner takes meanwhile. Another
         call without ids reads again, and frees what the owner has by then: where a release may be
-        repeated (by a queue, or after a crash), give the claims that `find` answered with.
+        repeated (by a queue, or after a crash), give the claims that `find` answered with. A take
+        that was sent before the release and arrives after it is refused.
 
         Args:
             claims: what to free, and its owner; with an id exactly that claim, else what is read.
             own: what to write in the same transaction.
 
         Returns:
-            Whether this call did it; False: they were gone before (a retry, also by this call
-            itself where the answer to its only deletion was lost), and what the values are claimed
-            by now is left as it is.
+            Whether this call did it; False: they were gone before (a retry), and what the values
+            are claimed by now is left as it is.
 
         Raises:
             AlreadyClaimed: another owner has one of the values that were given without an id, or
@@ -173,7 +178,7 @@ class Claims:
         check_value(scope, value)
         self._refuse_elsewhere()
         key = keys.claim_key(scope, parts_of(value))
-        return self.context.reads.get(self.context.table, key, consistent=True)
+        return present(self.context.reads.get(self.context.table, key, consistent=True))
 
     def _taking(self, claims: Sequence[Claim], *, again: bool) -> list[Taking]:
         now_ms = self.context.clock.now_ms()
@@ -183,25 +188,30 @@ class Claims:
                 claim,
                 claim.claim_id or self.context.new_id(now_ms),
                 now_ms,
+                self.context.clock_skew_ms,
                 again,
             )
             for claim in claims
         ]
 
     def _unseen(self, claim: Claim) -> Freeing:
-        """The deletion of a claim that cannot exist: its id is new."""
+        """The release of a claim that cannot exist: its id is new."""
         new_id = self.context.new_id(self.context.clock.now_ms())
-        return Freeing(self.context.table, claim, new_id, seen=False)
+        return self._release_of(claim, new_id, seen=False)
 
     def _freeing(self, claim: Claim, read: Read, *, moved: bool = False) -> Steps[Freeing]:
-        """The deletion of the claim that was named, or else of the one that its owner has now."""
+        """The release of the claim that was named, or else of the one that its owner has now."""
         claim_id = claim.claim_id
         if claim_id is None:
-            item = yield from read(Get(self.context.table, claim.key))
+            item = present((yield from read(Get(self.context.table, claim.key))))
             if item is None or owner_of(item) != claim.owner:
                 return replace(self._unseen(claim), moved=moved)
             claim_id = id_of(item)
-        return Freeing(self.context.table, claim, claim_id, seen=True, moved=moved)
+        return replace(self._release_of(claim, claim_id, seen=True), moved=moved)
+
+    def _release_of(self, claim: Claim, claim_id: str, *, seen: bool) -> Freeing:
+        now_ms, skew_ms = self.context.clock.now_ms(), self.context.clock_skew_ms
+        return Freeing(self.context.table, claim, claim_id, now_ms, skew_ms, seen)
 
     def _carry_out(
         self,

@@ -75,11 +75,12 @@ class Deleting:
         self.groups.add(f"{keys.namespace_of(counter)}-group", [counter])
 
     def kept(self, counter: str) -> list[Item]:
-        """All that any table holds of a counter."""
+        """All that any table holds of a counter, but tombstones: the time to live deletes them."""
         found = []
         for table in (self.store.ledger, self.store.counters):
             for page in self.store.client().get_paginator("scan").paginate(TableName=table):
-                found += [item for item in page["Items"] if _tells_of(item, counter)]
+                items = [item for item in page["Items"] if "removed" not in item]
+                found += [item for item in items if _tells_of(item, counter)]
         return found
 
 

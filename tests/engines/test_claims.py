@@ -10,12 +10,15 @@ from botocore.exceptions import ClientError
 
 from countledger.ledger.errors import (
     AlreadyClaimed,
+    ConditionFailed,
     ItemInTheWay,
     NotClaimed,
     Refused,
     TableNotFound,
 )
-from countledger.producers.claims.claim import Claim
+from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.performer import write_one
+from countledger.producers.claims.claim import Claim, Taking
 from countledger.producers.claims.claims import Claims
 from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
 from tests.engines.differences import Difference
@@ -130,6 +133,28 @@ def test_nobody_releases_what_another_has(claims: Claims, scope: str) -> None:
     with pytest.raises(AlreadyClaimed, match="claimed by 'u-1'"):
         claims.release(Claim(scope, "a", "u-2"))
     assert claims.owner(scope, "a") == "u-1"
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["put", "update"])
+def test_a_take_from_before_a_release_is_refused(claims: Claims, scope: str, again: bool) -> None:  # noqa: FBT001
+    """It arrives late; a take from after the release leaves no trace of the tombstone."""
+    context, claim = claims.context, Claim(scope, "a", "u-1")
+    table, skew_ms, now_ms = context.table, context.clock_skew_ms, context.clock.now_ms()
+    early, late = (
+        Taking(table, claim, f"id-{ms}", ms, skew_ms, again=again).write()
+        for ms in (now_ms, now_ms + skew_ms + MINUTE_MS)
+    )
+    claims.take(claim)
+    claims.release(claim)
+
+    with pytest.raises(ConditionFailed):
+        write_one(context.dynamo, early)
+    assert claims.find(scope, "a") is None
+    write_one(context.dynamo, late)
+
+    item = context.reads.get(table, claim.key, consistent=True)
+    assert item is not None
+    assert set(item) == {"counter", "part", "owner", "id", "at"}
 
 
 def test_claims_and_an_apps_own_item_are_written_together(
@@ -286,9 +311,11 @@ def test_p9_a_claim_costs_one_unit_and_with_others_two_each(
         (partial(claims.find, scope, "c"), (0, 1)),
         (partial(claims.release, Claim(scope, "c", "u-1")), (1, 1)),
         (partial(claims.release, Claim(scope, "c", "u-1")), (1, 2)),
+        (partial(claims.take, Claim(scope, "c", "u-2")), (2, 0)),  # within the skew of its release
         (partial(claims.take, named), (1, 0)),
         (partial(claims.change, named, "e"), (4, 0)),
         (partial(claims.release, Claim(scope, "e", "u-1", "no such id")), (1, 1)),
+        (partial(claims.change, Claim(scope, "e", "u-1"), "d"), (8, 1)),
     ]
 
     spent = []

@@ -1,5 +1,7 @@
 """Groups on every engine: members by group and by counter, totals page by page, their top."""
 
+from itertools import pairwise
+
 import pytest
 
 from countledger.consumers.fold import FoldedChange
@@ -191,6 +193,23 @@ def test_p9_in_a_ranked_group_it_costs_two_units_more(store: Store, namespace: s
     groups.remove(namespace, names[:1])
     assert metered(dynamo)[0] - added[0] == 4
     assert _moved(store, names[0], 4, 5) == 3
+
+
+def test_p9_a_member_that_was_just_removed_costs_a_unit_more(store: Store, namespace: str) -> None:
+    """A removal costs what a deletion costs; the tombstone is named by a second request."""
+    (name,) = _recorded(store, namespace, 1)
+    groups = _groups(store)
+    dynamo = groups.totals.dynamo
+    groups.add(namespace, [])
+
+    written = [metered(dynamo)[0]]
+    for call in (groups.add, groups.remove, groups.add, groups.remove):
+        assert call(namespace, [name]) == [name]
+        written.append(metered(dynamo)[0])
+
+    assert [now - then for then, now in pairwise(written)] == [2, 2, 3, 2]
+    assert list(groups.of(name)) == []
+    assert list(groups.show(namespace)) == []
 
 
 def test_p9_the_totals_of_a_group_cost_half_a_unit_each(store: Store, namespace: str) -> None:

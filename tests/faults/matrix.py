@@ -171,7 +171,6 @@ _BLIND: Final = "a method without memory cannot tell its own change from another
 _GAP: Final = "by ADD the number of a lost answer is a gap; none is given out twice"
 _SDK_HIDES: Final = "the SDK's retry meets the change of its own first attempt"
 _EACH: Final = "of many events each has its own error"
-_GONE: Final = "a claim that is gone does not say which call deleted it"
 _SPLIT: Final = "a split has a token for each set of bins, so a retry stays open"
 _EMPTY: Final = (
     "its answer is empty anyway; a trigger that is left finds no schedule, and does nothing"
@@ -231,7 +230,7 @@ _DIFFERENT: Final = (
     Different("draw", "*, applied", Cell("number", 2), _GAP),
     Different("draw a block", "*, applied", Cell("number", 2), _GAP),
     Different("take a claim", "error, applied, hidden*", Cell("done before"), _SDK_HIDES),
-    Different("release a claim", "*, applied*", Cell("done before"), _GONE),
+    Different("release a claim", "error, applied, hidden*", Cell("done before"), _SDK_HIDES),
     Different("request_token split over bins", "*", Cell("Applied", again="Unknown"), _SPLIT),
 )
 

@@ -111,9 +111,7 @@ _OWNED: Final = (
         "change a claim", _TRANSACT, producing.claiming("change", own=False), CLAIM, hides=True
     ),
     Operation("change with an item", _TRANSACT, producing.claiming("change", own=True), CLAIM),
-    Operation(
-        "release a claim", _DELETE, producing.claiming("release", own=False), CLAIM, hides=True
-    ),
+    Operation("release a claim", _PUT, producing.claiming("release", own=False), CLAIM, hides=True),
     Operation("release with an item", _TRANSACT, producing.claiming("release", own=True), CLAIM),
     Operation(
         "create a sequence", _PUT, producing.making_a_sequence, Words("done", "SequenceExists")
@@ -193,7 +191,7 @@ _CONSUMERS: Final = (
     Operation(
         "add to a ranked group", _UPDATE, consuming.grouping("add", ranked=True), SDK, few=True
     ),
-    Operation("remove from a group", _DELETE, consuming.grouping("remove"), SDK),
+    Operation("remove from a group", _PUT, consuming.grouping("remove"), SDK),
     Operation(
         "remove from a ranked group",
         _UPDATE,
@@ -207,7 +205,7 @@ _CONSUMERS: Final = (
     ),
     Operation(
         "delete a group",
-        _DELETE,
+        _PUT,
         consuming.grouping("delete", ranked=True),
         Words("done", "NoSuchGroup", sdk=True, part=True),
         few=True,

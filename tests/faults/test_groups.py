@@ -99,7 +99,7 @@ def test_what_is_added_while_a_group_is_deleted_is_in_a_group(
     def add() -> None:
         other.add(group, names)
 
-    with before_call(groups.totals.dynamo.client, "DeleteItem", add):
+    with before_call(groups.totals.dynamo.client, "PutItem", add):
         groups.delete(group)
 
     assert list(groups.of(names[0])) == [group]
@@ -121,7 +121,7 @@ def test_a_group_that_is_made_again_is_not_the_one_that_is_deleted(
         other.add(group, names)
         other.switch_ranking(group, on=True)
 
-    with before_call(groups.totals.dynamo.client, "DeleteItem", make_again):
+    with before_call(groups.totals.dynamo.client, "PutItem", make_again):
         groups.delete(group)
 
     assert groups.get(group).ranked

@@ -8,6 +8,7 @@ from typing import Final
 
 from countledger.infra.memory.table import Change
 from countledger.ledger.errors import AlreadyClaimed, NotClaimed
+from countledger.ledger.tombstones import present
 from countledger.producers.claims.claim import Claim
 from tests.simulation.client import Client, Memory
 from tests.simulation.sums import Wrong
@@ -30,6 +31,7 @@ class ClaimAccounts:
         named: the ids of claims that somebody set out to free by their ids.
         calls: of values and owners, how many calls set out to free what they would read.
         freed: of values and owners, the ids of claims that such calls have freed.
+        gone: the ids of all claims that were freed.
     """
 
     freeing: set[tuple[str, str]] = field(default_factory=set)
@@ -37,14 +39,18 @@ class ClaimAccounts:
     named: set[str] = field(default_factory=set)
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
     freed: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
 
     def changed(self, change: Change) -> None:
         """A claim was written."""
         counter = change.key[0]
         if not counter.startswith(_PREFIX):
             return
-        value, before, after = counter.removeprefix(_PREFIX), change.before, change.after
+        value = counter.removeprefix(_PREFIX)
+        before, after = present(change.before), present(change.after)
         if before is None:
+            if after is not None and after["id"] in self.gone:
+                raise Wrong(f"the claim {after['id']} of {value} was freed, and is there again")
             return
         if after is not None and after["owner"] != before["owner"]:
             raise Wrong(f"{value} was {before['owner']}'s, and became {after['owner']}'s")
@@ -52,6 +58,8 @@ class ClaimAccounts:
             raise Wrong(f"the claim {before['id']} of {value} became {after['id']}")
         if after is None and (value, before["owner"]) not in self.freeing:
             raise Wrong(f"{value} was {before['owner']}'s, and somebody else freed it")
+        if after is None:
+            self.gone.add(before["id"])
         if after is None and before["id"] not in self.named:
             self._freed(value, before["owner"], before["id"])
 
@@ -89,7 +97,7 @@ class ClaimAccounts:
         """Who was told to have a value, and never let it go, has it."""
         items = world.copies[world.home]["counters"].items
         for value, owner in self.held.items():
-            there = items.get((_PREFIX + value, "claim"))
+            there = present(items.get((_PREFIX + value, "claim")))
             if there is None or there["owner"] != owner:
                 raise Wrong(f"{owner} was told to have {value}, and it is {there}")
 
@@ -169,7 +177,8 @@ def _frees(client: Client, claim: Claim) -> Iterator[None]:
     """From now on it may go at any time, by this owner's own hand: the one named, or one."""
     account = client.auditor.claims
     value, owner = str(claim.value), claim.owner
-    there = client.world.copies[client.world.home]["counters"].items.get((_PREFIX + value, "claim"))
+    items = client.world.copies[client.world.home]["counters"].items
+    there = present(items.get((_PREFIX + value, "claim")))
     if there is None or there["owner"] == owner:
         account.freeing.add((value, owner))
     if account.held.get(value) == owner:

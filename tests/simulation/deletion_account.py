@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from countledger.infra.memory.table import Change
 from countledger.ledger import keys
+from countledger.ledger.tombstones import present
 from tests.simulation.ledger_account import is_deletion
 from tests.simulation.shape import COUNTERS, LEDGER
 from tests.simulation.sums import Wrong
@@ -17,12 +18,14 @@ class DeletionAccounts:
         wake_ms: when those that rest go on, all at once.
         deleted_ms: when the numbers of a counter were deleted last.
         joined: when a membership was written: group and counter.
+        left: the ids of memberships that were removed, or renewed under another id.
         lost: entries that somebody deleted by hand before they were archived.
     """
 
     wake_ms: float = 0.0
     deleted_ms: dict[str, float] = field(default_factory=dict)
     joined: dict[tuple[str, str], float] = field(default_factory=dict)
+    left: set[str] = field(default_factory=set)
     lost: dict[str, set[int]] = field(default_factory=dict)
 
     def changed(self, change: Change, now_ms: float) -> None:
@@ -34,9 +37,16 @@ class DeletionAccounts:
         if change.table.name != COUNTERS or not key.startswith(keys.MEMBER_PREFIX):
             return
         counter = key.removeprefix(keys.MEMBER_PREFIX)
-        if change.after is not None:
+        before, after = present(change.before) or {}, present(change.after) or {}
+        if after.get("id") in self.left:
+            raise Wrong(f"membership {after['id']} of {counter} in {name} is there again")
+        if before and before["id"] != after.get("id"):
+            self.left.add(before["id"])
+        if after:
             self.joined[name, counter] = now_ms
             return
+        if not before:
+            return  # a tombstone goes
         joined_ms = self.joined.pop((name, counter))
         if joined_ms > self.deleted_ms.get(counter, 0.0):
             raise Wrong(f"{counter} was taken out of {name}, to which it was added again")

@@ -18,10 +18,11 @@ from countledger.ledger.errors import (
     SequenceExists,
     TransactionCancelled,
 )
-from countledger.ledger.expressions import Assign, Compare
+from countledger.ledger.expressions import Absent, AnyOf, Assign, Compare
 from countledger.ledger.operations import Delete, Put, Update
 from countledger.producers.buffer import delivery, outcomes, spool, state
 from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.claims import claim
 from countledger.producers.claims.claim import Freeing, Taking
 from countledger.producers.compensation import Compensator
 from countledger.producers.ingest import entries, ingest
@@ -113,6 +114,11 @@ def _taken_again(write: Any, step: Taking) -> Any:  # noqa: ANN401 - a write
     if not isinstance(put, Update):
         return put
     return replace(put, clauses=(Assign("id", step.claim_id), *put.clauses))
+
+
+def _deleted(write: Any, step: Freeing) -> Delete:  # noqa: ANN401 - the rule
+    """A claim that is released leaves no tombstone."""
+    return Delete(step.table, step.claim.key, write(step).condition)
 
 
 def _in_steps(transact: Any, dynamo: SimulatedClient, writes: Any, token: str) -> Any:  # noqa: ANN401
@@ -309,6 +315,22 @@ CANARIES: Final = [
         wrapped(Taking, "write", _taken_again),
         "numbers",
         seed=7,
+    ),
+    Canary(
+        "claims: a release leaves a tombstone",
+        wrapped(Freeing, "write", _deleted),
+        "numbers",
+        seed=216,
+    ),
+    Canary(
+        "claims: only an earlier tombstone is free",
+        replaced(
+            claim,
+            "vacant",
+            lambda *_: AnyOf(Absent("part"), Compare("removed_at", ">", 0)),
+        ),
+        "numbers",
+        seed=216,
     ),
     Canary(
         "transfer: one transaction",

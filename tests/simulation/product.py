@@ -287,7 +287,8 @@ class Product:
     def groups(self) -> Groups:
         """Groups of counters."""
         new_id = partial(self.world.new_id, 0)
-        return Groups(self.totals, self.namespaces, self.process, new_id)
+        skew_ms = self.world.shape.skew_ms
+        return Groups(self.totals, self.namespaces, self.process, new_id, skew_ms)
 
     @property
     def deleter(self) -> LedgerDeleter:

@@ -23,7 +23,7 @@ from countledger.ledger.clock import Clock
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.head import Head, decode_head
 from countledger.ledger.limits import DAY_MS
-from countledger.ledger.operations import Delete
+from countledger.ledger.operations import Delete, Put
 from countledger.producers.event import Event
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
@@ -91,6 +91,14 @@ class World:
             return part in write.key.values()
 
         self.dynamo.plans.append(meanwhile(act, "delete", where=fits))
+
+    def before_removal(self, part: str, act: Callable[[], object]) -> None:
+        """Before a tombstone takes the place of an item of that sort key."""
+
+        def fits(put: Put) -> bool:
+            return part in put.item.values() and "removed" in put.item
+
+        self.dynamo.plans.append(meanwhile(act, "put", where=fits))
 
     # ---- recording ----
 

@@ -8,6 +8,7 @@ import pytest
 from countledger.consumers.rankings import Rankings
 from countledger.ledger import keys
 from countledger.ledger.errors import AlreadyRanked, ConditionFailed, NoSuchGroup
+from countledger.ledger.operations import Put
 from tests.unit.compaction.parts import COUNTERS
 from tests.unit.compaction.world import COUNTER, World
 from tests.unit.ledger.memory import Plan, afterwards, at, meanwhile
@@ -41,7 +42,7 @@ def test_a_deletion_that_lands_late_takes_no_membership_that_was_added_since(
         assert groups.remove(GROUP, [COUNTER]) == [COUNTER]
         assert groups.add(GROUP, [COUNTER]) == [COUNTER]
 
-    world.before_delete(_MEMBERSHIP, again)
+    world.before_removal(_MEMBERSHIP, again)
     groups.remove(GROUP, [COUNTER])
 
     assert [*groups.of(COUNTER)] == [GROUP]
@@ -58,7 +59,7 @@ def test_an_addition_that_is_refused_takes_no_membership_of_somebody_else_back()
         groups.remove(OTHER, [COUNTER])
         groups.add(GROUP, [COUNTER])
 
-    world.before_delete(_MEMBERSHIP, meanwhile)
+    world.before_removal(_MEMBERSHIP, meanwhile)
     with pytest.raises(AlreadyRanked):
         groups.add(GROUP, [COUNTER])
 
@@ -88,12 +89,20 @@ def _of_group(what: object) -> bool:
     return getattr(what, "key", None) == keys.group_key(GROUP)
 
 
+def _removal(put: Put) -> bool:
+    return "removed" in put.item
+
+
+def _removal_of_group(put: Put) -> bool:
+    return _removal(put) and put.item["counter"] == keys.GROUP_PREFIX
+
+
 _SUSPENDED = {
     "before it lists the members": lambda act: meanwhile(act, "query", times=1),
     "after it listed the members": lambda act: afterwards(act, "query", times=1),
-    "before it deletes a member": lambda act: meanwhile(act, "delete", times=1),
-    "before it deletes the group": lambda act: meanwhile(act, "delete", times=1, where=_of_group),
-    "after it deleted the group": lambda act: afterwards(act, "delete", times=1, where=_of_group),
+    "before it deletes a member": lambda act: meanwhile(act, "put", where=_removal),
+    "before it deletes the group": lambda act: meanwhile(act, "put", where=_removal_of_group),
+    "after it deleted the group": lambda act: afterwards(act, "put", where=_removal_of_group),
 }
 
 

@@ -5,8 +5,11 @@ from dataclasses import replace
 import pytest
 
 from countledger.infra.deploy.home_change import HomeSeen, HomeStep, following_home, next_of_home
+from countledger.infra.deploy.region_checks import staying_in
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.template import load_template
+from countledger.producers.claims.claim import Claim
+from countledger.testing import MemoryStack
 
 BEFORE = HomeSeen(
     home="eu", named={"eu": "us", "us": "us", "ap": "us"}, schedules={"us": ("likes",), "ap": ()}
@@ -35,3 +38,12 @@ def test_what_only_the_home_has_follows_it_and_no_table_does() -> None:
 
     assert {"Compactor", "CompactionQueue", "Releaser", "ProbeFunction"} <= following
     assert not following & {"Ledger", "Counters", "Strict", "Materializer"}
+
+
+def test_a_claim_that_was_released_keeps_no_region_its_home() -> None:
+    stack, claim = MemoryStack(), Claim("mail", "ann@example.org", "u-1")
+    stack.ledger.claims.take(claim)
+    before = staying_in(stack.ledger.connection)
+    stack.ledger.claims.release(claim)
+
+    assert [before, staying_in(stack.ledger.connection)] == [["unique claims"], []]
