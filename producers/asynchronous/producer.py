@@ -149,7 +149,7 @@ class AsyncBufferedProducer:
         """
         taken: list[AsyncPendingEntry] = []
         every = gathered(events)
-        most = min(_CHUNK, self.buffering.max_entries)
+        most = min(_CHUNK, self.buffering.holds_entries)
         for start in range(0, len(every), most):
             try:
                 taken += await self._take(every[start : start + most])

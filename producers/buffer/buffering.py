@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _LINGER_MS: Final = 100
 _COALESCING_LINGER_MS: Final = SECOND_MS
+# What waits is in the cache of a processor; and a window of coalesced events fits in twice.
+_ENTRIES: Final = 5_000
+_COALESCED_ENTRIES: Final = 20_000
 # More than a million entries take gigabytes; more than 64 senders contend for the lock.
 _ENTRIES_MAX: Final = 1_000_000
 _SENDERS_MAX: Final = 64
@@ -56,7 +59,8 @@ class Buffering:
         linger_ms: how long an event may wait for others, in milliseconds; None means 100, or
             1,000 if events are coalesced.
         window_events: if events are coalesced, the largest number that is gathered before sending.
-        max_entries: the largest number of unacknowledged entries; at least 25.
+        max_entries: the largest number of unacknowledged entries, at least 25; None means 5,000,
+            or 20,000 if events are coalesced. An event costs less while fewer wait.
         max_bytes: their largest total size in bytes, estimated.
         when_full: whether `add` waits at these limits (`block`) or raises `BufferFull` (`error`).
         senders: the largest number of batches that are sent at the same time; throttling lowers
@@ -75,7 +79,7 @@ class Buffering:
     coalesce: bool = False
     linger_ms: int | None = None
     window_events: int = 10_000
-    max_entries: int = 20_000
+    max_entries: int | None = None
     max_bytes: int = 64 * _MB
     when_full: Literal["block", "error"] = "block"
     senders: int = 8
@@ -89,7 +93,7 @@ class Buffering:
         # An entry that waits longer than the shortest horizon could expire unsent.
         self._check("linger_ms", self.lingers_ms, 0, HORIZON_MIN_MS // 2)
         self._check("window_events", self.window_events, 1, _ENTRIES_MAX)
-        self._check("max_entries", self.max_entries, BATCH_WRITE_ITEMS, _ENTRIES_MAX)
+        self._check("max_entries", self.holds_entries, BATCH_WRITE_ITEMS, _ENTRIES_MAX)
         self._check("max_bytes", self.max_bytes, _MB, 1_024 * _MB)
         self._check("senders", self.senders, 1, _SENDERS_MAX)
         self._check("attempts", self.attempts, 1, _ATTEMPTS_MAX)
@@ -105,6 +109,13 @@ class Buffering:
         if self.linger_ms is not None:
             return self.linger_ms
         return _COALESCING_LINGER_MS if self.coalesce else _LINGER_MS
+
+    @property
+    def holds_entries(self) -> int:
+        """The largest number of unacknowledged entries."""
+        if self.max_entries is not None:
+            return self.max_entries
+        return _COALESCED_ENTRIES if self.coalesce else _ENTRIES
 
     @staticmethod
     def _check(name: str, value: object, least: int, most: int) -> None:

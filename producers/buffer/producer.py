@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
 # The largest number of events that one commit writes to the spool.
 _CHUNK: Final = 500
-# The number of events that `record_stream` adds before it waits for the first outcome: fewer than
-# fit by default, so that they alone never fill a buffer.
-_AHEAD_MAX: Final = 10_000
 # Held while a producer is reset in a fork, so that one of several threads does it.
 _RESET_LOCK: Final = lock_open_in_forks()
 
@@ -149,7 +146,7 @@ class BufferedProducer:
         """
         taken: list[PendingEntry] = []
         every = gathered(events)
-        most = min(_CHUNK, self.buffering.max_entries)
+        most = min(_CHUNK, self.buffering.holds_entries)
         for start in range(0, len(every), most):
             try:
                 taken += self._take(every[start : start + most])
@@ -170,18 +167,21 @@ class BufferedProducer:
         return list(self.record_stream(gathered(events)))
 
     def record_stream(self, events: Iterable[Event]) -> Iterator[Outcome]:
-        """As `record_many` for any number, while it is iterated; it adds up to 10,000 events ahead.
+        """As `record_many` for any number, while it is iterated.
+
+        It adds half as many events ahead as entries may wait, so that they alone fill no buffer.
 
         Yields:
             One outcome for each event, in their order; of what is no `Event`, a `BadInput`.
         """
         waiting: deque[PendingEntry | NotTaken | BadInput] = deque()
+        ahead = self.buffering.holds_entries // 2
         for event in events:
             try:
                 waiting += self._take([event])
             except (NotTaken, BadInput) as error:
                 waiting.append(error)
-            while waiting and (_is_known(waiting[0]) or len(waiting) > _AHEAD_MAX):
+            while waiting and (_is_known(waiting[0]) or len(waiting) > ahead):
                 yield _outcome(waiting.popleft())
         self._here().make_due()
         while waiting:

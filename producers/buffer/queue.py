@@ -53,8 +53,7 @@ class SendQueue:
         buffering: the settings.
         entries: the number of entries that use headroom: waiting, being sent, or reserved.
         size: their total size in bytes.
-        limit: how many batches may be sent at the same time; throttling halves it, and success
-            raises it.
+        limit: how many batches may be sent at once; throttles halve it, and success raises it.
         may_be_due: whether a batch began or became due since the caller last set this to False.
     """
 
@@ -63,6 +62,7 @@ class SendQueue:
     size: int = 0
     limit: float = 0
     may_be_due: bool = False
+    _entries_max: int = 0
     _window: dict[str, PendingEntry] = field(default_factory=dict)
     _window_events: int = 0
     _window_since_ms: float = 0
@@ -76,6 +76,7 @@ class SendQueue:
     def __post_init__(self) -> None:
         """Start with the configured number of senders."""
         self.limit = float(self.buffering.senders)
+        self._entries_max = self.buffering.holds_entries
 
     # ---- accepting ----
 
@@ -89,8 +90,8 @@ class SendQueue:
             size: their total size in bytes.
         """
         all_entries, all_bytes = self.entries + entries, self.size + size
-        most = self.buffering
-        if self.entries and (all_entries > most.max_entries or all_bytes > most.max_bytes):
+        too_many = all_entries > self._entries_max or all_bytes > self.buffering.max_bytes
+        if self.entries and too_many:
             return False
         self.entries, self.size = all_entries, all_bytes
         return True
@@ -118,8 +119,8 @@ class SendQueue:
 
         Most events are such ones. False if it is not one, or if there is no headroom for it.
         """
-        plain, most, size = self._plain, self.buffering, self.size + pending.size
-        if not plain or self.entries >= most.max_entries or size > most.max_bytes:
+        plain, size = self._plain, self.size + pending.size
+        if not plain or self.entries >= self._entries_max or size > self.buffering.max_bytes:
             return False
         filling = plain[-1].pendings
         if len(filling) >= BATCH_WRITE_ITEMS - 1:

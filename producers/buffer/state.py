@@ -146,7 +146,7 @@ class BufferState:
             raise ProducerClosed("the producer is closed: create another one to add events")
         if self.outcomes.failed:
             failed = self.outcomes.unreported()
-            if failed >= self.buffering.max_entries:
+            if failed >= self.buffering.holds_entries:
                 raise BufferFull(
                     f"{failed} entries failed and their errors were not read: call flush, or "
                     "create the producer with `on_failure`"

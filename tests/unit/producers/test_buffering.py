@@ -44,6 +44,13 @@ def test_who_coalesces_waits_longer_for_company() -> None:
     assert Buffering(coalesce=True, linger_ms=0).lingers_ms == 0
 
 
+def test_two_windows_of_coalesced_events_may_wait() -> None:
+    """Whatever their counters are: the next one is gathered while the last one is sent."""
+    assert Buffering().holds_entries == 5_000
+    assert Buffering(coalesce=True).holds_entries == 2 * Buffering().window_events
+    assert Buffering(coalesce=True, max_entries=25).holds_entries == 25
+
+
 @pytest.mark.parametrize(("fsync", "level"), [(False, 1), (True, 2)])
 def test_a_spool_waits_for_the_disk_on_request(tmp_path: Path, fsync: bool, level: int) -> None:  # noqa: FBT001
     """SQLite's NORMAL outlives the process, FULL the machine; both by a write-ahead log."""
