@@ -102,7 +102,7 @@ def test_a_late_change_claims_nothing_once_its_new_value_is_released(
 def test_a_call_that_never_got_an_answer_claims_nothing_after_a_later_release(
     claims: Claims, dynamo: MemoryClient, clock: ManualClock, owner: str
 ) -> None:
-    """The next call cannot know of it; whoever released the value last has released it."""
+    """The next call cannot know of it: the last one that released the value did it."""
     late: Late = []
     dynamo.plans.append(held_back(late, "put", times=8))
     with pytest.raises(Unclear):
