@@ -20,11 +20,16 @@ from countledger.ledger.errors import (
     WrongRegion,
     shown,
 )
-from countledger.ledger.expressions import Absent, unchanged
+from countledger.ledger.expressions import Absent, AnyOf, Compare, unchanged
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT, MIN_ENTRIES_MAX, MIN_ENTRIES_MIN
 from countledger.ledger.namespace import Kind
+from countledger.ledger.operations import Put
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from countledger.compaction.lease import Epoch
+    from countledger.compaction.plan import AgeLimit
     from countledger.ledger.expressions import Condition
     from countledger.ledger.namespace import Namespace
 
@@ -199,6 +204,12 @@ def is_still(found: Item | None) -> Condition:
     return unchanged("revision", found.get("revision"))
 
 
+def taken_over(table: str, namespace: str, epoch: Epoch) -> Put:
+    """Shows by which promotion a schedule came, also once it was deleted; each takes it once."""
+    item = {**keys.taken_over_key(namespace), "epoch": epoch.number}
+    return Put(table, item, AnyOf(Absent("epoch"), Compare("epoch", "<", epoch.number)))
+
+
 def refuse_elsewhere(region: str, home_region: str) -> None:
     """Allow changes of schedules in the home region only.
 
@@ -225,12 +236,21 @@ def refuse_region_of(schedule: Schedule, home_region: str) -> None:
         )
 
 
-def without_entries(namespace: Namespace) -> WrongKind:
-    """The error of a schedule for a namespace whose counters are no sums of entries."""
-    return WrongKind(
-        f"namespace {namespace.name!r} is of kind {namespace.kind}; only counters of kind "
-        f"{Kind.LEDGER} have entries to compact"
-    )
+def age_ms_in(
+    namespace: Namespace, schedule: Schedule, limit: Callable[[Namespace], AgeLimit]
+) -> int:
+    """How old an entry of a namespace must be under a schedule.
+
+    Raises:
+        BadSetting: its minimum age is below the limit.
+        WrongKind: the namespace cannot be compacted.
+    """
+    if namespace.kind is not Kind.LEDGER:
+        raise WrongKind(
+            f"namespace {namespace.name!r} is of kind {namespace.kind}; only counters of kind "
+            f"{Kind.LEDGER} have entries to compact"
+        )
+    return limit(namespace).with_min_age(schedule.min_age_ms).age_ms
 
 
 def no_schedule(namespace: str) -> NoSuchSchedule:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 from countledger.compaction.schedule import (
     Schedule,
     ScheduleSpec,
+    age_ms_in,
     changed_meanwhile,
     changed_schedule,
     decode_schedule,
@@ -24,8 +25,8 @@ from countledger.compaction.schedule import (
     no_schedule,
     refuse_elsewhere,
     refuse_region_of,
+    taken_over,
     unswept_since_ms,
-    without_entries,
 )
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, decoded
@@ -33,7 +34,6 @@ from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import ConditionFailed, ServiceFailed, TransactionCancelled
 from countledger.ledger.expressions import Compare
 from countledger.ledger.ids import new_id
-from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete, Put, Query
 from countledger.ledger.performer import wrote
 from countledger.ledger.settings import SettingChange
@@ -41,6 +41,7 @@ from countledger.ledger.settings import SettingChange
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from countledger.compaction.lease import Epoch
     from countledger.compaction.plan import AgeLimit
     from countledger.compaction.trigger import Triggers
     from countledger.ledger.attributes import OnCorrupt
@@ -135,46 +136,44 @@ class Schedules:
                 self._write(schedule, found)
                 yield schedule, SettingChange.CREATED if found is None else SettingChange.CHANGED
 
-    def take_over(self, item: Item, epoch: str) -> Schedule:
+    def take_over(self, namespace: str, item: Item, epoch: Epoch) -> Schedule | None:
         """Make a schedule of the home before one of this home, and sweep its counters.
 
-        This region's due index lacks them. What was taken over in this epoch stays as it is here.
+        This region's due index lacks them. A promotion takes a schedule over once: it stays as it
+        is here, also if it was changed or deleted since. Four write units, three read units, and
+        a call or two of EventBridge Scheduler.
 
         Args:
+            namespace: whose it is.
             item: the schedule, as the home before stores it.
-            epoch: the id of the promotion.
+            epoch: of the promotion.
+
+        Returns:
+            The schedule; None if it was taken over before and deleted since.
 
         Raises: as `create`, and CorruptItem.
         """
-        wanted = self._checked(replace(decode_schedule(item), region=self.home_region))
-        found = self._find(wanted.namespace)
-        if found is None or found.get("epoch") != epoch:
-            return self._write(wanted, found, epoch)
-        self._trigger(wanted.namespace, taken := decode_schedule(found))
+        if not self._copy(item, self._find(namespace), taken_over(self.table, namespace, epoch)):
+            raise changed_meanwhile(namespace)
+        self._trigger(namespace, taken := self.find(namespace))
         return taken
 
-    def create_once(self, item: Item, mark: Put) -> None:
+    def create_once(self, namespace: str, item: Item, mark: Put) -> None:
         """Create a schedule in one transaction with a mark, which shows for ever that it was.
 
-        If the mark or a schedule exists, what is stored stays: a schedule that was deleted since is
-        not created again. Four write units, two read units, and a call of EventBridge Scheduler;
-        one write unit more if a schedule exists.
+        If the mark or a schedule exists, what is stored stays, also nothing. Four write units, two
+        read units, a call or two of EventBridge Scheduler; if a schedule exists a write unit more.
 
         Args:
+            namespace: whose it is.
             item: the schedule, as another table stores it.
             mark: puts an item, unless it exists.
 
         Raises: as `create`, and CorruptItem.
         """
-        wanted = self._checked(replace(decode_schedule(item), region=self.home_region))
-        new = self._put(wanted, None)
-        try:
-            self.dynamo.transact((new, mark), self.new_id(self.clock.now_ms()))
-        except TransactionCancelled as cancelled:
-            if not cancelled.condition_failed:
-                raise
+        if not self._copy(item, None, mark):
             wrote(self.dynamo, mark)  # else a late request creates it, once this one is deleted
-        self._trigger(wanted.namespace, self.find(wanted.namespace))
+        self._trigger(namespace, self.find(namespace))
 
     def get(self, namespace: str) -> Schedule:
         """The schedule of a namespace. One read unit.
@@ -244,21 +243,12 @@ class Schedules:
         return schedule
 
     def _age_ms(self, schedule: Schedule) -> int:
-        """How old an entry must be under a schedule.
+        return age_ms_in(self.namespaces.get(schedule.namespace), schedule, self.limit)
 
-        Raises:
-            BadSetting: its minimum age is below the limit.
-            NamespaceUnknown, WrongKind: the namespace cannot be compacted.
-        """
-        namespace = self.namespaces.get(schedule.namespace)
-        if namespace.kind is not Kind.LEDGER:
-            raise without_entries(namespace)
-        return self.limit(namespace).with_min_age(schedule.min_age_ms).age_ms
-
-    def _write(self, wanted: Schedule, found: Item | None, epoch: str | None = None) -> Schedule:
-        """Write the item, then its trigger; return it. `epoch`: as `take_over`."""
+    def _write(self, wanted: Schedule, found: Item | None) -> Schedule:
+        """Write the item, then its trigger; return it."""
         try:
-            self.dynamo.put(self._put(wanted, found, epoch))
+            self.dynamo.put(self._put(wanted, found))
         except ConditionFailed as failed:
             # The wanted one itself: an attempt without an answer wrote it, which the SDK repeated.
             if failed.item is None or decode_schedule(failed.item) != wanted:
@@ -266,14 +256,25 @@ class Schedules:
         self._trigger(wanted.namespace, wanted)
         return wanted
 
-    def _put(self, wanted: Schedule, found: Item | None, epoch: str | None = None) -> Put:
+    def _put(self, wanted: Schedule, found: Item | None, *, sweep: bool = False) -> Put:
         since_ms = None if found is None else unswept_since_ms(found)
-        if found is None or epoch or decode_schedule(found).min_entries > wanted.min_entries:
+        if found is None or sweep or decode_schedule(found).min_entries > wanted.min_entries:
             since_ms = self.clock.now_ms()
         age_ms, revision = self._age_ms(wanted), self.new_id(self.clock.now_ms())
         item = encode_schedule(wanted, age_ms, revision, since_ms)
-        item["epoch"] = epoch or (found or {}).get("epoch")
         return Put(self.table, item, is_still(found))
+
+    def _copy(self, item: Item, found: Item | None, mark: Put) -> bool:
+        """Put a schedule of another table and a mark, unless that is there. False: not as found."""
+        wanted = self._checked(replace(decode_schedule(item), region=self.home_region))
+        put = self._put(wanted, found, sweep=True)
+        try:
+            self.dynamo.transact((put, mark), self.new_id(self.clock.now_ms()))
+        except TransactionCancelled as cancelled:
+            if not cancelled.condition_failed:
+                raise
+            return cancelled.reasons[1].condition_failed
+        return True
 
     def _trigger(self, namespace: str, written: Schedule | None) -> None:
         """Make the trigger follow the item, even if another process changes that meanwhile."""

@@ -10,6 +10,7 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              `m#<id>`, a marker;
                              (`strict#<ns>`, counter), the directory of strict counters;
                              (`namespace#<ns>`, `schedule`), when and how a namespace is compacted;
+                             (`namespace#<ns>`, `schedule#taken`), by which promotion it came;
                              (`alerts#rules`, `rule#<name>`), an alert rule; beside it
                              `past#<name>#<revision>`, as it was, and `stamp`, moved by each change;
                              (counter, `alert#<rule>`), its state for a counter, or with
@@ -62,6 +63,7 @@ REGION_HOME: Final = "region#home"
 EPOCH: Final = "epoch"
 LEASE: Final = "lease"
 SCHEDULE: Final = "schedule"
+TAKEN_OVER: Final = "schedule#taken"
 RUN: Final = "run"
 TOTAL: Final = "total"
 PROGRESS: Final = "progress"
@@ -229,6 +231,11 @@ def namespace_key(namespace: str) -> dict[str, str]:
 def schedule_key(namespace: str) -> dict[str, str]:
     """The key of a namespace's schedule in `counters`."""
     return {"counter": NAMESPACE_PREFIX + namespace, "part": SCHEDULE}
+
+
+def taken_over_key(namespace: str) -> dict[str, str]:
+    """The key of what shows by which promotion a schedule came, in `counters`."""
+    return {"counter": NAMESPACE_PREFIX + namespace, "part": TAKEN_OVER}
 
 
 def head_key(counter: str) -> dict[str, str]:

@@ -187,22 +187,24 @@ class HomeChange:
     def _move_schedules(self, region: str, epoch: Epoch) -> None:
         """Write each schedule of a region in the home's table, then delete it there.
 
-        Three write units for each, and three calls of EventBridge Scheduler.
+        Five write units for each, and two calls of EventBridge Scheduler.
         """
         home, there = self._in(self.target.region), self._in(region)
         schedules = schedules_of(home, namespaces_of(home))
         dynamo, table = there.dynamo("standard"), there.setting("counters_table")
         for item in self._schedules_in(region):
-            taken = schedules.take_over(item, epoch.id)
+            namespace = str(item["counter"]).removeprefix(keys.NAMESPACE_PREFIX)
+            taken = schedules.take_over(namespace, item, epoch)
             same = AllOf(
                 *(Compare(name, "=", item[name]) for name in sorted(item.keys() - _CHANGES_ALONE))
             )
             try:
-                dynamo.delete(Delete(table, keys.schedule_key(taken.namespace), same))
+                dynamo.delete(Delete(table, keys.schedule_key(namespace), same))
             except ConditionFailed:
-                self.say(f"the schedule of {taken.namespace} was changed in {region} just now")
+                self.say(f"the schedule of {namespace} was changed in {region} just now")
                 continue
-            self.say(f"schedule of {taken.namespace} moved from {region}: {taken.describe()}")
+            now = taken.describe() if taken else "it was deleted here since"
+            self.say(f"schedule of {namespace} moved from {region}: {now}")
 
     def _schedules_in(self, region: str) -> Iterator[Item]:
         """The schedules of a region."""

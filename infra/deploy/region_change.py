@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.region_state import Phase, RegionState, RegionStateStore
 from countledger.infra.deploy.change_set import Effect, parameters_in, tags_in
@@ -13,14 +13,18 @@ from countledger.infra.deploy.region_checks import (
     home_by_epoch,
     make_totals,
     prove_totals,
+    refuse_changed,
+    refuse_in_use,
     replicas_of,
+    state_in,
+    table_in,
     watch_quiet,
 )
 from countledger.infra.deploy.region_steps import Observed, Step, listed, parameters_of, without
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.template import only_tables
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import TableNotFound, WrongRegion
+from countledger.ledger.errors import CountledgerError, WrongRegion
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
@@ -112,9 +116,9 @@ class RegionChange:
             and one["StackStatus"].endswith("_IN_PROGRESS")
             and one["StackStatus"] != _REVIEWED
         ]
-        state = self._state(counters) if counters and not busy else RegionState()
-        table = None if self.lost else self._table_there()
+        state = state_in(self._there, counters) if counters and not busy else RegionState()
         ledger = self.owner.setting("ledger_table")
+        table = None if self.lost else table_in(self._there, ledger)
         homes = [home_by_epoch(self.owner, ledger)]
         homes += [home_by_epoch(self._there, ledger)] if table else []
         return Observed(
@@ -151,12 +155,17 @@ class RegionChange:
         """
         while (step := decide(seen := self.observe())) is not None:
             on_step(step)
-            self.take(step, seen)
+            self.take(step, seen, lambda: refuse_changed(step, decide(self.observe()), self.region))
             self._done.add((seen.counters, seen.state, step))
 
-    def take(self, step: Step, seen: Observed) -> None:
-        """Take one step, which was decided from what was seen; each of them can be repeated."""
-        {
+    def take(self, step: Step, seen: Observed, check: Callable[[], None]) -> None:
+        """Take one step, which was decided from what was seen; each of them can be repeated.
+
+        `check` raises if another step is next by now. What takes a region away calls it once its
+        request names what it changes: a stack by its id, or a change set, which CloudFormation
+        drops at the next change. So it never meets a region that left meanwhile and joined again.
+        """
+        steps: dict[Step, Callable[[], object]] = {
             Step.REPLICA: self._add_replica,
             Step.WAIT: self._wait,
             Step.COUNTERS: lambda: self._deploy(json.dumps(only_tables())),
@@ -166,26 +175,15 @@ class RegionChange:
             Step.VERIFY: lambda: prove_totals(self.auditor(), self.say),
             Step.READY: lambda: self._write(Phase.READY, seen),
             Step.QUIET: lambda: watch_quiet(self._there, self.say, self.clock, self.poll_s),
-            Step.DESTROY: self._destroy,
-            Step.UNPROTECT: self._unprotect,
-            Step.DROP: self._drop,
-        }[step]()
+            Step.DESTROY: lambda: self._destroy(check),
+            Step.UNPROTECT: lambda: self._unprotect(check),
+            Step.DROP: lambda: self._drop(check),
+        }
+        steps[step]()
 
     @property
     def _there(self) -> Connection:
         return self.owner.in_region(self.region)
-
-    def _table_there(self) -> Mapping[str, Any] | None:
-        try:
-            return self._there.dynamo("standard").describe(self.owner.setting("ledger_table"))
-        except TableNotFound:
-            return None
-
-    def _state(self, counters: str) -> RegionState:
-        try:
-            return RegionStateStore(self._there.dynamo("standard"), counters).read()
-        except TableNotFound:
-            return RegionState()
 
     def _write(self, phase: Phase, seen: Observed) -> None:
         store = RegionStateStore(self._there.dynamo("standard"), str(seen.counters), self.clock)
@@ -211,19 +209,25 @@ class RegionChange:
             }
         )
 
-    def _drop(self) -> None:
+    def _drop(self, check: Callable[[], None]) -> None:
         given = parameters_in(self.deploy_owner.stack.describe() or {})
-        self._change_owner(without(given, self.region, self.owner.region))
+        self._change_owner(without(given, self.region, self.owner.region), check)
 
-    def _change_owner(self, parameters: Mapping[str, str]) -> None:
+    def _change_owner(
+        self, parameters: Mapping[str, str], check: Callable[[], None] = lambda: None
+    ) -> None:
         """Change parameters of the owner's stack, and nothing that loses data."""
         proposal = self.deploy_owner.propose_parameters(parameters)
         if proposal is None:
             return
         lost = [one.resource for one in proposal.changes if one.loses_data]
-        if lost:
+        try:
+            if lost:
+                raise DeployFailed(f"this would lose {', '.join(lost)}: nothing was changed")
+            check()
+        except CountledgerError:
             self.deploy_owner.discard(proposal)
-            raise DeployFailed(f"this would lose {', '.join(lost)}: nothing was changed")
+            raise
         self._execute(self.deploy_owner, proposal)
 
     def _execute(self, deployment: Deployment, proposal: Proposal) -> dict[str, str]:
@@ -252,7 +256,7 @@ class RegionChange:
     def _deploy(self, template: str | None) -> None:
         owner = self.deploy_owner.stack.describe() or {}
         given = parameters_in(owner)
-        table = self._table_there() or {}
+        table = table_in(self._there, self.owner.setting("ledger_table")) or {}
         code = self.code()
         strict = self.owner.outputs.get("StrictTableName", "")
         parameters = parameters_of(given, self.region, self.key_arn, strict) | {
@@ -271,24 +275,19 @@ class RegionChange:
         if proposal is not None:
             self._execute(self.deploy_there, proposal)
 
-    def _destroy(self) -> None:
+    def _destroy(self, check: Callable[[], None]) -> None:
         plan = self.destroy_there.plan()
         if plan is None:
             return
-        if plan.protected:
-            raise DeployFailed(f"the stack in {self.region} has termination protection: lift it")
-        if plan.attachments:
-            held = ", ".join(f"{one.policy} by {one.kind} {one.entity}" for one in plan.attachments)
-            raise DeployFailed(
-                f"policies of the stack in {self.region} are in use: {held}; detach them there, "
-                "which also stops who records, then run this again"
-            )
+        refuse_in_use(plan, self.region)
         for table in plan.tables:
             self.say(f"table {table.name} in {self.region} stays; delete it when nobody needs it")
+        check()
         self.destroy_there.delete(plan)
 
-    def _unprotect(self) -> None:
+    def _unprotect(self, check: Callable[[], None]) -> None:
         client = self._there.dynamo("standard").client
+        check()
         with translated(f"UpdateTable in {self.region}"):
             client.update_table(
                 TableName=self.owner.setting("ledger_table"), DeletionProtectionEnabled=False

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction.lease import decode_shown
+from countledger.consumers.region_state import RegionState, RegionStateStore
 from countledger.consumers.stream import LedgerStream, counts, made_at_ms
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.ledger import keys
 from countledger.ledger.assembly import namespaces_of
-from countledger.ledger.errors import Refused
+from countledger.ledger.errors import Refused, TableNotFound
 from countledger.ledger.expressions import AllOf, AnyOf, BeginsWith, Compare
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Kind
@@ -19,9 +20,11 @@ from countledger.ledger.operations import Query, Scan
 from countledger.ledger.tombstones import NOT_REMOVED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from countledger.consumers.auditor import Auditor
+    from countledger.infra.deploy.destruction import DestroyPlan
+    from countledger.infra.deploy.region_steps import Step
     from countledger.ledger.clock import Clock
     from countledger.ledger.connection import Connection
 
@@ -45,6 +48,35 @@ class NotVerified(DeployFailed):
     """A total of the new region could not be proven."""
 
 
+def refuse_in_use(plan: DestroyPlan, region: str) -> None:
+    """Refuse to delete a stack that is protected, or whose policies somebody has.
+
+    Raises:
+        DeployFailed: it is.
+    """
+    if plan.protected:
+        raise DeployFailed(f"the stack in {region} has termination protection: lift it")
+    if plan.attachments:
+        held = ", ".join(f"{one.policy} by {one.kind} {one.entity}" for one in plan.attachments)
+        raise DeployFailed(
+            f"policies of the stack in {region} are in use: {held}; detach them there, which also "
+            "stops who records, then run this again"
+        )
+
+
+def refuse_changed(step: Step, now: Step | None, region: str) -> None:
+    """Refuse a step that is not next any more.
+
+    Raises:
+        DeployFailed: another one is.
+    """
+    if now is not step:
+        raise DeployFailed(
+            f"another run has changed {region} meanwhile: this step was not taken; see "
+            "`countledger region list`, and run this again if the region is still to be removed"
+        )
+
+
 def replicas_of(connection: Connection) -> dict[str, str]:
     """The regions that have the ledger, with the status of each replica; this one first."""
     described = connection.dynamo("standard").describe(connection.setting("ledger_table"))
@@ -53,6 +85,22 @@ def replicas_of(connection: Connection) -> dict[str, str]:
     for one in sorted(listed, key=lambda one: one["RegionName"]):
         found.setdefault(one["RegionName"], one.get("ReplicaStatus", "ACTIVE"))
     return found
+
+
+def state_in(connection: Connection, counters: str) -> RegionState:
+    """The state of a region, by its table of totals; that of none if the table is gone."""
+    try:
+        return RegionStateStore(connection.dynamo("standard"), counters).read()
+    except TableNotFound:
+        return RegionState()
+
+
+def table_in(connection: Connection, table: str) -> Mapping[str, Any] | None:
+    """What a region's service says of a table; None: it has none."""
+    try:
+        return connection.dynamo("standard").describe(table)
+    except TableNotFound:
+        return None
 
 
 def home_by_epoch(connection: Connection, table: str) -> str:

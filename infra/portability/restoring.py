@@ -55,7 +55,7 @@ _RECORD: Final = keys.restore_key()
 # What a stack writes by itself before it is used; and of a lost stack nothing is needed of these.
 _OF_THE_STACK: Final = (keys.STREAM_PREFIX, keys.BOOKMARK_PREFIX, _RECORD["counter"])
 # Of a namespace: the schedule is created again, with its trigger; windows are switched on again.
-_NOT_OF_NAMESPACES: Final = frozenset({keys.SCHEDULE, keys.RUN, keys.WINDOWS})
+_NOT_OF_NAMESPACES: Final = frozenset({keys.SCHEDULE, keys.TAKEN_OVER, keys.RUN, keys.WINDOWS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class Restorer:
             windows.switch_on(self.client.window_settings, name)
 
     def _schedule(self, name: str, item: Item) -> None:
-        self.client.schedules.create_once(item, self._mark(f"schedule#{name}"))
+        self.client.schedules.create_once(name, item, self._mark(f"schedule#{name}"))
 
     def _rule(self, restored: RuleSnapshot, name: str) -> None:
         spec, mark = _spec_of_rule(restored.rule(name)), self._mark(f"rule#{name}")

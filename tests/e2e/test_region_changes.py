@@ -19,6 +19,7 @@ from countledger.infra.deploy.region_steps import (
     next_of_adding,
     next_of_removing,
 )
+from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.local.region_stack import ROOT, session_of
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.connection import Connection
@@ -183,6 +184,26 @@ def test_a_region_that_joined_again_is_proven_again(stack: LocalStack) -> None:
         _change(stack).run(next_of_adding, join_again)
 
     assert taken[-4:] == [Step.READY, Step.REPAIR, Step.VERIFY, Step.READY]
+    assert _totals(stack, OTHER) == {"likes:a": 2, "likes:b": 4, "likes:c": 6}
+
+
+@pytest.mark.parametrize("last", [Step.DESTROY, Step.DROP])
+def test_a_suspended_removal_leaves_a_region_that_joined_again(
+    stack: LocalStack, last: Step
+) -> None:
+    """A run is suspended before a step; meanwhile another one removes the region and adds it."""
+    _record(stack, HOME, 2)
+
+    def join_again(step: Step) -> None:
+        if step is last:
+            _change(stack).run(next_of_removing)
+            _change(stack).run(next_of_adding)
+
+    with patch.dict(os.environ, {**stack.environment(), **BOUND}):
+        _change(stack).run(next_of_adding)
+        with pytest.raises(DeployFailed, match="another run has changed eu-west-1"):
+            _change(stack).run(next_of_removing, join_again)
+
     assert _totals(stack, OTHER) == {"likes:a": 2, "likes:b": 4, "likes:c": 6}
 
 

@@ -26,7 +26,7 @@ _LONG_MODULES = {
     # One table each, to be read in one place.
     "ledger/errors.py": 530,
     "ledger/expressions.py": 340,
-    "ledger/keys.py": 466,
+    "ledger/keys.py": 475,
 }
 _FUNCTION_MAX_LINES = 70
 # The demo shows the product; it must not become one.

@@ -1,10 +1,12 @@
 """Schedules: made, changed, read and deleted; checked before anything is written."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from countledger.compaction.lease import Epoch
 from countledger.compaction.retire import Retire
 from countledger.compaction.schedule import (
     Schedule,
@@ -36,6 +38,7 @@ from countledger.ledger.settings import SettingChange
 from tests.unit.compaction.parts import COUNTERS, HOME, Stack
 from tests.unit.ledger.memory import afterwards, meanwhile, refuses, sent_twice
 
+_EPOCH = Epoch(number=2, home=HOME, id="promotion")
 _HOURLY: ScheduleSpec = {"every_ms": HOUR_MS}
 LIMIT_MS = DAY_MS + 15 * MINUTE_MS + MINUTE_MS + 15 * MINUTE_MS
 
@@ -276,12 +279,12 @@ def test_a_schedule_with_a_mark_is_created_once(stack: Stack) -> None:
     """A process is suspended before its request; another creates it, and a person deletes it."""
 
     def meanwhile_deleted() -> None:
-        stack.schedules.create_once(_restored(), _MARK)
+        stack.schedules.create_once("likes", _restored(), _MARK)
         assert stack.schedules.delete("likes")
 
     stack.dynamo.plans.append(meanwhile(meanwhile_deleted, "transact"))
 
-    stack.schedules.create_once(_restored(), _MARK)
+    stack.schedules.create_once("likes", _restored(), _MARK)
 
     assert stack.schedules.find("likes") is None
     assert stack.triggers.kept == {}
@@ -290,7 +293,7 @@ def test_a_schedule_with_a_mark_is_created_once(stack: Stack) -> None:
 def test_a_creation_with_a_mark_that_the_sdk_repeats_is_one(stack: Stack) -> None:
     stack.dynamo.plans.append(sent_twice("transact"))
 
-    stack.schedules.create_once(_restored(), _MARK)
+    stack.schedules.create_once("likes", _restored(), _MARK)
 
     found = stack.schedules.get("likes")
     assert (found.expression, found.min_entries, found.region) == ("cron(0 3 * * ? *)", 7, HOME)
@@ -304,9 +307,9 @@ def test_a_creation_with_a_mark_that_meets_another_transaction_leaves_no_mark(
     conflict = TransactionCancelled((Reason("None"), Reason("TransactionConflict")))
     stack.dynamo.plans.append(refuses(conflict, "transact"))
     with pytest.raises(TransactionCancelled):
-        stack.schedules.create_once(_restored(), _MARK)
+        stack.schedules.create_once("likes", _restored(), _MARK)
 
-    stack.schedules.create_once(_restored(), _MARK)
+    stack.schedules.create_once("likes", _restored(), _MARK)
 
     assert stack.schedules.find("likes") is not None
 
@@ -315,11 +318,11 @@ def test_a_schedule_that_exists_is_marked_and_stays(stack: Stack) -> None:
     """Once a person has deleted it, a late request creates no other one in its place."""
     stack.schedules.create("likes", every_ms=HOUR_MS)
 
-    stack.schedules.create_once(_restored(), _MARK)
+    stack.schedules.create_once("likes", _restored(), _MARK)
 
     assert stack.schedules.get("likes").expression == "rate(1 hour)"
     stack.schedules.delete("likes")
-    stack.schedules.create_once(_restored(), _MARK)
+    stack.schedules.create_once("likes", _restored(), _MARK)
     assert stack.schedules.find("likes") is None
 
 
@@ -399,8 +402,9 @@ def test_a_schedule_of_the_home_before_is_taken_over_once_with_a_sweep(stack: St
         Schedule(namespace="likes", expression="rate(1 hour)", region="before-1"), LIMIT_MS, "r"
     )
 
-    taken = stack.schedules.take_over(stored, "promotion")
+    taken = stack.schedules.take_over("likes", stored, _EPOCH)
 
+    assert taken is not None
     assert (taken.region, taken.expression) == (HOME, "rate(1 hour)")
     assert stack.triggers.kept == {"likes": "rate(1 hour)"}
     assert "unswept_since" in stack.schedule
@@ -408,9 +412,61 @@ def test_a_schedule_of_the_home_before_is_taken_over_once_with_a_sweep(stack: St
     changed = stack.schedules.set("likes", every_ms=DAY_MS)
     stack.triggers.kept.clear()
     # Another run of the same promotion: what was changed here since stays, and it runs.
-    assert stack.schedules.take_over(stored, "promotion") == changed
+    assert stack.schedules.take_over("likes", stored, _EPOCH) == changed
     assert stack.triggers.kept == {"likes": "rate(1 day)"}
     assert "unswept_since" not in stack.schedule
     # In another promotion the home before decides, and what is due is looked for again.
-    assert stack.schedules.take_over(stored, "later").expression == "rate(1 hour)"
+    later = stack.schedules.take_over("likes", stored, replace(_EPOCH, number=3, id="later"))
+    assert later is not None
+    assert later.expression == "rate(1 hour)"
     assert stack.schedule["unswept_since"] == stack.clock.at_ms
+
+
+def test_a_schedule_that_was_taken_over_and_deleted_is_not_taken_over_again(stack: Stack) -> None:
+    stored = _restored()
+    stack.schedules.take_over("likes", stored, _EPOCH)
+    stack.schedules.delete("likes")
+
+    assert stack.schedules.take_over("likes", stored, _EPOCH) is None
+    # Nor by a promotion before it, which was suspended until now.
+    assert stack.schedules.take_over("likes", stored, replace(_EPOCH, number=1)) is None
+
+    assert stack.schedules.find("likes") is None
+    assert stack.triggers.kept == {}
+
+
+def test_a_suspended_promotion_takes_no_schedule_over_that_was_deleted_since(stack: Stack) -> None:
+    """A process is suspended before its request; another takes it over, and a person deletes it."""
+
+    def meanwhile_deleted() -> None:
+        stack.schedules.take_over("likes", _restored(), _EPOCH)
+        assert stack.schedules.delete("likes")
+
+    stack.dynamo.plans.append(meanwhile(meanwhile_deleted, "transact"))
+
+    assert stack.schedules.take_over("likes", _restored(), _EPOCH) is None
+
+    assert stack.schedules.find("likes") is None
+    assert stack.triggers.kept == {}
+
+
+def test_a_schedule_that_is_created_while_one_is_taken_over_stays(stack: Stack) -> None:
+    """The next run of the promotion takes it over: the home before decides."""
+    create = partial(stack.schedules.create, "likes", every_ms=DAY_MS)
+    stack.dynamo.plans.append(meanwhile(create, "transact"))
+
+    with pytest.raises(ScheduleExists, match="changed by another process"):
+        stack.schedules.take_over("likes", _restored(), _EPOCH)
+
+    assert stack.schedules.get("likes").expression == "rate(1 day)"
+    taken = stack.schedules.take_over("likes", _restored(), _EPOCH)
+    assert taken is not None
+    assert taken.min_entries == 7
+
+
+def test_taking_over_that_the_sdk_repeats_is_done_once(stack: Stack) -> None:
+    stack.dynamo.plans.append(sent_twice("transact"))
+
+    assert stack.schedules.take_over("likes", _restored(), _EPOCH) is not None
+
+    assert stack.triggers.kept == {"likes": "cron(0 3 * * ? *)"}
