@@ -50,6 +50,7 @@ def test_what_no_ledger_has_is_copied(item: dict[str, Any]) -> None:
         keys.past_rule_key("rule", "id"),
         keys.rules_stamp_key(),
         keys.schedule_key("likes"),
+        keys.taken_over_key("likes"),
         keys.run_key("likes"),
         keys.windows_key("likes"),
         keys.window_key(_MINE, "id", "month#2026-11"),
