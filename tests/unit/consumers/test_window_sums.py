@@ -1,0 +1,169 @@
+"""What is known of windows that are added up: their sums, whether complete, whether final."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from math import inf
+
+import pytest
+
+from countledger.consumers.window_sums import (
+    WindowSums,
+    check_kept,
+    check_range,
+    covered,
+    final_from_ms,
+)
+from countledger.ledger.calendar import Per, Window, windows_in
+from countledger.ledger.errors import BadTime
+from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, WINDOWS_MAX
+from countledger.ledger.window_items import Slot
+from countledger.ledger.windows import WindowSetting
+from tests.unit.ledger.clocks import ms
+from tests.unit.ledger.window_settings import window_setting
+
+NOON = ms("2030-03-17T12:00")
+ALWAYS = window_setting()
+
+
+def hours(count: int, setting: WindowSetting = ALWAYS) -> list[Window]:
+    """The hours from noon on."""
+    return [*windows_in(NOON, NOON + count * HOUR_MS, Per.HOUR, setting.calendar)]
+
+
+def completed(sums: WindowSums, settings: Sequence[WindowSetting] = (ALWAYS,)) -> list[bool]:
+    """Whether each window is complete, once the stream was handled past all of them."""
+    return [one.complete for one in sums.read(settings, NOON + DAY_MS)]
+
+
+def test_what_is_before_or_after_the_windows_is_in_none() -> None:
+    before, first, last, after = windows_in(
+        NOON - HOUR_MS, NOON + 3 * HOUR_MS, Per.HOUR, ALWAYS.calendar
+    )
+    sums = WindowSums([first, last], Per.HOUR)
+
+    sums.add([Slot(before, 1, 1), Slot(first, 4, 1), Slot(last, 16, 2), Slot(after, 64, 1)])
+
+    assert (sums.sums, sums.events) == ([4, 16], [1, 2])
+    assert completed(sums) == [True, True]
+
+
+def test_a_window_that_an_item_has_with_other_bounds_is_never_complete() -> None:
+    """The rules of the zone were changed since: an hour of then is not the hour of now."""
+    first, second = hours(2)
+    sums = WindowSums([first, second], Per.HOUR)
+
+    sums.add([Slot(Window("then", first.start_ms + MINUTE_MS, first.end_ms), 4, 1)])
+    sums.add([Slot(second, 16, 1)])
+
+    assert sums.sums == [4, 16]
+    assert completed(sums) == [False, True]
+
+
+def test_a_month_is_added_up_from_its_days_and_is_complete() -> None:
+    months = [*windows_in(NOON, NOON + 1, Per.MONTH, ALWAYS.calendar)]
+    days = [*windows_in(NOON, NOON + 3 * DAY_MS, Per.DAY, ALWAYS.calendar)]
+    sums = WindowSums(months, Per.MONTH)
+
+    sums.add(Slot(day, 4, 1) for day in days)
+    (month,) = sums.read([ALWAYS], months[0].end_ms)
+
+    assert (month.value, month.events, month.complete) == (4 * len(days), len(days), True)
+
+
+def test_a_window_is_complete_from_its_last_moment_on() -> None:
+    sums = WindowSums(hours(1), Per.HOUR)
+
+    assert [sums.read([ALWAYS], NOON + HOUR_MS + late)[0].complete for late in (-1, 0)] == [
+        False,
+        True,
+    ]
+
+
+def test_a_window_that_is_not_complete_is_not_final() -> None:
+    """Every entry of it that can come has come, but windows were off when some were recorded."""
+    late = window_setting(max_lateness_ms=MINUTE_MS, from_ms=NOON + 1)
+    sums = WindowSums(hours(2), Per.HOUR)
+
+    found = sums.read([late], NOON + 30 * DAY_MS)
+
+    assert [(one.complete, one.final) for one in found] == [(False, False), (True, True)]
+
+
+def test_a_window_is_final_once_no_entry_of_it_can_arrive() -> None:
+    setting = window_setting(max_lateness_ms=HOUR_MS)
+    (window,) = hours(1)
+    from_ms = window.end_ms + HOUR_MS + setting.late_entry_ms
+    sums = WindowSums([window], Per.HOUR)
+
+    assert final_from_ms(window, [setting]) == from_ms
+    assert not sums.read([setting], int(from_ms) - 1)[0].final
+    assert sums.read([setting], int(from_ms))[0].final
+
+
+def test_only_settings_whose_entries_can_be_of_a_window_keep_it_open() -> None:
+    (window,) = hours(1)
+    ended = window_setting(ended_ms=NOON)  # accepts entries of any age, up to the window's start
+    open_till = window_setting(ended_ms=NOON + 1)
+    now = window_setting(max_lateness_ms=HOUR_MS, from_ms=NOON)
+    longer = window_setting(max_lateness_ms=2 * HOUR_MS)
+
+    assert final_from_ms(window, [ended, now]) == final_from_ms(window, [now]) < inf
+    assert final_from_ms(window, [open_till, now]) == inf
+    assert final_from_ms(window, [longer, now]) == final_from_ms(window, [now]) + HOUR_MS
+    # If none can, the newest one decides.
+    assert final_from_ms(window, [ended]) == inf
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_covered"),
+    [
+        ([window_setting(from_ms=NOON)], True),
+        ([window_setting(from_ms=NOON + 1)], False),
+        ([window_setting(ended_ms=NOON + HOUR_MS)], True),
+        ([window_setting(ended_ms=NOON + HOUR_MS - 1)], False),
+        ([window_setting(ended_ms=NOON + 9), window_setting(from_ms=NOON + 9)], True),
+        ([window_setting(ended_ms=NOON + 9), window_setting(from_ms=NOON + 10)], False),
+        ([window_setting(ended_ms=NOON), window_setting(from_ms=NOON)], True),
+        ([], False),
+    ],
+)
+def test_a_window_is_covered_by_settings_without_a_gap(
+    settings: list[WindowSetting], *, is_covered: bool
+) -> None:
+    (window,) = hours(1)
+
+    assert covered(window, settings) is is_covered
+
+
+def test_a_time_of_many_windows_is_refused_with_what_to_read_instead() -> None:
+    check_range(Per.MINUTE, 0, WINDOWS_MAX * MINUTE_MS)
+    check_range(Per.HOUR, NOON, NOON + 1)
+    with pytest.raises(BadTime, match="windows by hour"):
+        check_range(Per.MINUTE, 0, (WINDOWS_MAX + 1) * MINUTE_MS)
+    with pytest.raises(BadTime, match="windows by month"):
+        check_range(Per.MONTH, 0, (WINDOWS_MAX + 1) * 30 * DAY_MS)
+    for start_ms, end_ms in ((NOON, NOON), (NOON, NOON - 1), (-1, NOON)):
+        with pytest.raises(BadTime, match="a later one"):
+            check_range(Per.HOUR, start_ms, end_ms)
+
+
+def test_hours_are_read_while_each_setting_that_can_have_counted_them_keeps_them() -> None:
+    (window,) = hours(1)
+    day_end_ms = ms("2030-03-18")
+    long, short = window_setting(keep_ms=2 * DAY_MS), window_setting(keep_ms=DAY_MS)
+
+    check_kept(Per.HOUR, window, [long, short], day_end_ms + DAY_MS - 1)
+    with pytest.raises(BadTime, match=r"kept for 24 h after their day, and those of 2030-03-17"):
+        check_kept(Per.HOUR, window, [long, short], day_end_ms + DAY_MS)
+    # One that ended before the window began has counted nothing of it.
+    ended = window_setting(keep_ms=DAY_MS, ended_ms=NOON)
+    check_kept(Per.HOUR, window, [ended, long], day_end_ms + DAY_MS)
+
+
+def test_times_have_the_offset_of_their_zone() -> None:
+    setting = window_setting("Asia/Kathmandu")
+    (window, *_) = hours(1, setting)
+
+    (found,) = WindowSums([window], Per.HOUR).read([setting], NOON)
+
+    assert found.start.utcoffset() == timedelta(hours=5, minutes=45)
