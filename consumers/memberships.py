@@ -284,12 +284,12 @@ class GroupBoard:
                 "create it first"
             )
         other = item.get(group_board(self.group).attribute)
-        if other is None or "bins" in item:
+        owner = str(other).removeprefix(keys.GROUP_PREFIX).rpartition("#")[0]
+        if other is None or owner == self.group or "bins" in item:
             raise NotRanked(
                 f"counter {counter!r} cannot be ranked in group {self.group!r}: its value is "
                 "spread over bins, or its item was written by a later release"
             )
-        owner = str(other).removeprefix(keys.GROUP_PREFIX).rpartition("#")[0]
         raise AlreadyRanked(
             f"counter {counter!r} is ranked in group {owner!r} already, and a counter can be "
             "ranked in one group: switch that ranking off, or remove it from one of the groups"
