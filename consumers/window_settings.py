@@ -218,20 +218,17 @@ class WindowSettings:
         decide: Callable[[tuple[WindowSetting, ...], int], tuple[WindowSetting, ...]],
     ) -> tuple[WindowSetting, ...]:
         """Write the settings that `decide` makes of the stored ones and an effective time."""
-        sent = ""
         for _ in _BACKOFF.tries(self.clock, self.random):
             item = self._item(namespace)
             known = decode_settings(item)
             revision = None if item is None else optional(item, "revision", str)
-            if sent and revision == sent:
-                return known
             at_ms = self.clock.now_ms()
+            # Deciding again of what an attempt without an answer has written changes nothing.
             wanted = decide(known, at_ms + self.delay_ms)
             if wanted == known:
                 return known
             _check_number(namespace, wanted)
-            sent = self.new_id(at_ms)
-            item = encode_settings(namespace, wanted, sent)
+            item = encode_settings(namespace, wanted, self.new_id(at_ms))
             put = Put(self.table, item, unchanged("revision", revision))
             try:
                 with guarded(partial(self._refuse_late, namespace, at_ms)):

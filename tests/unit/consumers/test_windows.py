@@ -21,7 +21,13 @@ from countledger.ledger.errors import (
     Throttled,
     Unclear,
 )
-from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from countledger.ledger.limits import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    SECOND_MS,
+    WINDOW_SETTINGS_MAX,
+)
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put
 from countledger.ledger.window_items import encode_settings
@@ -189,8 +195,74 @@ def test_the_same_again_changes_nothing(world: Windowed) -> None:
     world.enable(max_lateness_ms=HOUR_MS)
 
     assert world.settings().of("a") == before
+    assert world.dynamo.calls.count("put") == 2  # with that of the namespace
     world.enable()
     assert len(world.settings().of("a")) == 2
+
+
+def test_windows_that_were_ever_on_are_not_switched_on_for_the_first_time(world: Windowed) -> None:
+    world.enable("day", first=True)
+    for _ in range(2):
+        (made,) = world.settings().of("a")
+        assert made == world.settings().enable("a", by="hour", first=True)
+        world.settings().disable("a")
+
+
+def test_switching_on_again_leaves_the_end_of_the_setting_before(world: Windowed) -> None:
+    """What was recorded in between is in no window."""
+    world.enable("day")
+    ended = world.settings().disable("a")
+    world.clock.at_ms += HOUR_MS
+    world.enable("day")
+
+    first, second = world.settings().of("a")
+    assert first == ended
+    assert second.from_ms == world.clock.now_ms()
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_setting_does_not_begin_before_the_one_before_has_ended(
+    world: Windowed, *, ended: bool
+) -> None:
+    """This clock is behind that of who made the change before."""
+    world.enable("day")
+    if ended:
+        world.settings().disable("a")
+    world.clock.at_ms -= HOUR_MS
+    world.settings().enable("a", by="hour")
+
+    first, second = world.settings().of("a")
+    assert first.ended_ms is not None
+    assert first.from_ms <= first.ended_ms == second.from_ms
+
+
+def test_what_another_call_has_switched_off_meanwhile_keeps_its_end(world: Windowed) -> None:
+    world.enable("day")
+
+    def other() -> None:
+        world.settings().disable("a")
+        world.clock.at_ms += SECOND_MS
+
+    world.dynamo.plans.append(meanwhile(other, "put"))
+    switched_off_ms = world.clock.now_ms() + world.settings().delay_ms
+    ended = world.settings().disable("a")
+
+    assert ended is not None
+    assert ended.ended_ms == switched_off_ms
+    assert world.settings().of("a") == (ended,)
+
+
+def test_the_number_of_changes_is_limited(world: Windowed) -> None:
+    """Each is read with every batch, and all are one item."""
+    for number in range(WINDOW_SETTINGS_MAX):
+        world.enable("day" if number % 2 else "hour")
+
+    with pytest.raises(
+        BadSetting, match=rf"changed {WINDOW_SETTINGS_MAX} times, which is the most"
+    ):
+        world.enable("minute")
+    assert len(world.settings().of("a")) == WINDOW_SETTINGS_MAX
+    assert world.settings().disable("a") is not None
 
 
 @pytest.mark.parametrize(("version", "changes"), [("2000a", True), ("2999a", False)])
