@@ -17,14 +17,14 @@ from countledger.ledger import keys
 from countledger.ledger.calendar import Per
 from countledger.ledger.errors import Throttled, Unclear
 from countledger.ledger.limits import DAY_MS, FORMAT, HOUR_MS, MINUTE_MS
-from countledger.ledger.operations import Delete, Put
+from countledger.ledger.operations import Delete, Put, Update
 from countledger.ledger.total import windows_id_of, windows_names
 from countledger.ledger.window_items import encode_settings
 from countledger.ledger.windows import WindowSetting, cells_of
 from tests.unit.consumers.records import COUNTER, image, record, with_stream
 from tests.unit.consumers.world import Kept
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import MemoryClient, at
+from tests.unit.ledger.memory import MemoryClient, at, meanwhile
 from tests.unit.ledger.window_settings import window_setting
 
 TABLE = "counters"
@@ -79,8 +79,10 @@ def total(dynamo: MemoryClient, counter: str = COUNTER) -> dict[str, Any]:
 def stored(dynamo: MemoryClient, one: WindowSetting, counter: str = COUNTER) -> Counter[Any]:
     """Sum and events of each cell of a counter, by item and cell."""
     windows = windows_id_of(total(dynamo, counter), one.id)
-    prefix = f"{keys.WINDOW_PREFIX}{windows}#"
     found: Counter[Any] = Counter()
+    if windows is None:
+        return found
+    prefix = f"{keys.WINDOW_PREFIX}{windows}#"
     for item in dynamo.items(TABLE):
         part = item["part"]
         if item["counter"] != counter or not part.startswith(prefix):
@@ -176,7 +178,8 @@ def test_a_crash_between_two_items_loses_nothing(number: int, *, lost: bool) -> 
     assert total(dynamo)[windows_names(one.id)[1]] == 2**12 - 1 + 7
 
 
-def test_a_changed_entry_moves_to_its_new_windows() -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_a_changed_entry_moves_to_its_new_windows(*, together: bool) -> None:
     dynamo, one = MemoryClient(), setting()
     before, after = timed(100, 5, occurred_ms=NOW_MS - 3 * DAY_MS), timed(100, 8)
     modified = with_stream(
@@ -184,36 +187,76 @@ def test_a_changed_entry_moves_to_its_new_windows() -> None:
         OldImage=before["dynamodb"]["NewImage"],
         NewImage=after["dynamodb"]["NewImage"],
     )
+    batches = [[before, modified]] if together else [[before], [modified]]
 
-    apply(dynamo, [before, modified])
+    for batch in batches:
+        apply(dynamo, batch)
     _forget_progress(dynamo)
-    apply(dynamo, [before, modified])
+    for batch in batches:
+        apply(dynamo, batch)
 
     assert +stored(dynamo, one) == expected([after], one)
     assert total(dynamo)[windows_names(one.id)[1]] == 8
 
 
+def test_records_that_come_again_with_later_ones_add_the_later_ones() -> None:
+    dynamo, one = MemoryClient(), setting()
+    records = [timed(100 + n, 2**n, ago_ms=n) for n in range(4)]
+    apply(dynamo, records[:2])
+    _forget_progress(dynamo)
+
+    apply(dynamo, records)
+
+    assert stored(dynamo, one) == expected(records, one)
+
+
+@pytest.mark.parametrize(
+    ("from_ms_ago", "ended_ms_ago"), [(10_000, None), (DAY_MS, None), (DAY_MS, 10_000)]
+)
 @pytest.mark.parametrize(
     "ago_ms",
     [
         [0, 1, 20_000],
         [0, MINUTE_MS - 1],  # one of them is of the minute before
-        [0, 10_000, 10_001, 20_000],  # the windows begin between them
+        [0, 10_000, 10_001, 20_000],  # the windows begin, or end, between them
         [0, 10_001],
         [10_001, 20_000],
     ],
 )
 @pytest.mark.parametrize("without_time", [False, True])
 def test_entries_of_one_minute_are_read_at_once_or_one_by_one_to_the_same_end(
-    ago_ms: list[int], *, without_time: bool
+    ago_ms: list[int], from_ms_ago: int, ended_ms_ago: int | None, *, without_time: bool
 ) -> None:
-    one = replace(setting(), from_ms=NOW_MS - 10_000)
+    ended_ms = None if ended_ms_ago is None else NOW_MS - ended_ms_ago
+    one = replace(setting(), from_ms=NOW_MS - from_ms_ago, ended_ms=ended_ms)
     dynamo = MemoryClient()
     records = [timed(100 + n, 2**n, ago_ms=each) for n, each in enumerate(ago_ms)]
 
     apply(dynamo, [*records, *([record(110, 64)] if without_time else [])], one)
 
     assert stored(dynamo, one) == expected(records, one)
+
+
+def test_a_total_whose_entries_are_in_no_window_names_none() -> None:
+    dynamo, later = MemoryClient(), replace(setting(), from_ms=NOW_MS + 1)
+
+    apply(dynamo, [timed(100, 5)], later)
+
+    assert total(dynamo)["total"] == 5
+    assert not any(name.startswith("window") for name in total(dynamo))
+
+
+def test_an_item_of_a_later_release_is_waited_for() -> None:
+    dynamo, one = MemoryClient(), setting()
+    apply(dynamo, [timed(100, 5)])
+    windows = windows_id_of(total(dynamo), one.id)
+    key = keys.window_key(COUNTER, str(windows), cells_of(one, NOW_MS)[1].item)
+    newer = {**(dynamo.get(TABLE, key, consistent=True) or {}), "v": FORMAT + 1}
+    dynamo.put(Put(TABLE, newer))
+
+    assert apply(dynamo, [timed(101, 4)]).retry_from == 101
+
+    assert dynamo.get(TABLE, key, consistent=True) == newer
 
 
 def test_an_item_has_a_time_to_live_where_its_windows_are_not_kept_for_ever() -> None:
@@ -322,14 +365,48 @@ def test_a_counter_that_is_made_again_has_windows_of_its_own() -> None:
     assert stored(dynamo, one) == expected([timed(200, 3)], one)
 
 
-def test_a_total_that_has_no_windows_yet_gets_their_id_before_they_are_written() -> None:
-    """It was repaired after its own watermark had been raised past the record."""
-    dynamo, one = MemoryClient(), setting()
+def _repaired() -> MemoryClient:
+    """A total that names no windows, and a record that it contains, which comes again."""
+    dynamo = MemoryClient()
     apply(dynamo, [timed(100, 5)])
     _forget_progress(dynamo)
     item = {n: v for n, v in total(dynamo).items() if not n.startswith("window")}
     dynamo.put(Put(TABLE, item))
+    return dynamo
+
+
+def _names_windows(write: Update) -> bool:
+    return write.key == keys.total_key(COUNTER) and len(write.clauses) == 1
+
+
+def test_a_total_that_is_deleted_before_it_names_its_windows_stays_deleted() -> None:
+    """The record comes again, and then belongs to a new total."""
+    dynamo, one = _repaired(), setting()
+
+    def delete() -> None:
+        dynamo.delete(Delete(TABLE, keys.total_key(COUNTER)))
+
+    dynamo.plans.append(meanwhile(delete, "update", where=_names_windows))
+
+    assert apply(dynamo, [timed(100, 5)]).retry_from == 100
+    assert total(dynamo) == {}
+    assert apply(dynamo, [timed(100, 5)]).retry_from is None
+    assert stored(dynamo, one) == expected([timed(100, 5)], one)
+
+
+def test_a_total_that_has_no_windows_yet_gets_their_id_before_they_are_written() -> None:
+    """It was repaired after its own watermark had been raised past the record."""
+    dynamo, one = _repaired(), setting()
+    named = list[str]()
+
+    def note(_kind: str, write: Update, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        named.append(write.key["counter"])
+        return request()
+
+    dynamo.plans.append(at(note, "update", where=_names_windows))
 
     apply(dynamo, [timed(100, 5)])
+    apply(dynamo, [timed(101, 4)])
 
-    assert stored(dynamo, one) == expected([timed(100, 5)], one)
+    assert stored(dynamo, one) == expected([timed(100, 5), timed(101, 4)], one)
+    assert named == [COUNTER]

@@ -396,6 +396,14 @@ def test_a_read_is_one_query_beside_the_total(world: Windowed, per: str, hours: 
     assert sorted(world.dynamo.calls[before:]) == ["get", "query"]
 
 
+def test_a_counter_that_does_not_exist_has_windows_of_nothing(world: Windowed) -> None:
+    world.enable("hour")
+
+    found = world.reader().read("a:none", "hour", START, to_datetime(world.clock.now_ms()))
+
+    assert [(one.value, one.events) for one in found] == [(0, 0)]
+
+
 def test_a_corrupt_item_is_named(world: Windowed) -> None:
     world.enable()
     world.count(1)
