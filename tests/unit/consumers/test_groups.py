@@ -6,7 +6,6 @@ from uuid import uuid4
 import pytest
 
 from countledger.consumers.group_items import GroupItems
-from countledger.consumers.memberships import MEMBERSHIP_LEAVES_MS
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import (
@@ -17,7 +16,7 @@ from countledger.ledger.errors import (
     ServiceFailed,
 )
 from countledger.ledger.expressions import Assign
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, FORMAT
+from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, FORMAT, MEMBERSHIP_LEAVES_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put, Update
 from tests.unit.compaction.parts import COUNTERS

@@ -1,6 +1,7 @@
 """A verdict on windows is of one moment, and says what it could not compare."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def _evidence(world: Windows) -> WindowEvidence:
     return next(world.windows().compare([COUNTER]))
 
 
-def _merged(to_at_ms: int | None = None, **values: object) -> Item:
+def _merged(to_at_ms: int | None = None, **values: Any) -> Item:  # noqa: ANN401 - any field
     """A head whose entries are gone."""
     head = Head(generation=1, run="run", incarnation="inc", sum=64, events=1, entries=1)
     return encode_head(COUNTER, replace(head, to_at_ms=to_at_ms, **values))
@@ -84,7 +85,7 @@ def test_items_of_other_windows_and_expired_ones_are_left_out(world: Windows) ->
     world.dynamo.put(Put(COUNTERS, {**keys.window_key(COUNTER, "other", "month#2030-03"), "s": 5}))
     month = next(one for one in world.dynamo.items(COUNTERS) if "#month#" in one["part"])
     own = month["part"].removesuffix(month["part"].partition("#month#")[2])
-    expired = {
+    expired: Item = {
         "counter": COUNTER,
         "part": f"{own.removesuffix('#month#')}#hour#2030-01-01T00:00",
         "s00": 5,
