@@ -112,7 +112,7 @@ class WindowRebuilder:
         """Write the total and the items of a setting; how many had changed meanwhile."""
         now_ms, table = self._now_ms(), self.windows.verifier.totals.table
         windows_id = windows_id_of(found.total, setting.id)
-        if windows_id is None and not windows.whole[1]:
+        if windows_id is None and not windows.whole[1] and found.windowed(setting) == (0, 0):
             return 0
         windows_id = windows_id or new_windows_id(setting.id, found.counter, now_ms)
         total = total_rebuilt_of(table, found, setting, windows_id, windows)

@@ -179,3 +179,24 @@ def test_a_record_that_its_windows_lack_is_resolved_by_a_rebuild(world: Audited)
     assert "windows: repaired" in answers[0].detail
     assert next(audit.verify([counter])).total == 2 + 5
     assert next(audit.verify([counter])).verdict is Judgement.EXACT
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(world: Audited) -> None:
+    world.add_to(NAMES[3], 7)
+    before = world.dynamo.items(COUNTERS)
+
+    done = world.auditor().rebuild_all("a", dry_run=True)
+
+    assert {one.counter for one in done if one.remedy is Remedy.WOULD_REPAIR} == {NAMES[3]}
+    assert [one for one in world.dynamo.items(COUNTERS) if one["part"][:6] != "audit#"] == before
+
+
+def test_a_walk_of_one_namespace_leaves_the_others(world: Audited) -> None:
+    """A walk of all leaves out those without windows, and those of strict counters."""
+    world.dynamo.put(Put(COUNTERS, encode_settings("b", [ONE])))
+    world.dynamo.put(Put(COUNTERS, {**keys.total_key("s:1"), "method": "atomic", "total": 1}))
+
+    of_b, of_all = (list(world.auditor().verify_all(one)) for one in ("b", None))
+
+    assert [one.counter for one in of_b] == ["b:1"]
+    assert {one.counter for one in of_all} == {*NAMES, "b:1"}

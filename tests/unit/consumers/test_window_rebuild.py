@@ -16,13 +16,14 @@ from countledger.ledger.calendar import Per
 from countledger.ledger.entry import Entry
 from countledger.ledger.head import Head, encode_head
 from countledger.ledger.limits import DAY_MS, HOUR_MS
-from countledger.ledger.operations import Delete, Put
+from countledger.ledger.operations import Delete, Put, Update
 from countledger.ledger.total import windows_names
 from countledger.ledger.window_items import encode_settings
 from countledger.ledger.windows import WindowSetting
 from tests.unit.consumers.test_window_writing import setting, stored
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.clocks import NOW_MS
+from tests.unit.ledger.memory import meanwhile
 
 ONE = setting(Per.MINUTE)
 
@@ -226,3 +227,127 @@ def test_a_namespace_without_windows_has_nothing_to_verify() -> None:
 
     assert world.verdict_on_windows().proof == "its namespace has no windows"
     assert world.rebuild().remedy is Remedy.NONE
+
+
+def _items(world: Windows, *left_out: str) -> dict[str, Item]:
+    """The items of windows by their key, without some of their attributes."""
+    found = (one for one in world.dynamo.items(COUNTERS) if one["part"].startswith("w#"))
+    kept = [{n: v for n, v in one.items() if n not in left_out and n[:2] != "w-"} for one in found]
+    return {one["part"]: one for one in kept}
+
+
+def _contents(world: Windows) -> dict[str, Item]:
+    """What items say, without what refuses late writes."""
+    marks = {n for one in world.dynamo.items(COUNTERS) for n in one if isinstance(one[n], bytes)}
+    return _items(world, "version", *marks)
+
+
+def test_what_is_right_is_not_written(world: Windows) -> None:
+    before = _items(world)
+    item = [one for one in before.values() if "#day#" in one["part"]][-1]
+    world.edit("day", s23=5, n23=1)
+    world.dynamo.calls.clear()
+
+    assert world.rebuild().remedy is Remedy.REPAIRED
+
+    after = _items(world)
+    assert world.dynamo.calls.count("update") == 2  # with that of the total
+    assert [part for part in before if before[part] != after[part]] == [item["part"]]
+    assert "s23" not in after[item["part"]]
+    assert after[item["part"]]["version"] == item["version"] + 1
+
+
+def test_items_that_were_lost_come_again_with_their_time_to_live(world: Windows) -> None:
+    before = _contents(world)
+    for part in before:
+        world.dynamo.delete(Delete(COUNTERS, {"counter": COUNTER, "part": part}))
+
+    assert world.rebuild().remedy is Remedy.REPAIRED
+
+    assert _contents(world) == before
+    kinds = {part.split("#")[2]: "expires_at" in one for part, one in before.items()}
+    assert kinds == {"month": False, "day": True, "hour": True}
+
+
+def test_items_that_have_expired_do_not_come_again(world: Windows) -> None:
+    for part in _items(world):
+        world.dynamo.delete(Delete(COUNTERS, {"counter": COUNTER, "part": part}))
+    world.clock.at_ms += 60 * DAY_MS
+
+    assert world.rebuild().remedy is Remedy.REPAIRED
+
+    assert {part.split("#")[2] for part in _items(world)} == {"month"}
+    assert world.verdict_on_windows().verdict is Judgement.EXACT
+
+
+def _of_total(update: Update) -> bool:
+    return update.key == keys.total_key(COUNTER)
+
+
+def test_a_total_that_is_deleted_before_the_write_stays_deleted(world: Windows) -> None:
+    world.edit("month", sum=0)
+    total = keys.total_key(COUNTER)
+    delete = meanwhile(
+        lambda: world.dynamo.delete(Delete(COUNTERS, total)), "update", where=_of_total
+    )
+    world.dynamo.plans.append(delete)
+
+    skipped = world.rebuild()
+
+    assert (skipped.remedy, "changed meanwhile" in skipped.reason) == (Remedy.SKIPPED, True)
+    assert world.dynamo.get(COUNTERS, total, consistent=True) is None
+
+
+def test_windows_get_no_items_before_their_total_names_them(world: Windows) -> None:
+    """Nobody would ever find them."""
+    named = {n: v for n, v in world.total().items() if n not in windows_names("one")}
+    world.dynamo.put(Put(COUNTERS, named))
+    before = _items(world)
+    changes = meanwhile(
+        lambda: world.dynamo.put(Put(COUNTERS, {**named, "version": 99})),
+        "update",
+        where=_of_total,
+    )
+    world.dynamo.plans.append(changes)
+
+    assert world.rebuild().remedy is Remedy.SKIPPED
+    assert _items(world) == before
+
+    assert world.rebuild().remedy is Remedy.REPAIRED
+    assert world.verdict_on_windows().verdict is Judgement.EXACT
+    assert world.total()[windows_names("one")[1]] == 341
+
+
+def test_a_total_that_counted_windows_which_no_entry_has_is_mended() -> None:
+    """It was edited by hand; a counter whose windows hold nothing needs no write."""
+    world = Windows()
+    world.add_shard("s")
+    world.dynamo.put(Put(COUNTERS, encode_settings("a", [replace(ONE, from_ms=NOW_MS + DAY_MS)])))
+    world.record(1)
+    later, total, events = windows_names("one")
+    named = {n: v for n, v in world.total().items() if n not in {later, total, events}}
+    world.dynamo.put(Put(COUNTERS, named))
+    assert world.rebuild().remedy is Remedy.NONE
+    world.dynamo.put(Put(COUNTERS, {**named, total: 5, events: 1}))
+
+    assert world.rebuild().remedy is Remedy.REPAIRED
+
+    assert (world.total()[total], world.total()[events]) == (0, 0)
+    assert world.verdict_on_windows().verdict is Judgement.EXACT
+
+
+def test_the_rank_of_a_day_is_set_with_its_sum() -> None:
+    class Ranked(Windows):
+        def windows_of(self, counter: str) -> list[WindowSetting]:
+            return [replace(one, ranked=1) for one in super().windows_of(counter)]
+
+    world = Ranked()
+    world.add_shard("s")
+    world.dynamo.put(Put(COUNTERS, encode_settings("a", world.windows_of(COUNTER))))
+    world.record(4)
+    before = _contents(world)
+    world.edit("day", total=99)
+
+    assert "is ranked by 99, and its sum is 4" in world.verdict_on_windows().proof
+    assert world.rebuild().remedy is Remedy.REPAIRED
+    assert _contents(world) == before
