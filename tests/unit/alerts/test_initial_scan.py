@@ -1,19 +1,22 @@
 """Totals that are beyond a threshold already when a rule takes effect."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import pytest
 
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.initial_scan import InitialScan
-from countledger.consumers.alerts.rule import Rule
+from countledger.consumers.alerts.rule import Rule, Watch
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger import keys
-from countledger.ledger.errors import ServiceFailed
+from countledger.ledger.errors import ServiceFailed, Throttled
 from countledger.ledger.limits import HOUR_MS, SECOND_MS
 from tests.unit.alerts import evaluating
 from tests.unit.alerts.evaluating import REGION, START_MS, TABLE, record, rule
+from tests.unit.ledger.memory import refuses
 
 
 @dataclass(slots=True)
@@ -129,7 +132,7 @@ def test_a_prefix_finds_its_counters(world: World) -> None:
         world.total(f"a:{n}", 150 if n % 2 else 50)
     world.total("b:1", 150)
     world.total("a:strict", 150, method="atomic")
-    world.total("a:bins", 0, method="atomic", bins=4)
+    world.total("a:bins", 150, method="atomic", bins=4)
 
     assert world.scan(world.create(None, prefix="a:")) == 126
     assert world.scan(world.create(None, name="all", prefix="")) == 127
@@ -143,3 +146,69 @@ def test_a_rule_that_is_far_from_being_effective_is_not_waited_for(world: World)
     with pytest.raises(ServiceFailed, match="is effective in"):
         world.scan(one)
     assert world.clock.slept_ms == []
+
+
+def test_counters_that_fail_leave_the_others_and_are_left_for_the_next_scan(world: World) -> None:
+    for n in range(3):
+        world.total(f"a:{n}", 150)
+    one = world.create(None, prefix="a:")
+    fails = refuses(Throttled("not now"), times=inf, where=_of_the_state("a:1"))
+    world.dynamo.plans.append(fails)
+
+    with pytest.raises(ServiceFailed, match=r"1 of its counters failed .* such as 'a:1' .*--now"):
+        world.scan(one)
+    assert [alert.counter for _, alert in world.targets.taken] == ["a:0", "a:2"]
+
+    world.dynamo.plans.clear()
+    assert world.scan(one) == 1
+    assert [alert.counter for _, alert in world.targets.taken] == ["a:0", "a:2", "a:1"]
+
+
+def _of_the_state(counter: str) -> Callable[[Any], bool]:
+    """Writes of a counter, alone or in a transaction."""
+
+    def fits(write: Any) -> bool:  # noqa: ANN401 - of any kind
+        writes = write if isinstance(write, Sequence) else [write]
+        return any(counter in (getattr(one, "key", None) or one.item).values() for one in writes)
+
+    return fits
+
+
+def test_what_is_available_is_the_total_without_what_holds_reserve(world: World) -> None:
+    low: dict[str, Any] = {"threshold": 10, "direction": "falling"}
+    for counter, held in (("a:1", 145), ("a:2", 100)):
+        world.total(counter, 150, method="atomic", held=held)
+
+    assert world.scan(world.create(None, prefix="a:", of=Watch.AVAILABLE, **low)) == 1
+    assert [alert.counter for _, alert in world.targets.taken] == ["a:1"]
+    assert world.scan(world.create(None, name="value", prefix="a:", **low)) == 0
+
+
+@pytest.mark.parametrize(
+    "flaw",
+    [{"version": 10**30}, {"total": "nonsense"}, {"held": "nonsense"}, {"incarnation": 5}],
+    ids=str,
+)
+def test_a_total_that_was_edited_into_nonsense_is_left_to_the_evaluator(
+    world: World, flaw: dict[str, Any]
+) -> None:
+    """Its next record goes to the quarantine; the others are scanned."""
+    world.total("a:1", 150)
+    world.dynamo.tables[TABLE]["a:1", "total"].update(flaw)
+    world.total("a:2", 150)
+
+    assert world.scan(world.create(None, prefix="a:")) == 1
+
+
+@pytest.mark.parametrize(("late_ms", "slept"), [(0, True), (SECOND_MS, False)])
+def test_a_scan_waits_until_the_rule_evaluates_what_is_written(
+    world: World, late_ms: int, *, slept: bool
+) -> None:
+    """And a second more, for the clock by which the stream stamps its records."""
+    world.total("a:1", 150)
+    one = world.create()
+    world.clock.at_ms = one.effective_from_ms + late_ms
+
+    assert world.scan(one) == 1
+    assert bool(world.clock.slept_ms) is slept
+    assert world.clock.at_ms == one.effective_from_ms + SECOND_MS
