@@ -56,6 +56,10 @@ def test_what_has_alerted_is_not_silent_also_long_after() -> None:
     stack.advance(days=8)  # the state of an armed rule has expired, and the log has not
 
     assert _silent(stack, rule, "old", "new") == [("a:old", 150, 100)]
+    # For another threshold there was no alert.
+    moved = stack.ledger.alerts.set("rule", threshold=90)
+    stack.advance(days=8)
+    assert _silent(stack, moved, "new") == [("a:new", 151, 90)]
 
 
 def test_what_passed_more_steps_at_once_than_have_an_alert_each_is_not_silent() -> None:
