@@ -9,7 +9,7 @@ from countledger.consumers.repair import Remedy, Repair
 from countledger.consumers.verify import Judgement, Verdict
 from countledger.consumers.window_chain import cells_in
 from countledger.consumers.window_rebuild import WindowRebuilder
-from countledger.consumers.window_verify import WindowVerifier
+from countledger.consumers.window_verify import WindowEvidence, WindowVerifier
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.calendar import Per
@@ -48,6 +48,15 @@ class Windows(World):
 
     def rebuild(self, *, dry_run: bool = False) -> Repair:
         return next(WindowRebuilder(self.windows(), dry_run).rebuild([COUNTER]))
+
+    def rebuild_as_seen(self, evidence: WindowEvidence) -> Repair:
+        """A process has seen this, and was suspended."""
+
+        class Seen(WindowVerifier):
+            def compare(self, counters: object) -> Any:  # noqa: ANN401, ARG002 - as seen before
+                return iter([evidence])
+
+        return next(WindowRebuilder(Seen(self.verifier())).rebuild([COUNTER]))
 
     def edit(self, kind: str, **attributes: object) -> None:
         """Edit the last item of a kind by hand."""
@@ -207,11 +216,7 @@ def test_an_item_that_changes_before_the_write_is_left_as_it_is(world: Windows) 
     evidence = next(world.windows().compare([COUNTER]))
     world.record(1_024)
 
-    class Seen(WindowVerifier):
-        def compare(self, counters: object) -> Any:  # noqa: ANN401, ARG002 - what was seen before
-            return iter([evidence])
-
-    skipped = next(WindowRebuilder(Seen(world.verifier())).rebuild([COUNTER]))
+    skipped = world.rebuild_as_seen(evidence)
 
     assert skipped.remedy is Remedy.SKIPPED
     assert "changed meanwhile" in skipped.reason
@@ -351,3 +356,28 @@ def test_the_rank_of_a_day_is_set_with_its_sum() -> None:
     assert "is ranked by 99, and its sum is 4" in world.verdict_on_windows().proof
     assert world.rebuild().remedy is Remedy.REPAIRED
     assert _contents(world) == before
+
+
+def test_the_total_of_a_busy_counter_is_left_as_it_is(world: Windows) -> None:
+    """Its entries were read before a change of it that the last read shows."""
+    total = windows_names("one")[1]
+    world.dynamo.put(Put(COUNTERS, {**world.total(), total: 7}))
+    found = next(world.windows().compare([COUNTER]))
+    version = found.before["version"]
+
+    skipped = world.rebuild_as_seen(replace(found, before={**found.before, "version": version - 1}))
+
+    assert (skipped.remedy, "changed meanwhile" in skipped.reason) == (Remedy.SKIPPED, True)
+    assert world.total()[total] == 7
+    assert world.rebuild().remedy is Remedy.REPAIRED
+    assert world.total()[total] == 341
+
+
+def test_a_setting_without_entries_is_not_named_by_a_total(world: Windows) -> None:
+    later = replace(ONE, id="later", from_ms=NOW_MS + DAY_MS)
+    world.dynamo.put(Put(COUNTERS, encode_settings("a", [ONE, later])))
+    world.edit("month", sum=0)
+
+    assert world.rebuild().remedy is Remedy.REPAIRED
+
+    assert not {*world.total()} & {*windows_names("later")}
