@@ -262,6 +262,20 @@ def test_what_is_right_is_not_written(world: Windows) -> None:
     assert after[item["part"]]["version"] == item["version"] + 1
 
 
+def test_an_item_that_no_entry_has_is_emptied(world: Windows) -> None:
+    before = _items(world)
+    part = next(part for part in before if "#hour#" in part)
+    part = f"{part.partition('#hour#')[0]}#hour#2030-03-01T00:00"
+    extra = {"counter": COUNTER, "part": part, "s05": 5, "n05": 1, "sum": 5, "events": 1}
+    world.dynamo.put(Put(COUNTERS, extra))
+
+    assert world.rebuild().remedy is Remedy.REPAIRED
+
+    after = _items(world)
+    assert (after[part]["sum"], after[part]["events"], "s05" in after[part]) == (0, 0, False)
+    assert world.verdict_on_windows().verdict is Judgement.EXACT
+
+
 def test_items_that_were_lost_come_again_with_their_time_to_live(world: Windows) -> None:
     before = _contents(world)
     for part in before:
@@ -361,7 +375,9 @@ def test_the_rank_of_a_day_is_set_with_its_sum() -> None:
 def test_the_total_of_a_busy_counter_is_left_as_it_is(world: Windows) -> None:
     """Its entries were read before a change of it that the last read shows."""
     total = windows_names("one")[1]
+    right = _contents(world)
     world.dynamo.put(Put(COUNTERS, {**world.total(), total: 7}))
+    world.edit("month", sum=0)
     found = next(world.windows().compare([COUNTER]))
     version = found.before["version"]
 
@@ -369,6 +385,7 @@ def test_the_total_of_a_busy_counter_is_left_as_it_is(world: Windows) -> None:
 
     assert (skipped.remedy, "changed meanwhile" in skipped.reason) == (Remedy.SKIPPED, True)
     assert world.total()[total] == 7
+    assert _contents(world) == right  # items are decided by their own versions
     assert world.rebuild().remedy is Remedy.REPAIRED
     assert world.total()[total] == 341
 
