@@ -253,3 +253,65 @@ def test_an_evaluator_takes_the_rules_for_its_region_and_their_past(rules: Rules
     known = RuleCache(rules, rules.clock).index().matching("likes:1")
 
     assert [(rule.name, rule.threshold) for rule in known] == [("r", 100), ("r", 200)]
+
+
+@pytest.mark.parametrize("part", ["rule#other", "stamp"])
+def test_a_change_of_which_a_part_is_visible_is_waited_for(
+    rules: Rules, clock: ManualClock, part: str
+) -> None:
+    """A read may show the items of a transaction one after the other."""
+    rules.create(RULE)
+    stamp = keys.rules_stamp_key()
+    before = _dynamo(rules).get(TABLE, stamp)
+    rules.create(replace(RULE, name="other"))
+    table = _dynamo(rules).tables[TABLE]
+
+    def partly(_kind: str, _what: object, request: Callable[[], object]) -> object:
+        key = keys.ALERT_RULES, part
+        whole = table.pop(key)
+        if part == "stamp" and before is not None:
+            table[key] = before
+        answer = request()
+        table[key] = whole
+        return answer
+
+    _dynamo(rules).plans.append(at(partly, "query", times=1))
+
+    assert [one.name for one in rules.list()] == ["other", "r"]
+    assert clock.slept_ms
+
+
+def test_rules_that_an_editor_left_incomplete_are_returned_as_they_are(
+    rules: Rules, clock: ManualClock
+) -> None:
+    rules.create(RULE)
+    rules.create(replace(RULE, name="other"))
+    del _dynamo(rules).tables[TABLE][keys.ALERT_RULES, "rule#other"]
+
+    assert [one.name for one in rules.list()] == ["r"]
+    assert sum(clock.slept_ms) > 0
+
+
+def test_rules_that_change_during_each_read_are_not_returned(rules: Rules) -> None:
+    rules.create(RULE)
+    thresholds = iter(range(101, 200))
+    other = replace(rules, dynamo=MemoryClient(tables=_dynamo(rules).tables))
+    change = meanwhile(
+        lambda: other.set("r", _raised(next(thresholds))), "query", times=float("inf")
+    )
+    _dynamo(rules).plans.append(change)
+
+    with pytest.raises(Throttled, match="kept changing while they were read"):
+        rules.read()
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_rule_is_not_created_over_another_one(rules: Rules, *, readable: bool) -> None:
+    rules.create(RULE)
+    if not readable:
+        _dynamo(rules).tables[TABLE][keys.ALERT_RULES, "rule#r"]["threshold"] = "nonsense"
+    before = _dynamo(rules).items(TABLE)
+
+    with pytest.raises(RuleExists, match="'r' exists"):
+        rules.create(replace(RULE, threshold=200))
+    assert _dynamo(rules).items(TABLE) == before
