@@ -21,6 +21,7 @@ from countledger.ledger.errors import (
     SetupError,
     SumOverflow,
     TableNotFound,
+    TargetRefused,
     Throttled,
     TokenMismatch,
     TransactionCancelled,
@@ -60,6 +61,11 @@ _BY_CODE: Final[dict[str, type[CountledgerError]]] = {
     "IdempotentParameterMismatchException": TokenMismatch,
     # An earlier request with this token is under way: its result is not known yet.
     "TransactionInProgressException": Unclear,
+    # SNS has names of its own.
+    "NotFound": TargetRefused,
+    "AuthorizationError": AccessDenied,
+    "KMSAccessDenied": AccessDenied,
+    "Throttled": Throttled,
 }
 _ADVICE: Final[dict[type[CountledgerError], str]] = {
     TableNotFound: "check the table, the stack name, the region and COUNTLEDGER_*_TABLE",

@@ -293,7 +293,7 @@ def _refusing() -> Iterator[None]:
         yield
     except (Throttled, Unclear):
         raise
-    except (AccessDenied, RequestRejected, ServiceFailed, TableNotFound) as error:
+    except (AccessDenied, RequestRejected, ServiceFailed, TableNotFound, TargetRefused) as error:
         # Without the advice, which is for tables.
         said, _, _ = str(error).partition("; ")
         raise TargetRefused(f"no alert would arrive: {said}") from error

@@ -191,12 +191,56 @@ def test_a_bus_that_says_no_is_asked_five_times_for_each(telling: Telling, kind:
     assert [one["threshold"] for one in telling.arrived()] == ["4", "5"]
 
 
+def test_the_alerts_behind_a_burst_are_sent(telling: Telling) -> None:
+    """Only the call that was throttled is given up: an answer is no silence."""
+    telling.rules[:] = [rule(1, name="one", step=1)]
+    publisher: Any = telling.evaluator.publisher
+
+    with faults(publisher.events, plan=[Fault(Kind.THROTTLE)] * 5) as attempts:
+        outcome = telling.deliver(history([25], counter=f"{uuid4().hex[:8]}:c"))
+
+    assert (outcome.dead, len(telling.dead())) == (10, 10)
+    assert len(attempts) == 5 + 2
+    assert [int(one["threshold"]) for one in telling.arrived()] == list(range(11, 26))
+
+
+@pytest.mark.parametrize(("after_ms", "calls"), [(1_999, 5), (2_000, 2)])
+def test_a_target_that_took_two_seconds_gave_no_answer(
+    telling: Telling, after_ms: int, calls: int
+) -> None:
+    telling.rules[:] = [rule(1, name="one", step=1)]
+    publisher: Any = telling.evaluator.publisher
+    silence = repeat(Fault(Kind.TIMEOUT))
+
+    with faults(
+        publisher.events, plan=silence, then=lambda: publisher.clock.sleep_ms(after_ms)
+    ) as attempts:
+        telling.deliver(history([3], counter=f"{uuid4().hex[:8]}:c"))
+
+    assert (len(attempts), len(telling.dead())) == (calls, 3)
+
+
+def test_a_topic_that_does_not_exist_is_asked_once(telling: Telling) -> None:
+    """It does not come into being between two attempts."""
+    telling.rules[:] = [rule(1, name="dead", step=1, target=NO_TOPIC)]
+    publisher: Any = telling.evaluator.publisher
+
+    with faults(publisher.topics) as attempts:
+        outcome = telling.deliver(history([3], counter=f"{uuid4().hex[:8]}:c"))
+
+    assert (outcome.dead, len(telling.dead()), len(attempts)) == (3, 3, 1)
+
+
+_NO = {"ErrorCode": "InternalFailure", "ErrorMessage": "no"}
+
+
 class Failing:
     """Lets a service fail alerts of a call that succeeds, so many in each call.
 
     Attributes:
         counts: how many, for each call; none of those behind.
         silently: whether the answer says nothing of them.
+        result: what the bus answers for each of them.
     """
 
     def __init__(
@@ -205,9 +249,11 @@ class Failing:
         counts: list[int],
         *,
         silently: bool = False,
+        result: dict[str, str] = _NO,
     ) -> None:
         self.counts = iter(counts)
         self.silently = silently
+        self.result = result
         self.failed: list[dict[str, Any]] = []
         for call in ("events.PutEvents", "sns.PublishBatch"):
             client.meta.events.register(f"provide-client-params.{call}", self.take_out)
@@ -225,8 +271,7 @@ class Failing:
         if self.silently:
             return
         if "Entries" in parsed:
-            lost = [{"ErrorCode": "InternalFailure", "ErrorMessage": "no"}] * len(self.failed)
-            parsed["Entries"] = [*lost, *parsed["Entries"]]
+            parsed["Entries"] = [*[self.result] * len(self.failed), *parsed["Entries"]]
             parsed["FailedEntryCount"] = len(self.failed)
         else:
             why = {"Code": "InternalFailure", "Message": "no", "SenderFault": False}
@@ -251,6 +296,19 @@ def test_what_fails_of_a_call_that_succeeds_is_sent_again(
     arrived = [int(one["threshold"]) for one in telling.arrived()]
     assert set(arrived) == set(range(1, 11))
     assert silently or len(arrived) == 10
+
+
+@pytest.mark.parametrize("result", [{}, {"EventId": "1", **_NO}], ids=["no id", "id and error"])
+def test_a_result_of_the_bus_is_a_success_if_it_has_an_id_and_no_error(
+    telling: Telling, result: dict[str, str]
+) -> None:
+    telling.rules[:] = [rule(1, name="many", step=1)]
+    publisher: Any = telling.evaluator.publisher
+    Failing(publisher.events, [4], result=result)
+
+    assert telling.deliver(history([10], counter=f"{uuid4().hex[:8]}:c")).dead == 0
+
+    assert sorted(int(one["threshold"]) for one in telling.arrived()) == list(range(1, 11))
 
 
 def test_the_message_comes_with_what_filters_ask_for(telling: Telling) -> None:

@@ -62,6 +62,7 @@ def test_a_trial_says_so_and_has_an_id_of_its_own() -> None:
     assert json.loads(body_of(trial))["test"] is True
     assert trial.id.startswith("test/")
     assert subject_of(trial) == "countledger: test of rule: a:b rising"
+    assert subject_of(ALERT) == "countledger: big: files:a rising"
 
 
 @st.composite
