@@ -158,5 +158,6 @@ def test_p9_the_log_lists_newest_first_for_half_a_unit(
     assert dynamo.meter.read_units == 0.5
     newest = [one.alert.threshold for one in log.newest(counter, limit=2)]
     assert newest == [30, 20]
+    assert [one.alert.threshold for one in log.newest(counter, limit=1)] == [30]
     everything = {(one.alert.counter, one.alert.threshold) for one in log.newest()}
     assert {(counter, 30), (f"{counter}/2", 10)} <= everything
