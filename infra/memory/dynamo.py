@@ -78,6 +78,8 @@ class MemoryDynamo(TableClient):
     def _sent(self, request: Callable[[], _T], *, writes: bool) -> _T:
         """The SDK's own attempts: after a throttle or no answer, not after a conflict."""
         for attempt in range(1, self.attempts + 1):
+            if self.after_write is not None:
+                self.memory.faults.announce()
             try:
                 leave()
                 with self.memory.lock:

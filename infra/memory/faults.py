@@ -1,7 +1,8 @@
 """What an app meets instead of an answer.
 
-The next requests may be lost, before or after they are applied, or throttled. What a stack in
-memory does not have is refused by name; the guide for users lists each name.
+The next requests may be lost, before or after they are applied, be late, or be throttled; another
+call may run before one of them. What a stack in memory does not have is refused by name; the guide
+for users lists each name.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from enum import Enum
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from countledger.ledger.errors import BadSetting, CountledgerError, SetupError, Throttled, Unclear
+from countledger.ledger.errors import (
+    BadSetting,
+    CountledgerError,
+    RequestRejected,
+    SetupError,
+    Throttled,
+    Unclear,
+)
+from countledger.ledger.limits import SIGNED_REQUEST_LIFE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,32 +30,77 @@ _T = TypeVar("_T")
 GUIDE: Final = "docs/testing-your-app.md"
 
 
+class Fate(Enum):
+    """What becomes of a write whose caller gets no answer."""
+
+    LOST = "lost before it is applied"
+    APPLIED = "applied at once"
+    LATE = "under way, until it lands"
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
     """What one request meets instead of an answer.
 
     Attributes:
         error: what the client raises.
-        applied: whether the request is carried out first.
+        fate: what becomes of the request.
         reads: whether a read may meet it as well.
     """
 
     error: CountledgerError
-    applied: bool = False
+    fate: Fate = Fate.LOST
     reads: bool = False
+
+
+@dataclass(slots=True)
+class PlannedCall:
+    """Another call, which runs just before a request leaves.
+
+    Attributes:
+        call: runs; its own requests meet only the faults that it plans itself.
+        skip: how many more requests leave before it.
+    """
+
+    call: Callable[[], object]
+    skip: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LateRequest:
+    """A write that has left and has not arrived.
+
+    Attributes:
+        request: carries it out.
+        sent_ms: when it was signed.
+    """
+
+    request: Callable[[], object]
+    sent_ms: int
 
 
 @dataclass
 class FaultPlan:
-    """The faults of the coming requests, in order; a request without a fault is answered."""
+    """What the coming requests meet, in order; a request without a plan is answered.
 
-    _planned: deque[PlannedFault] = field(default_factory=deque)
+    Attributes:
+        now_ms: the time.
+    """
+
+    now_ms: Callable[[], int]
+    _planned: deque[PlannedFault | PlannedCall] = field(default_factory=deque)
+    _late: list[LateRequest] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
 
     def lose_next_answer(self) -> None:
         """Apply the next write, and lose its answer."""
         error = Unclear("the answer was lost: `lose_next_answer` of the stack in memory")
-        self._add(PlannedFault(error, applied=True))
+        self._add(PlannedFault(error, Fate.APPLIED))
+
+    def delay_next(self) -> None:
+        """Let the next write be under way until `land`; its caller gets no answer."""
+        error = Unclear("no answer in time: `delay_next` of the stack in memory")
+        self._add(PlannedFault(error, Fate.LATE))
 
     def fail_next(self, error: CountledgerError | None = None) -> None:
         """Lose the next write before it is applied.
@@ -74,25 +128,82 @@ class FaultPlan:
         for _ in range(requests):
             self._add(PlannedFault(error, reads=True))
 
+    def before_next_request(self, call: Callable[[], object], *, skip: int = 0) -> None:
+        """Run another call just before the next request leaves.
+
+        Raises:
+            BadSetting: `skip` is negative.
+        """
+        if skip < 0:
+            raise BadSetting(f"skip {skip!r} requests: give at least 0")
+        self._add(PlannedCall(call, skip))
+
     @property
     def pending(self) -> int:
-        """How many faults no request has met yet."""
-        return len(self._planned)
+        """How many plans no request has met yet, and how many writes have not landed."""
+        return len(self._planned) + len(self._late)
+
+    def announce(self) -> None:
+        """Run the calls that are planned before the request which is about to leave."""
+        while (call := self._due_call()) is not None:
+            with self._lock:
+                later, self._planned = self._planned, deque()
+            try:
+                call()
+            finally:
+                with self._lock:
+                    self._planned.extend(later)
 
     def meet(self, request: Callable[[], _T], *, writes: bool) -> _T:
         """Carry out a request, or let it meet the next fault."""
         with self._lock:
-            due = bool(self._planned) and (writes or self._planned[0].reads)
-            fault = self._planned.popleft() if due else None
+            first = self._planned[0] if self._planned else None
+            fault = first if isinstance(first, PlannedFault) else None
+            if fault is None or not (writes or fault.reads):
+                fault = None
+            else:
+                self._planned.popleft()
         if fault is None:
             return request()
-        if fault.applied:
-            request()
+        match fault.fate:
+            case Fate.APPLIED:
+                request()
+            case Fate.LATE:
+                self._late.append(LateRequest(request, self.now_ms()))
         raise fault.error
 
-    def _add(self, fault: PlannedFault) -> None:
+    def land(self) -> list[CountledgerError | None]:
+        """Let the late writes arrive, in their order; what each was refused with, or None."""
+        landing, self._late = self._late, []
+        return [self._landed(one) for one in landing]
+
+    def _landed(self, late: LateRequest) -> CountledgerError | None:
+        age_ms = self.now_ms() - late.sent_ms
+        if age_ms > SIGNED_REQUEST_LIFE_MS:
+            return RequestRejected(
+                f"the signature of the request is {age_ms} ms old: the service refuses it after "
+                f"{SIGNED_REQUEST_LIFE_MS} ms"
+            )
+        try:
+            late.request()
+        except CountledgerError as error:
+            return error
+        return None
+
+    def _due_call(self) -> Callable[[], object] | None:
         with self._lock:
-            self._planned.append(fault)
+            first = self._planned[0] if self._planned else None
+            if not isinstance(first, PlannedCall):
+                return None
+            if first.skip:
+                first.skip -= 1
+                return None
+            self._planned.popleft()
+            return first.call
+
+    def _add(self, planned: PlannedFault | PlannedCall) -> None:
+        with self._lock:
+            self._planned.append(planned)
 
 
 class Missing(Enum):

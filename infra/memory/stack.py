@@ -18,7 +18,7 @@ from countledger.ledger.meter import Meter
 from countledger.ledger.replacement import replaced_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import datetime
     from typing import Any
 
@@ -82,6 +82,42 @@ class MemoryStack:
         """
         self._memory.faults.lose_next_answer()
 
+    def delay_next(self) -> None:
+        """Let the next write of the app be under way until `land`; the client gets no answer.
+
+        The client tries again by itself where that is safe; then the same change is under way
+        twice.
+        """
+        self._memory.faults.delay_next()
+
+    def land(self) -> list[CountledgerError | None]:
+        """Let the writes of `delay_next` arrive, in their order.
+
+        A write that was sent longer ago than a signed request lives (15 minutes) is refused.
+
+        Returns:
+            For each write the error with which it was refused, or None: it was applied.
+        """
+        with self._memory.lock:
+            landed = self._memory.faults.land()
+        self._after_write()
+        return landed
+
+    def before_next_request(self, call: Callable[[], object], *, skip: int = 0) -> None:
+        """Run another call just before the next request of the app leaves, read or write.
+
+        Calls and faults are met in the order in which they were planned. The requests of `call`
+        meet only faults that `call` itself plans.
+
+        Args:
+            call: what runs; what it raises, the app's call raises.
+            skip: how many more requests leave before it.
+
+        Raises:
+            BadSetting: `skip` is negative.
+        """
+        self._memory.faults.before_next_request(call, skip=skip)
+
     def fail_next(self, error: CountledgerError | None = None) -> None:
         """Let the next write of the app fail before it is applied.
 
@@ -103,7 +139,7 @@ class MemoryStack:
 
     @property
     def planned_faults(self) -> int:
-        """How many planned faults no request has met yet."""
+        """How many faults and calls no request has met yet, and how many writes have to `land`."""
         return self._memory.faults.pending
 
     # ---- delivery and time ----

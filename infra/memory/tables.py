@@ -165,12 +165,13 @@ class MemoryTables:
     """
 
     clock: MemoryClock = field(default_factory=MemoryClock)
-    faults: FaultPlan = field(default_factory=FaultPlan)
+    faults: FaultPlan = field(init=False)
     lock: RLock = field(default_factory=RLock)
     tables: dict[str, StoredTable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Two empty tables, each with a stream."""
+        self.faults = FaultPlan(self.clock.now_ms)
         self.add(LEDGER, "counter", "entry")
         self.add(COUNTERS, "counter", "part")
         self.ledger_stream = self._stream(LEDGER)

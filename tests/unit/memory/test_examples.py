@@ -69,5 +69,5 @@ def test_the_examples_of_the_guide_to_tests_are_tests_that_pass(tmp_path: Path) 
         check=False,
     )
 
-    assert (done.returncode, tests) == (0, 7), done.stdout
+    assert (done.returncode, tests) == (0, 9), done.stdout
     assert f"{tests} passed" in done.stdout
