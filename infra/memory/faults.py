@@ -30,10 +30,10 @@ _T = TypeVar("_T")
 GUIDE: Final = "docs/testing-your-app.md"
 
 
-class Fate(Enum):
+class LostAnswer(Enum):
     """What becomes of a write whose caller gets no answer."""
 
-    LOST = "lost before it is applied"
+    BEFORE = "lost before it is applied"
     APPLIED = "applied at once"
     LATE = "under way, until it lands"
 
@@ -44,12 +44,12 @@ class PlannedFault:
 
     Attributes:
         error: what the client raises.
-        fate: what becomes of the request.
+        of: what becomes of the request.
         reads: whether a read may meet it as well.
     """
 
     error: CountledgerError
-    fate: Fate = Fate.LOST
+    of: LostAnswer = LostAnswer.BEFORE
     reads: bool = False
 
 
@@ -95,12 +95,12 @@ class FaultPlan:
     def lose_next_answer(self) -> None:
         """Apply the next write, and lose its answer."""
         error = Unclear("the answer was lost: `lose_next_answer` of the stack in memory")
-        self._add(PlannedFault(error, Fate.APPLIED))
+        self._add(PlannedFault(error, LostAnswer.APPLIED))
 
     def delay_next(self) -> None:
         """Let the next write be under way until `land`; its caller gets no answer."""
         error = Unclear("no answer in time: `delay_next` of the stack in memory")
-        self._add(PlannedFault(error, Fate.LATE))
+        self._add(PlannedFault(error, LostAnswer.LATE))
 
     def fail_next(self, error: CountledgerError | None = None) -> None:
         """Lose the next write before it is applied.
@@ -165,10 +165,10 @@ class FaultPlan:
                 self._planned.popleft()
         if fault is None:
             return request()
-        match fault.fate:
-            case Fate.APPLIED:
+        match fault.of:
+            case LostAnswer.APPLIED:
                 request()
-            case Fate.LATE:
+            case LostAnswer.LATE:
                 self._late.append(LateRequest(request, self.now_ms()))
         raise fault.error
 
