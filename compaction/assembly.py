@@ -61,13 +61,14 @@ def schedules_of(connection: Connection, namespaces: Namespaces) -> Schedules:
         connection.region,
         connection.setting("home_region"),
         connection.clock,
+        connection.ids.new_id,
     )
 
 
 def index_of(connection: Connection) -> DueIndex:
     """The due index of a stack."""
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    return DueIndex(dynamo, table, connection.clock)
+    return DueIndex(dynamo, table, connection.clock, connection.random)
 
 
 def reading_archive_of(connection: Connection, place: str) -> S3Archive:
@@ -84,7 +85,7 @@ def sweeper_of(connection: Connection) -> Sweeper:
 def dispatcher_of(connection: Connection) -> Dispatcher:
     """The dispatcher, which sends due counters to the workers."""
     url, clock = connection.setting("compaction_queue_url"), connection.clock
-    queue = WorkQueue(connection.queues(), url, clock)
+    queue = WorkQueue(connection.queues(), url, clock, connection.random)
     home = connection.setting("home_region")
     return Dispatcher(index_of(connection), queue, connection.region, home, clock)
 
@@ -104,7 +105,7 @@ def worker_of(
         namespaces: of the stack; as `regions`.
         archive_as_found: as `Compactor.archive_as_found`.
     """
-    index = index_of(connection)
+    index, plain = index_of(connection), _compactor_of(connection, regions, namespaces)
 
     def schedule_of(namespace: str) -> Schedule | None:
         item = index.dynamo.get(index.table, keys.schedule_key(namespace), consistent=True)
@@ -112,19 +113,28 @@ def worker_of(
 
     def compactor_for(schedule: Schedule | None) -> Compactor:
         if schedule is None:
-            limits = limits_by(connection.settings)
-            return Compactor(regions, namespaces, limits, clock=connection.clock)
-        return Compactor(
-            regions,
-            namespaces,
-            limits_by(connection.settings, schedule.min_age_ms),
-            schedule.retire,
-            archive_at(connection, schedule.archive),
+            return plain
+        return replace(
+            plain,
+            limit=limits_by(connection.settings, schedule.min_age_ms),
+            retire=schedule.retire,
+            archive=archive_at(connection, schedule.archive),
             archive_as_found=archive_as_found,
-            clock=connection.clock,
         )
 
     return Worker(index, namespaces, schedule_of, compactor_for)
+
+
+def _compactor_of(connection: Connection, regions: Regions, namespaces: Namespaces) -> Compactor:
+    """A compactor for counters of namespaces that have no schedule."""
+    return Compactor(
+        regions,
+        namespaces,
+        limits_by(connection.settings),
+        clock=connection.clock,
+        new_run=connection.ids.unique_id,
+        random=connection.random,
+    )
 
 
 def deletions_of(
@@ -148,7 +158,7 @@ def deletions_of(
 
     def compact(counter: str) -> CompactionReport:
         item = dynamo.get(table, keys.schedule_key(keys.namespace_of(counter)), consistent=True)
-        compactor = Compactor(regions, namespaces, limits, clock=connection.clock)
+        compactor = _compactor_of(connection, regions, namespaces)
         if item is not None:
             schedule = decode_schedule(item)
             archive = archive_at(connection, schedule.archive)
@@ -156,6 +166,14 @@ def deletions_of(
         return compactor.compact(counter)
 
     ledger = LedgerDeleter(
-        dynamo, table, regions, namespaces, limits, compact, totals, connection.clock
+        dynamo,
+        table,
+        regions,
+        namespaces,
+        limits,
+        compact,
+        totals,
+        connection.clock,
+        connection.ids.unique_id,
     )
     return Deletions(ledger, at_once, tidy_markers, names, seen)

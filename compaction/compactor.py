@@ -57,7 +57,6 @@ from decimal import Decimal
 from math import ceil
 from random import Random
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from countledger.compaction import plan
 from countledger.compaction.regions import PATIENCE_MS
@@ -73,6 +72,7 @@ from countledger.ledger import keys
 from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.head import NO_HEAD, encode_head
+from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import HEAD_COVERS_MAX
 from countledger.ledger.namespace import Kind
 
@@ -89,10 +89,6 @@ _WORKERS: Final = 4
 _KB: Final = 1_024
 _CONTAINER_BYTES: Final = 3
 _UNITS_PER_KB: Final = {Retire.TRANSACTION: 2, Retire.DELETE: 1}
-
-
-def _new_run() -> str:
-    return uuid4().hex
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,7 @@ class Compactor:
     retire: Retire = Retire.TRANSACTION
     archive: Archive | None = None
     clock: Clock = field(default_factory=SystemClock)
-    new_run: Callable[[], str] = _new_run
+    new_run: Callable[[], str] = unique_id
     random: Random = field(default_factory=Random)
     backoff: Backoff = field(default_factory=Backoff)
     covers_max: int = HEAD_COVERS_MAX

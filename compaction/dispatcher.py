@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -246,7 +245,7 @@ class Dispatcher:
     def _send(self, namespace: str, deadline_ms: int | None) -> tuple[int, int]:
         due = sent = 0
         feed = batches(map(CompactCounter, self.index.due(namespace)))
-        with ThreadPoolExecutor(_SENDERS, "countledger-dispatch") as pool:
+        with self.index.dynamo.workers(_SENDERS, "countledger-dispatch") as pool:
             while window := list(islice(feed, _WINDOW)):
                 due += sum(map(len, window))
                 sent += sum(pool.map(self.queue.send, window))

@@ -48,7 +48,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from countledger.compaction import deletion, deletion_marks, plan
 from countledger.compaction.archive import unarchived_of
@@ -64,6 +63,7 @@ from countledger.ledger.errors import (
     NoSuchCounter,
     ServiceFailed,
 )
+from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import (
     DAY_MS,
 )
@@ -110,7 +110,7 @@ class LedgerDeleter:
     compact: Callable[[str], CompactionReport]
     totals: Callable[[str], RegionalTotals]
     clock: Clock = field(default_factory=SystemClock)
-    new_id: Callable[[], str] = lambda: uuid4().hex
+    new_id: Callable[[], str] = unique_id
 
     def delete(self, counter: str) -> Deletion:
         """Continue the deletion of a counter, as far as is safe now; the first call marks it.

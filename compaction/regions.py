@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from countledger.compaction import lease
 from countledger.compaction.lease import HomeLease, LeaseTerms, MergeWait, Take
@@ -20,7 +19,7 @@ from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadSetting, ConditionFailed, LeaseEnded, WrongRegion
 from countledger.ledger.expressions import AllOf, Between, Compare
 from countledger.ledger.head import Head, decode_head
-from countledger.ledger.ids import BARE_KEY_PREFIX
+from countledger.ledger.ids import BARE_KEY_PREFIX, unique_id
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from countledger.ledger.operations import Query
 
@@ -36,10 +35,6 @@ _SURVEY_LIFE_MS: Final = MINUTE_MS
 _NEIGHBOURS: Final = 8
 # Replication takes about a second; the next run continues with a region that needs longer.
 PATIENCE_MS: Final = 15 * SECOND_MS
-
-
-def _new_id() -> str:
-    return uuid4().hex
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +90,7 @@ class Regions:
     client_to: Callable[[str], DynamoClient]
     clock: Clock = field(default_factory=SystemClock)
     terms: LeaseTerms = field(default_factory=LeaseTerms)
-    new_id: Callable[[], str] = _new_id
+    new_id: Callable[[], str] = unique_id
     _clients: dict[str, DynamoClient] = field(default_factory=dict, repr=False)
     _survey: tuple[int, Survey] | None = field(default=None, repr=False)
     _held: tuple[frozenset[str], int] | None = field(default=None, repr=False)
@@ -123,6 +118,7 @@ class Regions:
             lambda region: connection.dynamo("standard", region=region),
             clock or connection.clock,
             LeaseTerms(clock_skew_ms=connection.settings.clock_skew_ms),
+            connection.ids.unique_id,
         )
 
     def survey(self) -> Survey:

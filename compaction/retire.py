@@ -8,7 +8,6 @@ sends no delete after half a day.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
@@ -148,7 +147,7 @@ class Retirer:
 
         if self.workers == 1 or len(batches) == 1:
             return all(map(work, batches))
-        with ThreadPoolExecutor(self.workers, "countledger-retire") as pool:
+        with self.dynamo.workers(self.workers, "countledger-retire") as pool:
             return all(pool.map(work, batches))
 
     def _transact(self, covers: Covers) -> Steps[None]:

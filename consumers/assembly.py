@@ -134,7 +134,8 @@ def snapshots_of(connection: Connection) -> SnapshotReader:
     from countledger.ledger.assembly import strict_regions_of
 
     region, strict = RegionStateStore.of(connection), strict_regions_of(connection)
-    return SnapshotReader(*_counters_of(connection), connection.clock, region=region, strict=strict)
+    clock, random = connection.clock, connection.random
+    return SnapshotReader(*_counters_of(connection), clock, random, region, strict)
 
 
 def stream_of(connection: Connection) -> LedgerStream:
@@ -152,6 +153,7 @@ def groups_of(connection: Connection, namespaces: Namespaces) -> Groups:
         totals_of(connection, namespaces),
         namespaces,
         connection.clock,
+        connection.ids.unique_id,
         clock_skew_ms=connection.settings.clock_skew_ms,
     )
 
@@ -190,7 +192,8 @@ def rankings_of(connection: Connection, namespaces: Namespaces) -> Rankings:
 
     dynamo, table = _counters_of(connection)
     region = RegionStateStore.of(connection)
-    return Rankings(dynamo, table, namespaces, connection.clock, region)
+    new_id = connection.ids.unique_id
+    return Rankings(dynamo, table, namespaces, connection.clock, region, new_id)
 
 
 def window_settings_of(connection: Connection, namespaces: Namespaces) -> WindowSettings:
@@ -208,6 +211,8 @@ def window_settings_of(connection: Connection, namespaces: Namespaces) -> Window
         replication_ms,
         window_delay_ms(skew_ms),
         connection.clock,
+        connection.ids.new_id,
+        connection.random,
     )
 
 

@@ -20,7 +20,6 @@ from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import BadSetting, BadTime, NotRanked, shown
 from countledger.ledger.limits import TOP_MAX
 from countledger.ledger.ranking import Board, day_board, top_query
-from countledger.ledger.suspension import workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -79,7 +78,7 @@ def top_of(dynamo: DynamoClient, table: str, board: Board, limit: int) -> list[R
     def read(bucket: str) -> list[tuple[str, Amount]]:
         return _top_of_bucket(dynamo, table, board, bucket, limit)
 
-    with workers(_READERS, "countledger-top") as pool:
+    with dynamo.workers(_READERS, "countledger-top") as pool:
         return ranked(chain.from_iterable(pool.map(read, board.buckets)), limit)
 
 

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from countledger.consumers.boards import check_limit, ranked, top_of
 from countledger.consumers.group_items import Group, GroupItems
@@ -21,9 +20,9 @@ from countledger.consumers.memberships import GroupBoard, Memberships, member_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadInput, CorruptItem, Refused
+from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.ranking import group_board, is_on
-from countledger.ledger.suspension import workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -55,7 +54,7 @@ class Groups:
     totals: TotalsReader
     namespaces: Namespaces
     clock: Clock = field(default_factory=SystemClock)
-    new_id: Callable[[], str] = lambda: uuid4().hex
+    new_id: Callable[[], str] = unique_id
     clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
 
     @property
@@ -89,7 +88,7 @@ class Groups:
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
         if self._items.ranked(group) is None:
             self._items.make(group)
-        with workers(_WRITERS, "countledger-groups") as pool:
+        with self._dynamo.workers(_WRITERS, "countledger-groups") as pool:
             added = list(pool.map(lambda counter: self._add(group, counter), names))
         return [name for name, new in zip(names, added, strict=True) if new]
 
@@ -106,7 +105,7 @@ class Groups:
         """
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
         self.get(group)
-        with workers(_WRITERS, "countledger-groups") as pool:
+        with self._dynamo.workers(_WRITERS, "countledger-groups") as pool:
             removed = list(pool.map(partial(self._remove, group), names))
         return [name for name, was in zip(names, removed, strict=True) if was]
 
@@ -161,7 +160,7 @@ class Groups:
             return 0  # it was deleted and made again meanwhile: the members may be of the new one
         for counter in board.strays({member_of(item) for item in members}):
             self._take_off(group, counter)
-        with workers(_WRITERS, "countledger-groups") as pool:
+        with self._dynamo.workers(_WRITERS, "countledger-groups") as pool:
             removed = sum(pool.map(partial(self._remove, group), members))
         if not self._items.delete(group, seen) and self._items.find(group) is not None:
             return removed

@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
-from uuid import uuid4
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, require
@@ -34,6 +33,7 @@ from countledger.ledger.errors import (
     Throttled,
 )
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare, unchanged
+from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, MEMBERSHIP_LEAVES_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put, Query
@@ -90,7 +90,7 @@ class Memberships:
     dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
-    new_id: Callable[[], str] = lambda: uuid4().hex
+    new_id: Callable[[], str] = unique_id
     clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
 
     def groups_of(self, counter: str) -> Iterator[str]:

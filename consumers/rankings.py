@@ -17,10 +17,8 @@ tied at the end of the list, the index decides which are read.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from countledger.consumers.boards import Ranked, board_of_day, check_limit, top_of
 from countledger.consumers.totals import counters_of
@@ -28,6 +26,7 @@ from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadSetting, ConditionFailed, CorruptItem, NotRanked, shown
 from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare, all_unchanged
+from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import RANK_SETTLES_MS, SECOND_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put
@@ -74,7 +73,7 @@ class Rankings:
     namespaces: Namespaces
     clock: Clock = field(default_factory=SystemClock)
     region: RegionStateStore | None = None
-    new_id: Callable[[], str] = lambda: uuid4().hex
+    new_id: Callable[[], str] = unique_id
 
     def switch_on(
         self,
@@ -255,7 +254,7 @@ class Rankings:
         def changed(counter: str) -> bool:
             return wrote(self.dynamo, change(counter))  # else gone, or changed meanwhile
 
-        with ThreadPoolExecutor(_WRITERS, "countledger-ranker") as pool:
+        with self.dynamo.workers(_WRITERS, "countledger-ranker") as pool:
             found = counters_of(self.dynamo, self.table, namespace, where)
             return sum(sum(pool.map(changed, page)) for page in found)
 

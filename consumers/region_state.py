@@ -102,7 +102,8 @@ class RegionStateStore:
             home = connection.setting("home_region")
         if home == connection.region:
             return None
-        return cls(connection.dynamo("standard"), table, connection.clock)
+        dynamo = connection.dynamo("standard")
+        return cls(dynamo, table, connection.clock, connection.ids.new_id)
 
     def read(self) -> RegionState:
         """The stored state. One read unit.

@@ -15,7 +15,6 @@ A version that moved means that the two numbers belong to different moments: the
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
@@ -232,7 +231,7 @@ class Verifier:
         """Steps 1 to 4. Equal numbers need no settling: nothing is done because of them."""
         since_ms = self.clock.now_ms()
         settled = settle_ms > 0
-        with ThreadPoolExecutor(self.readers, "countledger-verifier") as pool:
+        with self.totals.dynamo.workers(self.readers, "countledger-verifier") as pool:
             before = list(pool.map(self._stored, counters))
             sums = list(pool.map(self._sum, counters))
             moment_ms = self.clock.now_ms()

@@ -17,7 +17,6 @@ counters are not named because of them; a round returns their keys.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -170,7 +169,7 @@ class Walker:
                 for lane in bookmark.lanes
                 if lane.source is source and not lane.done
             }
-            with ThreadPoolExecutor(max(1, len(pages)), "countledger-walker") as pool:
+            with self.dynamo.workers(max(1, len(pages)), "countledger-walker") as pool:
                 while pages:
                     read = dict(zip(pages, pool.map(_next, pages.values()), strict=True))
                     pages = {n: rest for n, rest in pages.items() if read[n] is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import boto3
@@ -24,11 +25,13 @@ from countledger.ledger.errors import (
     WrongRegion,
 )
 from countledger.ledger.forks import ClientPerProcess, lock_open_in_forks, made_once
+from countledger.ledger.ids import Ids
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.meter import Meter
 from countledger.ledger.replacement import replacement
 from countledger.ledger.service_errors import translated
 from countledger.ledger.settings import OF_THE_HOME, ON_REQUEST, OUTPUTS, Settings, is_loopback
+from countledger.ledger.suspension import MakeWorkers, workers
 from countledger.ledger.transport.choice import is_fast
 
 if TYPE_CHECKING:
@@ -66,7 +69,11 @@ class Connection:
         endpoint_url: an endpoint instead of AWS's own; None leaves it to AWS_ENDPOINT_URL.
         meter: where every client of this connection sums its units.
         elsewhere: a region instead of the session's.
-        clock: the time, and the waits, of everything that is put together from this connection.
+        clock: the time, and the waits, of everything that is put together from this connection;
+            likewise `ids`, `random` and `workers`.
+        ids: where new ids come from.
+        random: what the jitter is drawn from, and the place of a write that may have several.
+        workers: what sends requests beside each other.
         makes_requests: whether its clients do; those of a stack in memory do not.
     """
 
@@ -77,6 +84,9 @@ class Connection:
     meter: Meter = field(default_factory=Meter)
     elsewhere: str | None = None
     clock: Clock = field(default_factory=SystemClock)
+    ids: Ids = field(default_factory=Ids)
+    random: Random = field(default_factory=Random)
+    workers: MakeWorkers = workers
 
     @classmethod
     def open(
@@ -187,7 +197,9 @@ class Connection:
         """A DynamoDB client, here or in another region, whose SDK retries as given."""
         limits = CallLimits(self.settings.call_timeout_ms, self.settings.max_attempts)
         client = self._client("dynamodb", retries, region)
-        return DynamoClient(client, self.meter, self.clock, limits=limits)
+        return DynamoClient(
+            client, self.meter, self.clock, self.random, limits=limits, workers=self.workers
+        )
 
     def streams(self) -> DynamoDBStreamsClient:
         """A client of DynamoDB Streams."""

@@ -20,6 +20,7 @@ from countledger.ledger.limits import BATCH_GET_KEYS
 from countledger.ledger.meter import Meter
 from countledger.ledger.operations import Page, Query, action
 from countledger.ledger.service_errors import conditions, translated
+from countledger.ledger.suspension import MakeWorkers, workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +48,7 @@ class DynamoClient:
         meter: where consumed units are summed.
         clock: what waits between the tries of a batch read, as `random` and `backoff` say.
         limits: of a call that is tried again by its protocol; None: the protocol's alone.
+        workers: what sends requests beside each other.
     """
 
     client: DynamoDBClient
@@ -55,6 +57,7 @@ class DynamoClient:
     random: Random = field(default_factory=Random)
     backoff: Backoff = field(default_factory=Backoff)
     limits: CallLimits | None = None
+    workers: MakeWorkers = workers
 
     def metered(self) -> DynamoClient:
         """The same client with a meter of its own, whose units count in this one's as well."""

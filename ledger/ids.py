@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 import uuid_utils
 
@@ -24,6 +25,7 @@ from countledger.ledger.forks import this_process
 from countledger.ledger.limits import KEY_MAX_BYTES, TIME_LIMIT_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
 BARE_KEY_PREFIX: Final = "k"
@@ -173,6 +175,26 @@ def new_ids(at_ms: int, count: int) -> list[str]:
         head = _seeded_id(at_ms)[:-2]
         ids += map(head.__add__, _LAST_DIGITS[: count - first])
     return ids
+
+
+def unique_id() -> str:
+    """32 random digits that nobody else makes; they say nothing of the time."""
+    return uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Where new ids come from.
+
+    Attributes:
+        new_id: makes an id for a millisecond.
+        new_ids: makes so many ids for a millisecond.
+        unique_id: makes an id that says nothing of the time.
+    """
+
+    new_id: Callable[[int], str] = new_id
+    new_ids: Callable[[int, int], list[str]] = new_ids
+    unique_id: Callable[[], str] = unique_id
 
 
 def id_of_key(key: str | IdempotencyKey) -> str:

@@ -72,6 +72,13 @@ class Workers(Protocol):
         """The results of a function for each value, in their order."""
 
 
+class MakeWorkers(Protocol):
+    """Makes workers; none of them works any more when the block ends."""
+
+    def __call__(self, number: int, name: str) -> AbstractContextManager[Workers]:
+        """So many of them, of a name."""
+
+
 class Signal(Protocol):
     """Resumes one suspended call."""
 

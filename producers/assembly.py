@@ -43,7 +43,8 @@ def recorder_of(connection: Connection, namespaces: Namespaces) -> Recorder:
     from countledger.producers.recorder import Recorder
     from countledger.producers.sender import sender_of
 
-    return Recorder(sender_of(connection, namespaces), connection.region, connection.clock)
+    sender, new_ids = sender_of(connection, namespaces), connection.ids.new_ids
+    return Recorder(sender, connection.region, connection.clock, new_ids)
 
 
 def strict_of(connection: Connection, namespaces: Namespaces) -> StrictCounters:
@@ -96,6 +97,8 @@ def _context_of(connection: Connection) -> MethodContext:
         reads=connection.dynamo("standard"),
         table=connection.setting("counters_table"),
         clock=connection.clock,
+        random=connection.random,
+        new_id=connection.ids.new_id,
         clock_skew_ms=connection.settings.clock_skew_ms,
     )
 
@@ -118,7 +121,7 @@ def buffered_producer(
         buffering,
         # Each process has connections of its own: a fork must not use those of its parent.
         lambda: delivery_of(connection, buffering, namespaces_of(connection)),
-        EntryMaker(connection.region, connection.clock),
+        EntryMaker(connection.region, connection.clock, connection.ids.new_ids),
         ledger=ledger_name(connection),
         on_failure=on_failure,
     )

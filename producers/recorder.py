@@ -24,7 +24,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import new_ids
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
-from countledger.ledger.suspension import note_entries, workers
+from countledger.ledger.suspension import note_entries
 from countledger.producers.batch import OutcomeList, ledgers_of
 from countledger.producers.event import make_entries, values_of
 
@@ -99,7 +99,7 @@ class Recorder:
             SetupError: no table, no permission, nothing reachable; no entry was recorded.
         """
         columns = [one.counter for one in entries], [one.key is not None for one in entries]
-        with workers(_SENDERS, "countledger-recorder") as pool:
+        with self.sender.dynamo.workers(_SENDERS, "countledger-recorder") as pool:
             outcomes, fatal = self._send_chunk(
                 *columns, lambda numbers: [entries[n] for n in numbers], pool
             )
@@ -158,7 +158,7 @@ class Recorder:
 
     def _record(self, chunks: Iterable[Sequence[EventValues]]) -> Iterator[OutcomeList]:
         """Record chunks of events; the outcomes of each chunk."""
-        with workers(_SENDERS, "countledger-recorder") as pool:
+        with self.sender.dynamo.workers(_SENDERS, "countledger-recorder") as pool:
             for chunk in chunks:
                 counters = [counter for counter, *_ in chunk]
                 keyed = [key is not None for _, _, key, *_ in chunk]

@@ -268,6 +268,7 @@ def sender_of(connection: Connection, namespaces: Namespaces) -> Sender:
         connection.setting("ledger_table"),
         namespaces,
         connection.clock,
+        connection.random,
         clock_skew_ms=connection.settings.clock_skew_ms,
     )
 

@@ -52,7 +52,8 @@ class ConnectedServices:
     def publisher(self) -> ServicePublisher:
         """Publishes alerts to their targets."""
         to = self.connection
-        return ServicePublisher(to.events(), to.topics(), to.setting("alert_bus"), to.clock)
+        bus = to.setting("alert_bus")
+        return ServicePublisher(to.events(), to.topics(), bus, to.clock, to.random)
 
     @made_once
     def dead_letters(self) -> QueueDeadLetters:
@@ -77,7 +78,14 @@ def alerts_of(connection: Connection) -> Alerts:
     """The alerts of a stack."""
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     return Alerts(
-        Rules(connection.dynamo("none"), table, connection.region, connection.clock),
+        Rules(
+            connection.dynamo("none"),
+            table,
+            connection.region,
+            connection.clock,
+            new_id=connection.ids.new_id,
+            random=connection.random,
+        ),
         ConnectedServices(connection),
         TotalsReader(dynamo, table, RegionStateStore.of(connection), strict_regions_of(connection)),
         AlertLog(dynamo, table),

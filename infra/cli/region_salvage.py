@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NamedTuple
-from uuid import uuid4
 
 import typer
 
@@ -80,7 +79,10 @@ def salvage(
     if not give_up:
         copies.append(_Copies(name, home, table, in_service=False))
     places = SalvagePlaces(
-        connection.dynamo("standard"), connection.setting("counters_table"), name, _new_id
+        connection.dynamo("standard"),
+        connection.setting("counters_table"),
+        name,
+        connection.ids.unique_id,
     )
     work = (epoch.id if epoch else "", *map(str, copies))
     report = _compare(connection, copies, places, places.begin(work, again=restart), still)
@@ -160,9 +162,5 @@ def _salvage(connection: Connection, copies: _Copies, *, held: Callable[[], bool
         limit=limits_by(connection.settings),
         namespace_of=namespaces_of(connection).get,
         clock=SystemClock(),
-        new_id=_new_id,
+        new_id=connection.ids.unique_id,
     )
-
-
-def _new_id() -> str:
-    return uuid4().hex

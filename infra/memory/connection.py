@@ -98,7 +98,13 @@ class MemoryConnection(Connection):
         self.in_region(region or REGION)
         limits = CallLimits(self.settings.call_timeout_ms, self.settings.max_attempts)
         return client_of(
-            self.memory, _ATTEMPTS[retries], self.after_write, meter=self.meter, limits=limits
+            self.memory,
+            _ATTEMPTS[retries],
+            self.after_write,
+            meter=self.meter,
+            limits=limits,
+            random=self.random,
+            workers=self.workers,
         )
 
     def account(self) -> str:

@@ -21,7 +21,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Final, Self
-from uuid import uuid4
 
 from countledger.ledger import keys
 from countledger.ledger.attempts import Attempts, Done, Send, attempt, otherwise, run
@@ -35,6 +34,7 @@ from countledger.ledger.errors import (
     shown,
 )
 from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, Drop, unchanged
+from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import (
     CLOCK_SKEW_DEFAULT_MS,
     MINUTE_MS,
@@ -80,7 +80,7 @@ class Copying:
     counters: str
     clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
     clock: Clock = field(default_factory=SystemClock)
-    id: str = field(default_factory=lambda: uuid4().hex)
+    id: str = field(default_factory=unique_id)
     random: Random = field(default_factory=Random)
     _looked_ms: int = 0
     _unanswered: bool = False

@@ -229,7 +229,8 @@ class Importer:
         existing: type[CountledgerError],
     ) -> ImportResult:
         to = self.client.connection
-        notes = MadeOnce(to.dynamo("standard"), to.setting("counters_table"), self.name, to.clock)
+        dynamo, table = to.dynamo("standard"), to.setting("counters_table")
+        notes = MadeOnce(dynamo, table, self.name, to.clock, to.ids.unique_id)
         try:
             made = notes.make(counter, create, exists)
         except existing:

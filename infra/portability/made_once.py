@@ -16,13 +16,13 @@ its counter is absent nobody knows whether it was created: it is refused, and no
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from countledger.ledger import keys
 from countledger.ledger.errors import BadPayload, CountledgerError, Unclear
 from countledger.ledger.expressions import Absent, Assign, Compare
+from countledger.ledger.ids import unique_id
 from countledger.ledger.operations import Delete, Put, Update
 from countledger.ledger.performer import wrote
 
@@ -49,7 +49,7 @@ class MadeOnce:
     table: str
     name: str
     clock: Clock
-    new_id: Callable[[], str] = field(default=lambda: uuid4().hex)
+    new_id: Callable[[], str] = unique_id
 
     def make(
         self, counter: str, create: Callable[[], object], exists: Callable[[], bool]

@@ -140,7 +140,15 @@ class Restorer:
         """
         to = self.client.connection
         skew_ms = to.settings.clock_skew_ms
-        copying = Copying(self._dynamo, to.dynamo("none"), self._counters, skew_ms, self.clock)
+        copying = Copying(
+            self._dynamo,
+            to.dynamo("none"),
+            self._counters,
+            skew_ms,
+            self.clock,
+            to.ids.unique_id(),
+            to.random,
+        )
         (ledger, own_ledger), (counters, own_counters) = zip(
             self._sources(), self._own(), strict=True
         )

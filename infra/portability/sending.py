@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
-from uuid import uuid4
 
 from countledger.infra.portability.place_file import FilePlace
 from countledger.ledger.errors import (
@@ -24,6 +23,7 @@ from countledger.ledger.errors import (
     RequestRejected,
     ServiceFailed,
 )
+from countledger.ledger.ids import unique_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -102,7 +102,7 @@ class FileSender:
     send: Callable[[Sequence[NumberedLine], FilePlace], SentChunk]
     clock: Clock
     chunk_lines: int = CHUNK_LINES
-    new_id: Callable[[], str] = lambda: uuid4().hex
+    new_id: Callable[[], str] = unique_id
 
     def begin(self) -> FilePlace:
         """The place to continue from, or a new one.

@@ -240,7 +240,7 @@ def async_producer(
     return AsyncBufferedProducer(
         buffering,
         open_delivery,
-        EntryMaker(connection.region, connection.clock),
+        EntryMaker(connection.region, connection.clock, connection.ids.new_ids),
         open_spool=open_spool,
         on_failure=on_failure,
     )

@@ -118,5 +118,6 @@ def producer_of(connection: Connection) -> KinesisProducer:
     Raises:
         StackNotFound: the stack has no stream; deploy it with the parameter IngestStream.
     """
-    sender = KinesisSender(connection.kinesis(), connection.setting("ingest_stream_arn"))
-    return KinesisProducer(sender, connection.region)
+    clock, stream = connection.clock, connection.setting("ingest_stream_arn")
+    sender = KinesisSender(connection.kinesis(), stream, clock, connection.random)
+    return KinesisProducer(sender, connection.region, clock, connection.ids.new_id)

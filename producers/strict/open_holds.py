@@ -21,7 +21,6 @@ and read again by the next run. Two runs at once do no harm: a hold ends once.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item, OnCorrupt
+    from countledger.ledger.suspension import Workers
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.hold import Hold
@@ -239,7 +239,7 @@ class OverdueHolds:
         report = ReleaseReport()
         buckets = all_buckets()
         first = self.context.clock.now_ms() // MINUTE_MS % len(buckets)
-        with ThreadPoolExecutor(_THREADS, "countledger-release") as pool:
+        with self.context.dynamo.workers(_THREADS, "countledger-release") as pool:
             for bucket in [*buckets[first:], *buckets[:first]]:
                 self._release_bucket(bucket, deadline_ms, report, pool)
         return report
@@ -261,7 +261,7 @@ class OverdueHolds:
         return max((before_ms - one["due_at"] for page in pages for one in page), default=0)
 
     def _release_bucket(
-        self, bucket: str, deadline_ms: int, report: ReleaseReport, pool: ThreadPoolExecutor
+        self, bucket: str, deadline_ms: int, report: ReleaseReport, pool: Workers
     ) -> None:
         context = self.context
         before_ms = context.clock.now_ms() - context.clock_skew_ms

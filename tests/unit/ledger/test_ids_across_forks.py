@@ -59,9 +59,9 @@ _SOURCES = {
         "lambda: producer._here().state.maker.new_ids(1_900_000_000_000, 1)[0]",
         1_000,
     ),
-    "runs of the compactor": (
-        "from countledger.compaction.compactor import _new_run",
-        "_new_run",
+    "runs, memberships, leases": (
+        "from countledger.ledger.ids import unique_id",
+        "unique_id",
         100_000,
     ),
 }
