@@ -83,6 +83,8 @@ class Options:
 
         if not (self.profile or self.region or self.endpoint_url):
             _follow(self.settings.stack_name)
+        elif self.endpoint_url in {None, os.environ.get("AWS_ENDPOINT_URL")}:
+            _check_it_is_ours()
         return Connection.open(
             self.settings, profile=self.profile, region=self.region, endpoint_url=self.endpoint_url
         )
@@ -108,6 +110,13 @@ def _follow(stack_name: str) -> None:
         os.environ.update(found)
         url = found["AWS_ENDPOINT_URL"]
         print(f"local stack {stack_name} on {url}", file=sys.stderr)  # noqa: T201 - the user's
+
+
+def _check_it_is_ours() -> None:
+    """Refuse to call a program that listens on the port of a local stack that has ended."""
+    from countledger.infra.local.following import check_it_is_ours  # noqa: PLC0415 - as above
+
+    check_it_is_ours(os.environ)
 
 
 # The fields of `Options`, as Typer reads them.

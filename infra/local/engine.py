@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from countledger.infra.local.following import SECRET_HEADER, new_secret
 from countledger.infra.local.running import kill_all, processes_under
 from countledger.infra.local.saved_stack import StackDirectory
 from countledger.ledger.errors import SetupError
@@ -30,7 +31,8 @@ ACCOUNT: Final = "000000000000"
 # An access key of twelve digits is the root user of that account: it may do everything, also when
 # the engine enforces IAM.
 ROOT_KEY: Final = ACCOUNT
-ROOT_SECRET: Final = "local"  # noqa: S105 - the engine's fixed credentials, good on loopback only
+# Of the engines that this process starts: each knows it, and nobody else's process does.
+ROOT_SECRET: Final = new_secret()
 
 READY_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 5.0
@@ -215,8 +217,11 @@ class Engine:
 
     def _wait_until_ready(self) -> None:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        request = urllib.request.Request(  # noqa: S310 - our own engine
+            f"{self.url}/_ministack/ready", headers={SECRET_HEADER: ROOT_SECRET}
+        )
         try:
-            with opener.open(f"{self.url}/_ministack/ready", timeout=READY_TIMEOUT_S) as answer:
+            with opener.open(request, timeout=READY_TIMEOUT_S) as answer:
                 answer.read()
         except OSError as error:  # urllib's errors and time-outs are OSErrors
             raise EngineFailed(

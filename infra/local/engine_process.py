@@ -17,7 +17,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
 from hypercorn.asyncio import serve as hypercorn_serve
@@ -26,6 +26,7 @@ from ministack import app
 from ministack.core import lambda_runtime, router
 from ministack.services import dynamodb
 
+from countledger.infra.local.engine_guard import guarded
 from countledger.infra.local.engine_iam import IAM_PATCHES
 from countledger.infra.local.engine_memory import Saver, patch_sequence_numbers_never_go_back
 from countledger.infra.local.engine_refusals import REFUSALS
@@ -139,23 +140,24 @@ def _kill_children() -> None:
 
 
 async def serve(socket_fd: int, saver: Saver | None, watch: ParentWatch) -> None:
-    """Serve MiniStack on the inherited socket until a SIGTERM or SIGINT; then save its memory."""
+    """Serve MiniStack, guarded, on the inherited socket until a SIGTERM or SIGINT; then save it."""
     config = Config()
     config.bind = [f"fd://{socket_fd}"]
     config.keep_alive_timeout = 75
     config.graceful_timeout = 1
     config.loglevel = "WARNING"
+    served: Any = guarded(app.app)  # its types say less than those of hypercorn
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if saver is None:
-        await hypercorn_serve(app.app, config, shutdown_trigger=stop.wait)
+        await hypercorn_serve(served, config, shutdown_trigger=stop.wait)
         return
     loop.add_signal_handler(signal.SIGUSR1, saver.begin)
     watch.end = lambda: loop.call_soon_threadsafe(stop.set)
     saving = asyncio.create_task(saver.save_regularly(stop))
-    await hypercorn_serve(app.app, config, shutdown_trigger=stop.wait)
+    await hypercorn_serve(served, config, shutdown_trigger=stop.wait)
     await saving
     saver.save_at_the_end()
 

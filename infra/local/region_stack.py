@@ -273,6 +273,17 @@ class RegionStack:
             )
 
 
+def session_in(environment: Mapping[str, str], region: str | None = None) -> boto3.Session:
+    """A session by the environment of a local stack, whatever this process has in its own.
+
+    Args:
+        environment: as `countledger up` prints it.
+        region: another one of the stack; None: the environment's.
+    """
+    keys = Credentials(environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"])
+    return session_of(keys, region or environment["AWS_REGION"])
+
+
 def session_of(credentials: Credentials = ROOT, region: str = REGION) -> boto3.Session:
     """A session of a local engine, whatever the user has configured for AWS."""
     return boto3.Session(

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from countledger.infra.local.engine import ROOT_KEY
+from countledger.infra.local.engine import ROOT_KEY, ROOT_SECRET
+from countledger.infra.local.following import SECRET_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -123,6 +124,7 @@ class Copy:
         headers = {
             "Authorization": f"AWS4-HMAC-SHA256 {scope}, SignedHeaders=host, Signature=0",
             "Content-Type": "application/x-amz-json-1.0",
+            SECRET_HEADER: ROOT_SECRET,
             "X-Amz-Target": target,
         }
         if self._connection is None:

@@ -5,6 +5,7 @@ Only processes of this project are found and ended.
 
 import contextlib
 import json
+import os
 import re
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -176,7 +177,11 @@ class WantedStack:
 def _write(path: Path, document: object) -> None:
     """Write a document so that a reader sees all of it or nothing."""
     new = path.with_suffix(".new")
-    new.write_text(json.dumps(document), encoding="utf-8")
+    new.unlink(missing_ok=True)
+    # The environment in it has the secret of the engine.
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as written:
+        written.write(json.dumps(document))
     new.replace(path)
 
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from countledger import Event, Receipt
-from countledger.infra.local.engine import REGION
+from countledger.infra.local.engine import REGION, ROOT_SECRET
+from countledger.infra.local.following import SECRET_HEADER
 from countledger.infra.local.stack import ROOT, LocalStack
 
 if TYPE_CHECKING:
@@ -30,10 +31,11 @@ COUNTERS: Final = 20_000
 _BARE: Final = 3_000
 _CONNECTIONS: Final = 8
 _PATIENCE_S: Final = 1_800
-# The engine reads region and account of a request, and no signature.
+# The engine reads region and account of a request; its secret stands for the signature.
 _HEADERS: Final = {
     "Content-Type": "application/x-amz-json-1.0",
     "X-Amz-Target": "DynamoDB_20120810.UpdateItem",
+    SECRET_HEADER: ROOT_SECRET,
     "Authorization": (
         f"AWS4-HMAC-SHA256 Credential={ROOT.access_key}/20261122/{REGION}/dynamodb/aws4_request, "
         "SignedHeaders=host, Signature=0"

@@ -14,7 +14,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as SigningKey
 
-from countledger.infra.local.engine import REGION
+from countledger.infra.local.engine import REGION, ROOT_SECRET
+from countledger.infra.local.following import SECRET_HEADER
 from countledger.infra.local.region_stack import Credentials
 
 # Of a page that may call the API of the shared stack.
@@ -83,6 +84,7 @@ class Gateway:
             key = SigningKey(signed_by.access_key, signed_by.secret_key)
             SigV4Auth(key, "execute-api", REGION).add_auth(signed)
             sent = dict(signed.headers)
+        sent[SECRET_HEADER] = ROOT_SECRET
         try:
             answer = urlopen(  # noqa: S310 - the engine of the test
                 Request(address, data, sent, method=method),  # noqa: S310 - as above

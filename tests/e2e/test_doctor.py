@@ -101,6 +101,13 @@ def test_table_variables_of_a_table_that_is_not_there(stack: LocalStack) -> None
     assert [one["result"] for one in done.json[4:]] == ["problem"] * 3
 
 
+def test_a_local_stack_that_has_ended_is_not_called(stack: LocalStack) -> None:
+    done = Command(stack.environment())("doctor", env={"AWS_ENDPOINT_URL": "http://127.0.0.1:9"})
+
+    assert (done.code, done.out) == (2, "")
+    assert "has ended" in done.err
+
+
 @pytest.mark.parametrize(
     ("environment", "problem", "advice"),
     [
@@ -109,7 +116,11 @@ def test_table_variables_of_a_table_that_is_not_there(stack: LocalStack) -> None
             "credentials",
             "set AWS_PROFILE",
         ),
-        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "endpoint", "has ended"),
+        (
+            {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_SECRET_ACCESS_KEY": "of another"},
+            "endpoint",
+            "has ended",
+        ),
     ],
     ids=["no credentials", "a way that leads nowhere"],
 )

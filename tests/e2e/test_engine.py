@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from countledger.infra.local.engine import ROOT_KEY, Engine
+from countledger.infra.local.engine import Engine
 from countledger.infra.local.running import processes_under
-from countledger.infra.local.stack import Credentials, LocalStack
+from countledger.infra.local.stack import LocalStack
 from tests.e2e.command import eventually
 
 # A child that runs an engine with a function in flight, says where, and waits to be killed.
@@ -104,7 +104,7 @@ def test_a_profile_of_the_user_does_no_harm(
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody")
 
-    assert stack.client("s3", Credentials(ROOT_KEY, "any")).list_buckets()["Buckets"]
+    assert stack.client("s3").list_buckets()["Buckets"]
 
 
 _ASKING = """

@@ -21,7 +21,8 @@ from botocore.exceptions import ClientError
 
 from countledger import CountLedger
 from countledger.infra.http.access import ScopeVerb
-from countledger.infra.local.engine import REGION
+from countledger.infra.local.engine import REGION, ROOT_SECRET
+from countledger.infra.local.following import SECRET_HEADER
 from countledger.infra.local.region_stack import ROOT
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
@@ -248,7 +249,7 @@ class Tokens:
         request = Request(  # noqa: S310 - the engine of the test
             f"{self.stack.url}/oauth2/token",
             urlencode({"grant_type": "client_credentials"}).encode(),
-            {"Authorization": f"Basic {basic}", "Content-Type": form},
+            {"Authorization": f"Basic {basic}", "Content-Type": form, SECRET_HEADER: ROOT_SECRET},
         )
         with urlopen(request, timeout=10) as answer:  # noqa: S310 - as above
             return made["ClientId"], json.load(answer)["access_token"]

@@ -10,7 +10,7 @@ import pytest
 
 from countledger import CountLedger, Settings
 from countledger.infra.local.background import NotSaved, Running, UpFailed, down, status, up
-from countledger.infra.local.region_stack import session_of
+from countledger.infra.local.region_stack import session_in
 from countledger.infra.local.saved_stack import FILE, read_header
 from tests.e2e.command import eventually
 
@@ -31,7 +31,7 @@ def kept_in(tmp_path: Path) -> Path:
 def client_of(running: Running) -> CountLedger:
     """A client of a stack in the background."""
     settings = Settings(stack_name=running.stack_name)
-    return CountLedger(settings, session=session_of(), endpoint_url=running.url)
+    return CountLedger(settings, session=session_in(running.environment), endpoint_url=running.url)
 
 
 def counted(client: CountLedger, counter: str) -> int:
@@ -99,7 +99,7 @@ def test_a_stack_whose_port_is_taken_moves_with_its_queues(name: str, kept_in: P
     client = client_of(second)
     assert second.outputs["QuarantineQueueUrl"].startswith(f"{second.url}/")
     table = second.outputs["LedgerTableName"]
-    dynamodb = session_of().client("dynamodb", endpoint_url=second.url)
+    dynamodb = session_in(second.environment).client("dynamodb", endpoint_url=second.url)
     broken = {"counter": {"S": "likes:a"}, "entry": {"S": "e#broken"}, "delta": {"S": "one"}}
     dynamodb.put_item(TableName=table, Item=broken)
     client.record("likes:a", 1)

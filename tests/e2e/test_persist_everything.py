@@ -12,7 +12,7 @@ import pytest
 
 from countledger import CountLedger, Direction, Event, Settings, outcomes
 from countledger.infra.local.background import Running, down, status, up
-from countledger.infra.local.region_stack import session_of
+from countledger.infra.local.region_stack import session_in
 from countledger.ledger.clock import to_datetime
 from tests.e2e.command import eventually
 
@@ -43,7 +43,9 @@ class Kept:
         """A client of the stack in a region."""
         settings = Settings(stack_name=self.running.stack_name)
         return CountLedger(
-            settings, session=session_of(region=region), endpoint_url=self.running.url
+            settings,
+            session=session_in(self.running.environment, region),
+            endpoint_url=self.running.url,
         )
 
     @property
@@ -79,7 +81,8 @@ class Kept:
 
     def quarantine_one(self) -> None:
         """Write an item that looks like an entry and is none."""
-        dynamodb = session_of().client("dynamodb", endpoint_url=self.running.url)
+        session = session_in(self.running.environment)
+        dynamodb = session.client("dynamodb", endpoint_url=self.running.url)
         item = {"counter": f"{self.name}:bad", "entry": "e#broken", "delta": "one"}
         dynamodb.put_item(
             TableName=self.running.outputs["LedgerTableName"],

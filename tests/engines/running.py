@@ -17,6 +17,7 @@ from botocore.config import Config
 from moto import mock_aws
 from moto.core.config import DefaultConfig
 
+from countledger.infra.local.engine import ROOT_SECRET
 from countledger.infra.local.engine import Engine as MiniStack
 from tests.engines.binaries import DYNOXIDE_VARIABLE, dynoxide_binary
 from tests.engines.differences import DYNOXIDE, MINISTACK, MOTO, Difference, Engine
@@ -43,7 +44,7 @@ def local_session(*, validate_parameters: bool = True, region: str = REGION) -> 
     core.set_default_client_config(Config(proxies={}, parameter_validation=validate_parameters))
     return boto3.Session(
         aws_access_key_id="000000000000",
-        aws_secret_access_key="local",  # noqa: S106 - good on loopback only
+        aws_secret_access_key=ROOT_SECRET,
         region_name=region,
         botocore_session=core,
     )
