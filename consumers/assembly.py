@@ -175,13 +175,13 @@ def deletable_totals_of(
 ]:
     """What a deletion does with a region's totals: read, prove, clear and tidy, in this order."""
     from countledger.consumers.auditor import why_not_exact
-    from countledger.consumers.repair import clear_total
+    from countledger.consumers.window_rebuild import clear_with_windows
     from countledger.ledger.assembly import exact_of
 
     audit = auditor_of(connection, exact_of(connection), namespaces)
     tidy = leftovers_of(groups_of(connection, namespaces)).delete
     verifier = audit.verifier
-    clear = partial(clear_total, verifier)
+    clear = partial(clear_with_windows, verifier)
     return verifier.totals.item, partial(why_not_exact, audit), clear, tidy
 
 

@@ -14,6 +14,9 @@ A created or repaired total may have enough entries to compact, so it is put int
 after the write, as the materializer does. An exact total is put there as well, because an earlier
 repair may have crashed between the two writes.
 
+What a total lacked, its windows may lack, too: the write notes the time (`repaired_at`), and no
+window of before is complete until a rebuild of the windows removes it.
+
 The total of a counter that was deleted in the home region goes in every other region
 (`clear_total`). The ledger of this region shows the empty head. So its own exact sum says what was
 recorded since, and the proof says that the total contains every record that the stream had before:
@@ -58,7 +61,7 @@ from countledger.ledger.expressions import (
 )
 from countledger.ledger.limits import FORMAT, RUN_LIFE_MS
 from countledger.ledger.operations import Delete, Update
-from countledger.ledger.total import new_incarnation
+from countledger.ledger.total import REPAIRED_AT, new_incarnation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -216,6 +219,7 @@ def plan_of(table: str, finding: Evidence, now_ms: int) -> Update | str:
         Assign("entries", exact.entries),
         Assign("version", stored.version + 1),
         Assign("updated_at", now_ms),
+        Assign(REPAIRED_AT, now_ms),
         AssignOnce("incarnation", new_incarnation("repair", 0, now_ms)),
         *watermarks,
         *_outlived(stored.item, exact),

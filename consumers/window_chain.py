@@ -69,6 +69,11 @@ def name_in(item: Item) -> str:
     return str(item["part"]).split("#", 2)[2]
 
 
+def windows_id_in(item: Item) -> str:
+    """The id of the windows that an item is of."""
+    return str(item["part"]).split("#", 2)[1]
+
+
 def cells_in(item: Item) -> dict[str, Worth]:
     """The cells of a stored item, whatever they hold."""
     names = {name[1:] for name in item if _is_cell(name)}

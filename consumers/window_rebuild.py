@@ -4,6 +4,11 @@ Each item is replaced on condition that it is as it was before the entries were 
 in what was counted again, or its record changes the item before the write, or comes after it; never
 two of them. As in `repair`, the write raises the watermarks of shards that were handled lately.
 What the total says about windows is replaced in the same way.
+
+A total that was lost and repaired does not name its windows any more. It gets the id of those that
+are there, so each of them is the same window as before, to its ranking and to the alerts that it
+raised. If it got another id meanwhile, by a later entry, the items of the old one are deleted. The
+windows of a counter that was deleted are never taken over.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from countledger.consumers.repair import Remedy, Repair, raised, refuse_if_old
+from countledger.consumers.repair import Remedy, Repair, clear_total, raised, refuse_if_old
 from countledger.consumers.verify import Judgement
 from countledger.consumers.window_chain import (
     cells_in,
@@ -34,16 +39,24 @@ from countledger.ledger.expressions import (
     Drop,
     unchanged,
 )
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Delete, Update
 from countledger.ledger.performer import wrote
 from countledger.ledger.ranking import day_clauses
-from countledger.ledger.total import new_windows_id, windows_id_of, windows_names
+from countledger.ledger.total import (
+    REPAIRED_AT,
+    new_windows_id,
+    repaired_ms_of,
+    setting_id_of,
+    windows_id_of,
+    windows_names,
+)
 from countledger.ledger.windows import EVENTS, SUM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from countledger.consumers.proof import Proof
+    from countledger.consumers.verify import Verifier
     from countledger.consumers.window_chain import CountedWindows
     from countledger.ledger.entry import Entry
     from countledger.ledger.expressions import Clause
@@ -78,7 +91,10 @@ class WindowRebuilder:
 
     def _rebuilt(self, found: WindowEvidence) -> Repair:
         verdict, reason = verdict_of(found, self._now_ms()), ""
+        is_proven = not isinstance(found.entries, str) and found.flaw is None
         if verdict.verdict is Judgement.EXACT:
+            if is_proven and not self.dry_run:
+                self._note_rebuilt(found)
             return Repair(found.counter, Remedy.NONE, verdict, verdict.proof)
         if found.flaw is not None:
             reason = found.flaw
@@ -98,8 +114,17 @@ class WindowRebuilder:
         changed = 0
         try:
             with guarded(lambda: refuse_if_old(self.windows.verifier, found.since_ms)):
+                named: set[str] = set()
                 for setting in found.settings:
-                    changed += self._write(found, setting, counted(setting, entries), proof)
+                    windows = counted(setting, entries)
+                    is_named = windows_id_of(found.total, setting.id) is not None
+                    if is_named or windows.whole[1] or found.windowed(setting) != (0, 0):
+                        windows_id = _id_of(found, setting, self._now_ms())
+                        named.add(windows_id)
+                        changed += self._write(found, setting, windows_id, windows, proof)
+                changed += self._delete_unnamed(found, named)
+                if not changed:
+                    self._note_rebuilt(found)
         except SetupError:
             raise  # it concerns every counter
         except CountledgerError as error:
@@ -107,14 +132,15 @@ class WindowRebuilder:
         return f"{changed} of its items changed meanwhile; try again" if changed else ""
 
     def _write(
-        self, found: WindowEvidence, setting: WindowSetting, windows: CountedWindows, proof: Proof
+        self,
+        found: WindowEvidence,
+        setting: WindowSetting,
+        windows_id: str,
+        windows: CountedWindows,
+        proof: Proof,
     ) -> int:
         """Write the total and the items of a setting; how many had changed meanwhile."""
         now_ms, table = self._now_ms(), self.windows.verifier.totals.table
-        windows_id = windows_id_of(found.total, setting.id)
-        if windows_id is None and not windows.whole[1] and found.windowed(setting) == (0, 0):
-            return 0
-        windows_id = windows_id or new_windows_id(setting.id, found.counter, now_ms)
         total = total_rebuilt_of(table, found, setting, windows_id, windows)
         # The total first, as the materializer does. Items of a busy counter are decided by their
         # own versions; what the total says about windows is set once it rests.
@@ -129,8 +155,60 @@ class WindowRebuilder:
             changed += update is not None and not self._applied(update)
         return changed
 
+    def _delete_unnamed(self, found: WindowEvidence, named: Collection[str]) -> int:
+        """Delete the items of windows that the total does not name; how many had changed meanwhile.
+
+        They would stay in the rankings of their days.
+        """
+        if found.is_deleted:
+            return 0  # the deletion does
+        dynamo, table = self.windows.verifier.totals.dynamo, self.windows.verifier.totals.table
+        changed = 0
+        for windows_id, items in found.unnamed().items():
+            for item in items if windows_id not in named else ():
+                same = unchanged("version", item.get("version"))
+                key = {"counter": found.counter, "part": item["part"]}
+                changed += not wrote(dynamo, Delete(table, key, same))
+        return changed
+
+    def _note_rebuilt(self, found: WindowEvidence) -> None:
+        """The windows contain everything that the repaired total contained."""
+        at_ms = found.total.get(REPAIRED_AT)
+        if at_ms is not None:
+            key, same = keys.total_key(found.counter), Compare(REPAIRED_AT, "=", at_ms)
+            table = self.windows.verifier.totals.table
+            self._applied(Update(table, key, (Drop(REPAIRED_AT),), same))
+
     def _applied(self, update: Update) -> bool:
         return wrote(self.windows.verifier.totals.dynamo, update)
+
+
+def _id_of(found: WindowEvidence, setting: WindowSetting, now_ms: int) -> str:
+    """The id of a counter's windows: as its total says, or of those that a lost total left."""
+    named = windows_id_of(found.total, setting.id)
+    if named is not None:
+        return named
+    left = {} if found.is_deleted else found.unnamed()
+    mine = [(len(items), one) for one, items in left.items() if setting_id_of(one) == setting.id]
+    return max(mine)[1] if mine else new_windows_id(setting.id, found.counter, now_ms)
+
+
+def clear_with_windows(verifier: Verifier, counter: str) -> str | None:
+    """Clear a total (`clear_total`), and count the windows of what was recorded since; why not.
+
+    The total that is left has windows of its own: what the cleared one had counted of the next
+    counter is not in them until then. What cannot be counted again stays incomplete.
+    """
+    if reason := clear_total(verifier, counter):
+        return reason
+    if repaired_ms_of(verifier.totals.item(counter) or {}) is None:
+        return None
+    windows = WindowVerifier(verifier)
+    (evidence,) = windows.compare([counter])
+    if not evidence.settings or isinstance(evidence.entries, str):
+        return None
+    (done,) = WindowRebuilder(windows).rebuild([counter])
+    return None if done.healthy else f"its windows: {done.reason}"
 
 
 def total_rebuilt_of(

@@ -114,10 +114,10 @@ class WindowSettings:
             ranked: over how many partitions of the index the days are ranked, 1 to 100
                 (`rankings.top(..., day=)`); each takes about 500 changed days a second. 0: they are
                 not ranked, and cost nothing for it. Rankings are kept as long as hours.
-            first: only if the namespace never had windows; otherwise its newest setting stays.
+            first: only if the namespace never had windows; else its newest setting stays.
 
         Raises:
-            BadSetting: a value breaks its rule.
+            BadSetting: a value breaks its rule, or `tzdata` is older than the rules in use.
             NamespaceUnknown: the namespace does not exist.
             NoWindows: it holds strict counters or sequences, which have no entries.
             Throttled: other changes of the same namespace came first each time.
@@ -144,6 +144,7 @@ class WindowSettings:
             newest = known[-1] if known else None
             if first and newest is not None:
                 return known
+            _check_rules(wanted, known)
             if newest is not None and newest.ended_ms is None:
                 if _means_the_same(wanted, newest):
                     return known
@@ -266,6 +267,24 @@ def _finest(by: str) -> Per:
     if by not in list(FINEST):
         raise BadSetting(f"windows by {shown(str(by))} do not exist: give {', '.join(FINEST)}")
     return Per(by)
+
+
+def _check_rules(wanted: WindowSetting, known: tuple[WindowSetting, ...]) -> None:
+    """Refuse rules of the zone that are older than those by which its windows are counted.
+
+    Raises:
+        BadSetting: naming both versions.
+    """
+    of_zone = [one for one in known if one.zone == wanted.zone]
+    if not of_zone or wanted.rules == of_zone[-1].rules:
+        return
+    stored = of_zone[-1].rules_version
+    if wanted.rules_version < stored and not _means_the_same(wanted, known[-1]):
+        raise BadSetting(
+            f"the package tzdata installed here has rules of {wanted.zone} of "
+            f"{wanted.rules_version}, and its windows are counted by those of {stored}: rules only "
+            "move forward; install a newer tzdata, then try again"
+        )
 
 
 def _means_the_same(wanted: WindowSetting, newest: WindowSetting) -> bool:

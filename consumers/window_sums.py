@@ -9,10 +9,11 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import amount
-from countledger.ledger.calendar import Per, Window, window_of
+from countledger.ledger.calendar import Per, Window, window_of, windows_in
 from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import BadSetting, BadTime, NoWindows, shown
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, WINDOWS_MAX
+from countledger.ledger.windows import LATEST_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,8 +41,9 @@ class WindowSum:
         value: the sum of the deltas of its entries.
         events: how many events they carried.
         complete: whether everything that was recorded before its end is in it: the stream has been
-            handled past its end, and windows were on all that time. Later entries may still be of
-            this window.
+            handled past its end, windows were on all that time, the rules of the zone were the same
+            for all of it, and the total was not repaired since. Later entries may still be of this
+            window.
         final: whether no later entry can be of it: `max_lateness` after its end has passed, and
             the time in which an entry of then could still arrive.
     """
@@ -63,14 +65,15 @@ class WindowSums:
         windows: in order, without gaps.
         per: of which kind they are.
         sums, events: of each.
-        torn: those of which an item has other bounds: the rules of the zone were changed since.
+        repaired_ms: when the total was last repaired without a rebuild of its windows since: what
+            was recorded before may be missing from them. None: never.
     """
 
     windows: Sequence[Window]
     per: Per
+    repaired_ms: int | None = None
     sums: list[Amount] = field(init=False)
     events: list[int] = field(init=False)
-    torn: set[int] = field(default_factory=set, init=False)
     _starts: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,15 +82,18 @@ class WindowSums:
         self._starts = [window.start_ms for window in self.windows]
 
     def add(self, slots: Iterable[Slot]) -> None:
-        """Add what is in an item. A month is added up from its days."""
+        """Add what is in an item. A month is added up from its days.
+
+        What was counted under other rules of the zone may have other bounds: it is added to the
+        window in which its middle is, so a day stays the day of its date.
+        """
         for slot in slots:
-            place = bisect_right(self._starts, slot.window.start_ms) - 1
-            if place < 0 or slot.window.start_ms >= self.windows[place].end_ms:
+            middle_ms = _middle_ms(slot.window)
+            place = bisect_right(self._starts, middle_ms) - 1
+            if place < 0 or middle_ms >= self.windows[place].end_ms:
                 continue
             self.sums[place] = amount.add(self.sums[place], slot.sum)
             self.events[place] += slot.events
-            if self.per is not Per.MONTH and slot.window != self.windows[place]:
-                self.torn.add(place)
 
     def read(self, settings: Sequence[WindowSetting], through_ms: int) -> list[WindowSum]:
         """The windows, with what is known of each.
@@ -99,8 +105,12 @@ class WindowSums:
         with_kind = [one for one in settings if one.has(self.per)]
         found: list[WindowSum] = []
         for place, window in enumerate(self.windows):
-            handled = through_ms >= window.end_ms and place not in self.torn
-            complete = handled and covered(window, with_kind)
+            complete = (
+                through_ms >= window.end_ms
+                and covered(window, with_kind)
+                and not is_torn(window, self.per, settings)
+                and not self._is_doubtful(window, with_kind)
+            )
             found.append(
                 WindowSum(
                     window.name,
@@ -113,6 +123,15 @@ class WindowSums:
                 )
             )
         return found
+
+    def _is_doubtful(self, window: Window, settings: Sequence[WindowSetting]) -> bool:
+        """Whether something of a window may have been recorded before the total was repaired."""
+        if self.repaired_ms is None:
+            return False
+        return any(
+            max(one.from_ms, window.start_ms - one.skew_ms) <= self.repaired_ms + one.skew_ms
+            for one in settings
+        )
 
 
 def no_windows(namespace: str) -> NoWindows:
@@ -151,10 +170,11 @@ def check_range(per: Per, start_ms: int, end_ms: int) -> None:
     Raises:
         BadTime: naming the rule that it breaks.
     """
-    if not 0 <= start_ms < end_ms:
+    if not 0 <= start_ms < end_ms <= LATEST_MS:
         raise BadTime(
             f"windows since {to_datetime(start_ms).isoformat()} until "
-            f"{to_datetime(end_ms).isoformat()}: give a time from 1970 on, and a later one"
+            f"{to_datetime(end_ms).isoformat()}: give a time from 1970 on, and a later one, up to "
+            f"{to_datetime(LATEST_MS).isoformat()}"
         )
     count = (end_ms - start_ms) // _LENGTH_MS[per]
     if count > WINDOWS_MAX:
@@ -171,27 +191,91 @@ def check_kept(per: Per, first: Window, settings: Sequence[WindowSetting], now_m
     Raises:
         BadTime: the first window has not been kept until now.
     """
-    day = window_of(first.start_ms, Per.DAY, settings[-1].calendar)
-    keep_ms = min(one.keep_ms for one in _adding(settings, first))
-    if day.end_ms + keep_ms <= now_ms:
-        raise BadTime(
-            f"windows by {per} are kept for {show_duration(keep_ms)} after their day, and those of "
-            f"{day.name} no longer: give a later time, or windows by day"
-        )
+    for one in _adding(settings, first):
+        day = window_of(first.start_ms, Per.DAY, one.calendar)
+        if day.end_ms + one.keep_ms <= now_ms:
+            raise BadTime(
+                f"windows by {per} are kept for {show_duration(one.keep_ms)} after their day, and "
+                f"those of {day.name} no longer: give a later time, or windows by day"
+            )
+
+
+def check_counted(
+    per: Per, windows: Iterable[Window], settings: Sequence[WindowSetting], namespace: str
+) -> None:
+    """Refuse windows in whose time only coarser ones were counted.
+
+    Raises:
+        BadTime: naming the first of them.
+    """
+    coarser = [one for one in settings if not one.has(per)]
+    for window in windows if coarser else ():
+        if _is_within(window.start_ms, window.end_ms, coarser):
+            by = next(one.finest for one in coarser if one.holds_at(window.start_ms))
+            raise BadTime(
+                f"windows by {per} of namespace {namespace!r} were not counted in {window.name}, "
+                f"but windows by {by}: read those, or another time"
+            )
 
 
 def _adding(settings: Sequence[WindowSetting], window: Window) -> list[WindowSetting]:
-    """The settings whose entries may be of a window: not those that ended before it began."""
-    found = [one for one in settings if one.ended_ms is None or one.ended_ms > window.start_ms]
+    """The settings whose entries may be of a window: not those that ended before it began.
+
+    What is recorded up to the clock skew before a window may be dated in it.
+    """
+    found = [one for one in settings if _may_add(one, window)]
     return found or [settings[-1]]
 
 
+def _may_add(setting: WindowSetting, window: Window) -> bool:
+    return setting.ended_ms is None or setting.ended_ms + setting.skew_ms > window.start_ms
+
+
 def covered(window: Window, settings: Sequence[WindowSetting]) -> bool:
-    """Whether windows of this kind were on from the beginning of a window to its end."""
-    reached_ms = window.start_ms
+    """Whether windows of this kind were on while anything was recorded that may be of a window.
+
+    That is from the clock skew before its beginning, when it may have been dated ahead, to its end.
+    """
+    skew_ms = max((one.skew_ms for one in settings if _may_add(one, window)), default=0)
+    return _is_within(window.start_ms - skew_ms, window.end_ms, settings)
+
+
+def is_torn(window: Window, per: Per, settings: Sequence[WindowSetting]) -> bool:
+    """Whether a setting with other rules may have counted a part of it elsewhere, or more in it.
+
+    Args:
+        window: with the bounds of the newest setting.
+        per: its kind.
+        settings: of the same zone, the oldest first.
+    """
+    for one in settings[:-1]:
+        if one.rules == settings[-1].rules or not one.has(per):
+            continue
+        counted_ms = (one.ended_ms or 0) + one.skew_ms
+        for other in windows_in(window.start_ms, window.end_ms, per, one.calendar):
+            until_ms = min(other.end_ms, counted_ms)
+            if other.start_ms >= until_ms:
+                continue  # it has counted nothing there
+            if window.start_ms <= _middle_ms(other) < window.end_ms:
+                is_right = window.start_ms <= other.start_ms and until_ms <= window.end_ms
+            else:
+                is_right = window.end_ms <= other.start_ms or until_ms <= window.start_ms
+            if not is_right:
+                return True
+    return False
+
+
+def _middle_ms(window: Window) -> int:
+    """What was counted under other bounds is of the window in which its middle is."""
+    return (window.start_ms + window.end_ms) // 2
+
+
+def _is_within(start_ms: int, end_ms: int, settings: Sequence[WindowSetting]) -> bool:
+    """Whether settings hold for the whole of a time, one after the other."""
+    reached_ms = start_ms
     for one in settings:
         if one.holds_at(reached_ms):
-            if one.ended_ms is None or one.ended_ms >= window.end_ms:
+            if one.ended_ms is None or one.ended_ms >= end_ms:
                 return True
             reached_ms = one.ended_ms
     return False

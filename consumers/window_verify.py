@@ -22,6 +22,7 @@ from countledger.consumers.window_chain import (
     counted,
     differences,
     is_expired,
+    windows_id_in,
 )
 from countledger.ledger import amount, keys
 from countledger.ledger.attributes import check_format
@@ -35,7 +36,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.head import decode_head
 from countledger.ledger.operations import Query
-from countledger.ledger.total import windows_id_of, windows_names
+from countledger.ledger.total import windows_id_of, windows_ids_in, windows_names
 from countledger.ledger.window_items import decode_settings
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class WindowEvidence:
         entries: all entries, or the reason why they cannot be counted again.
         proof: that the stream has been handled past these reads; None without proof.
         since_ms: when the first of these reads began, ms since the epoch.
+        is_deleted: whether there are items that the total does not name, and a deletion that has
+            not ended explains them: it removes them.
         flaw: why nothing may be written: the setting cannot be read, or an item is of a later
             release; None: nothing is in the way.
     """
@@ -79,6 +82,7 @@ class WindowEvidence:
     entries: list[Entry] | str = field(default_factory=list)
     proof: Proof | None = None
     since_ms: int = 0
+    is_deleted: bool = False
     flaw: str | None = None
 
     @property
@@ -97,6 +101,19 @@ class WindowEvidence:
         prefix = keys.window_part(windows_id_of(self.total, setting.id) or "")
         mine = (item for part, item in self.items.items() if part.startswith(prefix))
         return [item for item in mine if not is_expired(item, now_ms)]
+
+    def unnamed(self) -> dict[str, list[Item]]:
+        """The items that the total does not name, by the id of their windows.
+
+        They are of a total that was lost, or of a deleted counter: its deletion removes them.
+        """
+        named = windows_ids_in(self.total)
+        found: dict[str, list[Item]] = {}
+        for item in self.items.values():
+            windows_id = windows_id_in(item)
+            if windows_id not in named:
+                found.setdefault(windows_id, []).append(item)
+        return found
 
     def windowed(self, setting: WindowSetting) -> Worth:
         """What the total says is in the windows of a setting."""
@@ -184,7 +201,9 @@ class WindowVerifier:
             items = self._items(each.counter)  # before the total, which is written first
             total = self._total(each.counter)
             flaw = _newer_in([total, *items.values()])
-            yield each.counter, replace(each, items=items, total=total, proof=proof, flaw=flaw)
+            seen = replace(each, items=items, total=total, proof=proof, flaw=flaw)
+            is_deleted = bool(seen.unnamed()) and self.verifier.exact.is_emptied(each.counter)
+            yield each.counter, replace(seen, is_deleted=is_deleted)
 
     def _total(self, counter: str) -> Item:
         return self.verifier.totals.item(counter) or {}
@@ -239,6 +258,14 @@ def _newer_in(items: Iterable[Item]) -> str | None:
     return None
 
 
+def _unnamed(found: WindowEvidence, now_ms: int) -> Iterator[str]:
+    """The windows that the total does not name, each as text; they would stay in rankings."""
+    for windows_id, items in () if found.is_deleted else found.unnamed().items():
+        there = [item for item in items if not is_expired(item, now_ms)]
+        if there:
+            yield f"{len(there)} item(s) of windows {windows_id!r}, which its total does not name"
+
+
 def verdict_of(found: WindowEvidence, now_ms: int) -> Verdict:
     """The verdict on a counter's windows. Pure."""
     if found.flaw is not None:
@@ -248,7 +275,7 @@ def verdict_of(found: WindowEvidence, now_ms: int) -> Verdict:
     if not found.is_quiet or found.proof is None:
         reason = "its total changed, or the stream has not been handled that far"
         return _said(found, Judgement.BUSY, f"no verdict: {reason}; try again")
-    broken: list[str] = []
+    broken = list(_unnamed(found, now_ms))
     try:
         for setting in found.settings:
             items, windowed = found.windows(setting, now_ms), found.windowed(setting)

@@ -11,6 +11,7 @@ from countledger.consumers.totals import freshness_of
 from countledger.consumers.window_sums import (
     WindowSum,
     WindowSums,
+    check_counted,
     check_kept,
     check_per,
     check_range,
@@ -23,7 +24,7 @@ from countledger.ledger.clock import Clock, SystemClock, to_ms
 from countledger.ledger.expressions import AllOf, Between, Compare
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, SECOND_MS, WINDOWS_LIFE_MS
 from countledger.ledger.operations import Query
-from countledger.ledger.total import windows_id_of
+from countledger.ledger.total import repaired_ms_of, windows_id_of
 from countledger.ledger.window_items import decode_settings, slots_of
 from countledger.ledger.windows import item_name
 
@@ -94,9 +95,10 @@ class WindowsReader:
         windows = [*windows_in(start_ms, end_ms, kind, settings[-1].calendar)]
         with_kind = [one for one in settings if one.has(kind)]
         if kind in {Per.MINUTE, Per.HOUR}:
+            check_counted(kind, windows, settings, namespace)
             check_kept(kind, windows[0], with_kind, now_ms)
-        sums = WindowSums(windows, kind)
         total = self.totals.dynamo.get(self.totals.table, keys.total_key(counter)) or {}
+        sums = WindowSums(windows, kind, repaired_ms_of(total))
         for setting in with_kind:
             windows_id = windows_id_of(total, setting.id)
             if windows_id is None:

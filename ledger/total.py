@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
 
+REPAIRED_AT: Final = "repaired_at"
+"""Of a total whose windows may lack what was recorded before; a rebuild of windows removes it."""
+
 _WINDOWS_PREFIX: Final = "windows#"
 # Of one counter at a time: 72 bits.
 _WINDOWS_ID_BYTES: Final = 9
@@ -82,6 +85,11 @@ def windows_id_of(item: Item, setting_id: str) -> str | None:
     Another total, made after the counter was deleted, has another id.
     """
     return optional(item, windows_names(setting_id)[0], str)
+
+
+def repaired_ms_of(item: Item) -> int | None:
+    """When a total was last repaired without a rebuild of its windows since; None: never."""
+    return optional_time(item, REPAIRED_AT)
 
 
 def windows_ids_in(item: Item) -> set[object]:

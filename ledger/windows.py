@@ -64,7 +64,7 @@ EVENTS: Final = "n"
 HALF_HOUR_MS: Final = HOUR_MS // 2
 _PLACES_KEPT: Final = 4_096
 # The calendar needs some days before and after.
-_LATEST_MS: Final = DATE_LIMIT_MS - 366 * DAY_MS
+LATEST_MS: Final = DATE_LIMIT_MS - 366 * DAY_MS
 
 
 class Cell(NamedTuple):
@@ -226,7 +226,7 @@ def item_name(setting: WindowSetting, kind: Per, at_ms: int) -> str:
 
 
 def _place_of(setting: WindowSetting, minute: int) -> _Place:
-    at_ms, zone = min(minute * MINUTE_MS, _LATEST_MS), setting.calendar
+    at_ms, zone = min(minute * MINUTE_MS, LATEST_MS), setting.calendar
     day = window_of(at_ms, Per.DAY, zone)
     month = Cell(f"{Per.MONTH}#{day.name[:7]}", day.name[8:], None)
     fine: list[Cell] = []

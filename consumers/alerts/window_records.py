@@ -89,14 +89,19 @@ class WindowRecords:
             change = TotalChange(sequence, counter, before, after, version_in(new), at_ms)
             if any(_watches(rule, per, change) for rule in rules):
                 window = self._window(counter, windows_id, item, cell, new)
-                found.append(change._replace(window=window))
+                if window is not None:
+                    found.append(change._replace(window=window))
         if found and is_too_old(at_ms, self.now_ms):
             raise MalformedRecord("the record is older than a stream keeps records")
         return found
 
     def _window(
         self, counter: str, windows_id: str, item: str, cell: str, image: Mapping[str, Any]
-    ) -> AlertWindow:
+    ) -> AlertWindow | None:
+        """The window of a cell; None: its setting has no windows of that kind.
+
+        Where only days are counted and ranked, the item of a day has one cell for all its hours.
+        """
         try:
             setting_id = setting_id_of(windows_id)
             settings = (one for one in self.settings(counter) if one.id == setting_id)
@@ -104,6 +109,8 @@ class WindowRecords:
             if setting is None:
                 raise MalformedRecord(f"its windows {windows_id!r} have no setting")
             per, window = _named(setting, item, cell)
+            if not setting.has(per):
+                return None
         except CorruptItem as error:
             raise MalformedRecord(str(error)) from error
         return AlertWindow(

@@ -24,10 +24,10 @@ from countledger.compaction.worker import WorkBatch, Worker
 from countledger.consumers.auditor import Auditor, why_not_exact
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
-from countledger.consumers.repair import clear_total
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verifier
+from countledger.consumers.window_rebuild import clear_with_windows
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import keys
 from countledger.ledger.assembly import StrictRegions
@@ -314,7 +314,7 @@ class Product:
         return RegionalTotals(
             there.totals.item,
             partial(why_not_exact, there.auditor),
-            partial(clear_total, there.auditor.verifier),
+            partial(clear_with_windows, there.auditor.verifier),
             there.leftovers.delete,
         )
 

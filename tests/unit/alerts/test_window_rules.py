@@ -329,3 +329,26 @@ def test_a_rule_is_refused_for_a_strict_counter() -> None:
             replace(windowed("day"), prefix=None, counter="a:strict"),
             TotalsReader(here.dynamo, TABLE),
         )
+
+
+def test_an_hour_rule_skips_the_days_of_a_setting_without_hours() -> None:
+    """Where only days are counted and ranked, the item of a day has one cell: no hour's sum.
+
+    Also of a setting that came after one with hours, whose late events alert still.
+    """
+    with_hours = setting(finest=Per.HOUR, ended_ms=START_MS)
+    days = window_setting(ZONE, id="days", finest=Per.DAY, ranked=4, from_ms=START_MS)
+    here = World(rules=[windowed("hour")])
+    here.dynamo.put(Put(TABLE, encode_settings(keys.namespace_of(COUNTER), [with_hours, days])))
+    of_days = new_windows_id("days", "shard", 1)
+    item = f"day#{DAY}"
+
+    outcome = here.deliver(
+        [
+            record(1, None, {"00": 12}, item=item, windows=of_days),
+            record(1, None, {"07": 13}, item=item),
+        ]
+    )
+
+    assert raised(here) == [("2026-11-22T07+05:30", 13)]
+    assert outcome.quarantined == 0

@@ -51,7 +51,8 @@ def test_a_drift_is_repaired_and_all_else_stays(world: World) -> None:
 
     assert (repair.remedy, repair.verdict.drift, repair.healthy) == (Remedy.REPAIRED, 87, True)
     after = world.total()
-    assert after == {**before, "version": 2, "due_at": 1, "updated_at": after["updated_at"]}
+    at = {name: world.clock.now_ms() for name in ("updated_at", "repaired_at")}
+    assert after == {**before, "version": 2, "due_at": 1, **at}
     assert world.repair().remedy is Remedy.NONE
     assert world.total() == after
 

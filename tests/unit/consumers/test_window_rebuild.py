@@ -338,7 +338,7 @@ def test_windows_get_no_items_before_their_total_names_them(world: Windows) -> N
 
 
 def test_a_total_that_counted_windows_which_no_entry_has_is_mended() -> None:
-    """It was edited by hand; a counter whose windows hold nothing needs no write."""
+    """It was edited by hand; a counter whose windows hold nothing needs no name for them."""
     world = Windows()
     world.add_shard("s")
     world.dynamo.put(Put(COUNTERS, encode_settings("a", [replace(ONE, from_ms=NOW_MS + DAY_MS)])))
@@ -346,6 +346,8 @@ def test_a_total_that_counted_windows_which_no_entry_has_is_mended() -> None:
     later, total, events = windows_names("one")
     named = {n: v for n, v in world.total().items() if n not in {later, total, events}}
     world.dynamo.put(Put(COUNTERS, named))
+    assert world.rebuild().remedy is Remedy.REPAIRED
+    assert world.total() == named
     assert world.rebuild().remedy is Remedy.NONE
     world.dynamo.put(Put(COUNTERS, {**named, total: 5, events: 1}))
 

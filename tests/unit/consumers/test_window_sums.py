@@ -13,7 +13,7 @@ from countledger.consumers.window_sums import (
     covered,
     final_from_ms,
 )
-from countledger.ledger.calendar import Per, Window, windows_in
+from countledger.ledger.calendar import Per, Window, rules_of, windows_in
 from countledger.ledger.errors import BadTime
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, WINDOWS_MAX
 from countledger.ledger.window_items import Slot
@@ -47,16 +47,61 @@ def test_what_is_before_or_after_the_windows_is_in_none() -> None:
     assert completed(sums) == [True, True]
 
 
-def test_a_window_that_an_item_has_with_other_bounds_is_never_complete() -> None:
-    """The rules of the zone were changed since: an hour of then is not the hour of now."""
-    first, second = hours(2)
-    sums = WindowSums([first, second], Per.HOUR)
+def test_a_window_with_other_bounds_under_earlier_rules_is_never_complete() -> None:
+    """Whichever way the offset moved, and whatever was counted; as long as both may have counted.
 
-    sums.add([Slot(Window("then", first.start_ms + MINUTE_MS, first.end_ms), 4, 1)])
-    sums.add([Slot(second, 16, 1)])
+    Almaty went from +06 to +05 on 2024-03-01. Here the rules of before are those of Omsk.
+    """
+    omsk, almaty = rules_of("Asia/Omsk"), rules_of("Asia/Almaty")
+    changed_ms = ms("2024-03-04T12:00")
+    for before, after in ((omsk, almaty), (almaty, omsk)):
+        old = window_setting("Asia/Almaty", rules=before, ended_ms=changed_ms, id="old")
+        new = window_setting("Asia/Almaty", rules=after, from_ms=changed_ms)
+        for per, start, expected in (
+            (Per.DAY, "2024-02-27T20:00", "✓✗✗✗✗✗✓"),
+            (Per.MONTH, "2024-01-10T00:00", "✓✗✗"),
+            # Both rules have whole hours, which differ only by name.
+            (Per.HOUR, "2024-02-29T16:00", "✓" * 99),
+        ):
+            windows = [*windows_in(ms(start), ms("2024-03-05T20:00"), per, new.calendar)]
+            found = WindowSums(windows, per).read([old, new], ms("2024-05-01"))
 
-    assert sums.sums == [4, 16]
-    assert completed(sums) == [False, True]
+            marks = "".join("✓" if one.complete else "✗" for one in found)
+            assert marks[: len(expected)] == expected, (per, before == omsk)
+
+
+def test_what_was_counted_under_earlier_rules_stays_in_the_day_of_its_date() -> None:
+    """Also in the first window that is read; what is of the one before it is in none."""
+    setting = window_setting("Asia/Almaty")
+    days = [*windows_in(ms("2024-02-29T12:00"), ms("2024-03-01T12:00"), Per.DAY, setting.calendar)]
+    old = window_setting("Asia/Almaty", rules=rules_of("Asia/Omsk"))
+    slots = [
+        Slot(day, 10**number, 1)
+        for number, day in enumerate(
+            windows_in(ms("2024-02-28T12:00"), ms("2024-03-02T12:00"), Per.DAY, old.calendar)
+        )
+    ]
+    sums = WindowSums(days, Per.DAY)
+    sums.add(slots)
+
+    assert [(day.name, found) for day, found in zip(days, sums.sums, strict=True)] == [
+        ("2024-02-29", 10),
+        ("2024-03-01", 100),
+    ]
+
+
+def test_windows_of_before_a_repair_are_not_complete_until_they_are_rebuilt() -> None:
+    """What was recorded before may be missing, also in the window of the repair; later is not."""
+    repaired_ms = NOON + HOUR_MS + 30 * MINUTE_MS
+    known = [WindowSums(hours(4), Per.HOUR, at_ms) for at_ms in (repaired_ms, None)]
+
+    assert [completed(one) for one in known] == [[False, False, True, True], [True] * 4]
+    # The windows were switched on after the repair.
+    later = window_setting(from_ms=repaired_ms + 2 * MINUTE_MS)
+    assert completed(known[0], [later]) == [False, False, True, True]
+    assert completed(WindowSums(hours(2), Per.HOUR, NOON - DAY_MS), [later]) == [False, False]
+    early = window_setting(from_ms=NOON - MINUTE_MS)
+    assert completed(WindowSums(hours(2), Per.HOUR, NOON - DAY_MS), [early]) == [True, True]
 
 
 def test_a_month_is_added_up_from_its_days_and_is_complete() -> None:
@@ -81,7 +126,7 @@ def test_a_window_is_complete_from_its_last_moment_on() -> None:
 
 def test_a_window_that_is_not_complete_is_not_final() -> None:
     """Every entry of it that can come has come, but windows were off when some were recorded."""
-    late = window_setting(max_lateness_ms=MINUTE_MS, from_ms=NOON + 1)
+    late = window_setting(max_lateness_ms=MINUTE_MS, from_ms=NOON - MINUTE_MS + 1)
     sums = WindowSums(hours(2), Per.HOUR)
 
     found = sums.read([late], NOON + 30 * DAY_MS)
@@ -102,8 +147,9 @@ def test_a_window_is_final_once_no_entry_of_it_can_arrive() -> None:
 
 def test_only_settings_whose_entries_can_be_of_a_window_keep_it_open() -> None:
     (window,) = hours(1)
-    ended = window_setting(ended_ms=NOON)  # accepts entries of any age, up to the window's start
-    open_till = window_setting(ended_ms=NOON + 1)
+    # It accepts entries of any age, and ahead by a minute: up to the window's start.
+    ended = window_setting(ended_ms=NOON - MINUTE_MS)
+    open_till = window_setting(ended_ms=NOON - MINUTE_MS + 1)
     now = window_setting(max_lateness_ms=HOUR_MS, from_ms=NOON)
     longer = window_setting(max_lateness_ms=2 * HOUR_MS)
 
@@ -117,8 +163,9 @@ def test_only_settings_whose_entries_can_be_of_a_window_keep_it_open() -> None:
 @pytest.mark.parametrize(
     ("settings", "is_covered"),
     [
-        ([window_setting(from_ms=NOON)], True),
-        ([window_setting(from_ms=NOON + 1)], False),
+        # What is recorded a minute before may be dated in the window.
+        ([window_setting(from_ms=NOON - MINUTE_MS)], True),
+        ([window_setting(from_ms=NOON - MINUTE_MS + 1)], False),
         ([window_setting(ended_ms=NOON + HOUR_MS)], True),
         ([window_setting(ended_ms=NOON + HOUR_MS - 1)], False),
         ([window_setting(ended_ms=NOON + 9), window_setting(from_ms=NOON + 9)], True),
@@ -156,7 +203,7 @@ def test_hours_are_read_while_each_setting_that_can_have_counted_them_keeps_them
     with pytest.raises(BadTime, match=r"kept for 24 h after their day, and those of 2030-03-17"):
         check_kept(Per.HOUR, window, [long, short], day_end_ms + DAY_MS)
     # One that ended before the window began has counted nothing of it.
-    ended = window_setting(keep_ms=DAY_MS, ended_ms=NOON)
+    ended = window_setting(keep_ms=DAY_MS, ended_ms=NOON - MINUTE_MS)
     check_kept(Per.HOUR, window, [ended, long], day_end_ms + DAY_MS)
 
 

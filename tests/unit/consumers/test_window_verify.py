@@ -80,9 +80,24 @@ def test_windows_that_differ_are_compared_again_after_a_pause(world: Windows) ->
     assert sum(world.clock.slept_ms) - before >= world.verifier().settle_ms
 
 
-def test_items_of_other_windows_and_expired_ones_are_left_out(world: Windows) -> None:
-    """Of a counter that had the name before; and what TTL has not removed yet."""
+def test_windows_that_no_total_names_are_found_unless_a_deletion_explains_them(
+    world: Windows,
+) -> None:
+    """Those of a lost total would stay in a ranking; those of a deleted counter go with it."""
     world.dynamo.put(Put(COUNTERS, {**keys.window_key(COUNTER, "other", "month#2030-03"), "s": 5}))
+
+    found = world.verdict_on_windows()
+
+    assert found.verdict is Judgement.DRIFT
+    assert "1 item(s) of windows 'other', which its total does not name" in found.proof
+    head = Head(generation=1, run="mark", incarnation="mark", to_at_ms=1)
+    world.dynamo.put(Put(LEDGER, encode_head(COUNTER, head)))
+    world.dynamo.put(Put(LEDGER, {**keys.deletion_key(COUNTER), "id": "mark", "at": 1}))
+    assert world.verdict_on_windows().verdict is Judgement.EXACT
+
+
+def test_expired_items_are_left_out(world: Windows) -> None:
+    """What TTL has not removed yet."""
     month = next(one for one in world.dynamo.items(COUNTERS) if "#month#" in one["part"])
     own = month["part"].removesuffix(month["part"].partition("#month#")[2])
     expired: Item = {

@@ -5,13 +5,19 @@ from typing import Any
 
 import pytest
 
+from countledger.consumers import window_settings
 from countledger.consumers.namespace_rules import WindowRules
+from countledger.consumers.repair import Remedy
 from countledger.consumers.totals import TotalsReader
+from countledger.consumers.verify import Judgement
+from countledger.consumers.window_rebuild import WindowRebuilder, clear_with_windows
 from countledger.consumers.window_settings import WindowSettings
 from countledger.consumers.window_sums import WindowSum
+from countledger.consumers.window_verify import WindowVerifier
 from countledger.consumers.windows import WindowsReader
+from countledger.ledger import keys
 from countledger.ledger.calendar import rules_of
-from countledger.ledger.clock import to_datetime
+from countledger.ledger.clock import to_datetime, to_ms
 from countledger.ledger.errors import (
     BadSetting,
     BadTime,
@@ -21,6 +27,7 @@ from countledger.ledger.errors import (
     Throttled,
     Unclear,
 )
+from countledger.ledger.head import Head, encode_head
 from countledger.ledger.limits import (
     DAY_MS,
     HOUR_MS,
@@ -29,10 +36,12 @@ from countledger.ledger.limits import (
     WINDOW_SETTINGS_MAX,
 )
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Delete, Put
+from countledger.ledger.total import windows_ids_in
 from countledger.ledger.window_items import encode_settings
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.memory import LOST, Fault, afterwards, meanwhile
+from tests.unit.ledger.window_settings import window_setting
 
 START = datetime(2030, 3, 17, 12, tzinfo=UTC)
 
@@ -58,6 +67,9 @@ class Windowed(World):
         record = self.show(item=self.write(delta, occurred_at_ms=occurred_ms))
         rules = WindowRules(self.dynamo, COUNTERS, self.clock)
         assert self.deliver([record], windows=rules.of).retry_from is None
+
+    def window_verifier(self) -> WindowVerifier:
+        return WindowVerifier(self.verifier())
 
     def read(self, per: str, hours: float, **values: Any) -> list[WindowSum]:  # noqa: ANN401 - any argument
         """The windows of the last hours."""
@@ -414,3 +426,179 @@ def test_a_corrupt_item_is_named(world: Windowed) -> None:
 
     with pytest.raises(CorruptItem, match="2030-03"):
         world.read("day", 24)
+
+
+def test_rules_that_changed_leave_each_entry_on_the_day_of_its_date(world: Windowed) -> None:
+    """Almaty went from +06 to +05 on 2024-03-01; the newer rules came three days later."""
+    changed = datetime(2024, 3, 4, 12, tzinfo=UTC)
+    old = window_setting("Asia/Almaty", rules=rules_of("Asia/Omsk"), ended_ms=to_ms(changed))
+    new = window_setting("Asia/Almaty", id="new", from_ms=to_ms(changed))
+    world.dynamo.put(Put(COUNTERS, encode_settings("a", [old, new])))
+    world.clock.at_ms = to_ms(datetime(2024, 2, 29, 12, tzinfo=UTC))
+    world.count(10)
+    world.clock.at_ms = to_ms(datetime(2024, 3, 1, 12, tzinfo=UTC))
+    world.count(100)
+    world.clock.at_ms = to_ms(datetime(2024, 4, 2, tzinfo=UTC))
+    world.count(1_000)
+
+    def read(per: str, since: datetime) -> list[tuple[str, object, bool]]:
+        until = datetime(2024, 3, 3, tzinfo=UTC)
+        found = world.reader().read(COUNTER, per, since, until)
+        return [(one.name, one.value, one.complete) for one in found if one.value]
+
+    first, second = ("2024-02-29", 10, False), ("2024-03-01", 100, False)
+    assert read("day", datetime(2024, 2, 28, tzinfo=UTC)) == [first, second]
+    # A read that begins in the middle of what the old rules counted.
+    assert read("day", datetime(2024, 2, 29, 19, tzinfo=UTC)) == [second]
+    months = read("month", datetime(2024, 2, 28, tzinfo=UTC))
+    assert months == [("2024-02", 10, False), ("2024-03", 100, False)]
+
+
+def test_hours_are_refused_where_only_days_were_counted(world: Windowed) -> None:
+    """By the setting of that time, in whichever order they were on."""
+    world.enable("hour")
+    world.clock.at_ms += 2 * HOUR_MS
+    world.count(1)
+    world.clock.at_ms += HOUR_MS
+    world.enable("day")
+    world.clock.at_ms += 3 * HOUR_MS
+    world.count(2)
+    world.clock.at_ms += HOUR_MS
+
+    with pytest.raises(
+        BadTime, match=r"by hour of namespace 'a' were not counted in 2030-03-17T16"
+    ):
+        world.read("hour", 7)
+    before = to_datetime(world.clock.now_ms()) - timedelta(hours=4)
+    assert [one.value for one in world.read("hour", 7, until=before)][-2:] == [1, 0]
+    assert [one.value for one in world.read("day", 1)] == [3]
+
+
+def test_a_window_lacks_what_was_dated_ahead_before_windows_began(world: Windowed) -> None:
+    """It was recorded in the minute before, by a clock that is late."""
+    world.settings().enable("a", by="minute")
+    delay_ms = world.settings().delay_ms
+    begin_ms = world.clock.now_ms() + delay_ms
+    world.clock.at_ms += delay_ms - 10 * SECOND_MS
+    world.count(1, occurred_at=to_datetime(begin_ms + MINUTE_MS - 20 * SECOND_MS))
+    world.clock.at_ms += HOUR_MS
+    world.count(1)
+
+    found = world.read("minute", 1, until=to_datetime(begin_ms + 4 * MINUTE_MS))
+
+    begun = [(one.value, one.complete) for one in found if to_ms(one.start) >= begin_ms]
+    assert begun[0] == (0, False)
+    assert begun[-1] == (0, True)
+
+
+@pytest.mark.parametrize("per", ["minute", "hour", "day", "month"])
+def test_windows_of_the_last_years_of_the_calendar_are_refused(world: Windowed, per: str) -> None:
+    world.enable("minute")
+    for since, until in (
+        (datetime(9999, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, 0, 5, tzinfo=UTC)),
+        (datetime(9999, 12, 31, 23, tzinfo=UTC), datetime.max.replace(tzinfo=UTC)),
+        (datetime(9998, 12, 31, 23, 59, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)),
+    ):
+        with pytest.raises(BadTime, match="up to 9998"):
+            world.reader().read(COUNTER, per, since, until)
+    last = datetime(9998, 12, 30, tzinfo=UTC)
+    assert len(world.reader().read(COUNTER, per, last, last + timedelta(seconds=1))) == 1
+
+
+def test_rules_of_a_zone_never_go_back(world: Windowed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process with an older tzdata changes only what has nothing to do with them."""
+    monkeypatch.setattr(window_settings, "rules_version", lambda: "2026b")
+    world.enable("day", time_zone="Asia/Almaty")
+    monkeypatch.setattr(window_settings, "rules_version", lambda: "2023c")
+    monkeypatch.setattr(window_settings, "rules_of", lambda _: rules_of("Asia/Omsk"))
+
+    for values in ({"ranked": 4}, {"keep_ms": DAY_MS}):
+        with pytest.raises(BadSetting, match=r"2023c.*2026b.*only move forward"):
+            world.enable("day", time_zone="Asia/Almaty", **values)
+
+    world.enable("day", time_zone="Asia/Almaty")
+    assert [one.rules_version for one in world.settings().of("a")] == ["2026b"]
+
+
+def test_after_a_repair_no_window_of_before_is_complete_until_the_rebuild(world: Windowed) -> None:
+    """The total was lost; its windows are there, and get their names back."""
+    world.enable("hour")
+    world.clock.at_ms += 2 * HOUR_MS
+    world.count(5)
+    world.clock.at_ms += HOUR_MS
+    world.dynamo.delete(Delete(COUNTERS, keys.total_key(COUNTER)))
+    assert world.repair().remedy is Remedy.MADE
+    world.clock.at_ms += 2 * HOUR_MS
+    world.count(7)
+    hours = world.read("hour", 4, prove=True)
+
+    assert [one.complete for one in hours] == [False, False, False, True, False]
+    assert next(world.window_verifier().verify([COUNTER])).verdict is Judgement.DRIFT
+    assert next(WindowRebuilder(world.window_verifier()).rebuild([COUNTER])).healthy
+    rebuilt = world.read("hour", 4, prove=True)
+    assert [(one.value, one.complete) for one in rebuilt[1:]] == [
+        (5, True),
+        (0, True),
+        (0, True),
+        (7, False),
+    ]
+
+
+def test_a_lost_total_takes_its_windows_over_again(world: Windowed) -> None:
+    """So they are the same windows: none is ranked twice, or alerts again."""
+    world.enable("hour", ranked=1)
+    world.count(5)
+
+    def windows() -> list[dict[str, Any]]:
+        return [one for one in world.dynamo.items(COUNTERS) if one["part"].startswith("w#")]
+
+    before = windows()
+    world.dynamo.delete(Delete(COUNTERS, keys.total_key(COUNTER)))
+    assert world.repair().remedy is Remedy.MADE
+
+    assert next(WindowRebuilder(world.window_verifier()).rebuild([COUNTER])).healthy
+
+    assert windows() == before
+    assert "repaired_at" not in world.total()
+    assert next(world.window_verifier().verify([COUNTER])).verdict is Judgement.EXACT
+
+
+def test_windows_that_a_lost_total_left_go_where_it_has_others(world: Windowed) -> None:
+    """An entry came between the loss and the rebuild, so the total names other windows."""
+    world.enable("hour", ranked=1)
+    world.count(5)
+    world.dynamo.delete(Delete(COUNTERS, keys.total_key(COUNTER)))
+    world.count(7)
+    assert world.repair().healthy
+    verdict = next(world.window_verifier().verify([COUNTER]))
+    assert "which its total does not name" in verdict.proof
+
+    assert next(WindowRebuilder(world.window_verifier()).rebuild([COUNTER])).healthy
+
+    ranked = [one["total"] for one in world.dynamo.items(COUNTERS) if "ranked" in one]
+    assert ranked == [12]
+    assert next(world.window_verifier().verify([COUNTER])).verdict is Judgement.EXACT
+
+
+def test_a_name_used_again_before_its_old_total_is_cleared_has_all_its_windows(
+    world: Windowed,
+) -> None:
+    """In another region than the deletion; the windows of the deleted counter stay its own."""
+    world.enable("hour")
+    world.count(5)
+    for item in world.dynamo.items(LEDGER):
+        if str(item.get("entry", "")).startswith(keys.ENTRY_PREFIX):
+            key = {name: str(item[name]) for name in ("counter", "entry")}
+            world.dynamo.delete(Delete(LEDGER, key))
+    head = Head(generation=1, run="mark", incarnation="mark", to_at_ms=1)
+    world.dynamo.put(Put(LEDGER, encode_head(COUNTER, head)))
+    world.dynamo.put(Put(LEDGER, {**keys.deletion_key(COUNTER), "id": "mark", "at": 1}))
+    world.count(7)  # of the next counter: the old total takes it
+    old = set(windows_ids_in(world.total()))
+
+    assert clear_with_windows(world.verifier(), COUNTER) is None
+    assert clear_with_windows(world.verifier(), COUNTER) is None
+    world.count(11)
+
+    assert [one.value for one in world.read("day", 1)] == [18]
+    assert not old & windows_ids_in(world.total())
