@@ -8,7 +8,7 @@ PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist loadscope
 # The tests start hundreds of processes: none of them compiles again what another one has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-long test-cdk client-tools smoke-aws simulate mutate endurance bench check docs docs-site format lock bundle release dynoxide clean
+.PHONY: help demo test test-all test-long test-cdk client-tools smoke-aws simulate explore mutate endurance bench check docs docs-site format lock bundle release dynoxide clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ bench: $(READY) ## Benchmarks against peers in the same run (ARGS="--rounds 9 --
 
 simulate: $(READY) ## The whole system in a simulated world, from many seeds (SEEDS=1000)
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
+
+explore: $(READY) ## Every schedule of small worlds, with faults (ARGS="sequences --faults 1")
+	@$(BIN)/python -m tests.exploring $(ARGS)
 
 mutate: $(READY) ## Change 100 conditions, one at a time; fail if no test notices (ARGS="--seed 7")
 	@$(BIN)/python -m tests.mutation $(ARGS)

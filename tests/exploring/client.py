@@ -1,0 +1,265 @@
+"""The clients of an actor: each request is handed to the actor, which stops there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from countledger.infra.memory.client import TableClient
+from countledger.infra.memory.connection import MemoryConnection
+from countledger.infra.memory.table import Conflict
+from countledger.ledger.attempts import CallLimits
+from countledger.ledger.errors import Throttled, Unclear
+from countledger.ledger.operations import Query, Scan
+from tests.exploring.world import SCHEDULER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.infra.memory.table import Table
+    from countledger.infra.memory.tables import Transactions
+    from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.connection import Retries
+    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.operations import Delete, Page, Put, Update, Write
+    from tests.exploring.world import World
+
+# How often the SDK of a client sends a request.
+_ATTEMPTS: Final = {"none": 1, "standard": 4}
+_PAGE_ITEMS: Final = 1_000
+_LOST: Final = Unclear("no answer")
+
+
+class Sending(NamedTuple):
+    """The actor is about to send a request.
+
+    Attributes:
+        what: the request, for people.
+        request: carries it out on the tables of the world.
+        writes: whether it may change something.
+        lost: what the client raises without an answer.
+        items: how many items a transaction writes; 1: it is none.
+        eventual: whether it may show what was, and not what is.
+    """
+
+    what: str
+    request: Callable[[], object]
+    writes: bool
+    lost: Exception
+    items: int = 1
+    eventual: bool = False
+
+
+class Sends(Protocol):
+    """Whoever a client sends for."""
+
+    @property
+    def world(self) -> World:
+        """What requests work on."""
+
+    def send(self, sending: Sending) -> Any:  # noqa: ANN401 - of the request
+        """Send a request, when it is its turn; its answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorClient(TableClient):
+    """A DynamoDB client of an actor.
+
+    Attributes:
+        actor: whose.
+        attempts: how often its SDK sends a request.
+    """
+
+    actor: Sends
+    attempts: int = 1
+
+    def table(self, name: str) -> Table:
+        """A table of the world."""
+        return self.actor.world.tables[name]
+
+    def transactions(self) -> Transactions:
+        """Those of the world."""
+        return self.actor.world.transactions
+
+    @property
+    def page_items(self) -> int:
+        """The most items of one page."""
+        return _PAGE_ITEMS
+
+    def read(self, what: str, request: Callable[[], Any]) -> Any:  # noqa: ANN401 - of the request
+        """Send a request that changes nothing."""
+        return self._sent(Sending(what, request, writes=False, lost=_LOST))
+
+    def written(self, what: str, request: Callable[[], Any]) -> Any:  # noqa: ANN401 - of the request
+        """Send a request that writes."""
+        return self._sent(Sending(what, request, writes=True, lost=_LOST))
+
+    def _sent(self, sending: Sending) -> Any:  # noqa: ANN401 - of the request
+        """The SDK's own attempts: after a throttle or no answer, not after a conflict."""
+        for attempt in range(1, self.attempts + 1):
+            try:
+                return self.actor.send(sending)
+            except Conflict:
+                raise
+            except (Throttled, Unclear):
+                if attempt == self.attempts:
+                    raise
+        raise AssertionError("unreachable: the last attempt answers or raises")
+
+    def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
+        """One item."""
+        copy = self.table(table)
+        found: Item | None = self._sent(
+            Sending(
+                f"Get({table!r}, {dict(key)!r})",
+                lambda: self.seen(copy, copy.key_of(key), consistent=consistent),
+                writes=False,
+                lost=_LOST,
+                eventual=not consistent,
+            )
+        )
+        return found
+
+    def page(self, read: Query | Scan) -> Page:
+        """One page."""
+        found: Page = self._sent(
+            Sending(
+                repr(read),
+                lambda: self.page_of(self.table(read.table), read),
+                writes=False,
+                lost=_LOST,
+                eventual=not (isinstance(read, Query) and read.consistent),
+            )
+        )
+        return found
+
+    def write_one(self, what: str, write: Put | Update | Delete) -> Item | None:  # noqa: ARG002 - of `TableClient`
+        """Carry out a write of one item; the item after it."""
+        copy = self.table(write.table)
+        after: Item | None = self._sent(
+            Sending(repr(write), lambda: copy.write(write), writes=True, lost=_LOST)
+        )
+        return after
+
+    def transact(self, writes: Sequence[Write], token: str) -> bool:
+        """All or nothing."""
+        self.check_transaction(writes)
+        begin, told = self.transactions().begin, f"Transact({[*writes]!r}, token={token!r})"
+        done: bool = self._sent(
+            Sending(
+                told, lambda: begin(writes, token)[0], writes=True, lost=_LOST, items=len(writes)
+            )
+        )
+        return done
+
+
+class ActorScheduler:
+    """EventBridge Scheduler as an actor calls it: it has no conditional writes."""
+
+    def __init__(self, actor: Sends) -> None:
+        """A client of an actor.
+
+        Args:
+            actor: whose.
+        """
+        self._actor = actor
+
+    def create_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
+        """Store a new schedule."""
+        return self._call("CreateSchedule", request, self._create, writes=True)
+
+    def update_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
+        """Store an existing schedule."""
+        return self._call("UpdateSchedule", request, self._update, writes=True)
+
+    def get_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
+        """A schedule."""
+        return self._call("GetSchedule", request, self._get, writes=False)
+
+    def delete_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
+        """Delete a schedule."""
+        return self._call("DeleteSchedule", request, self._delete, writes=True)
+
+    def _call(
+        self,
+        operation: str,
+        request: dict[str, Any],
+        call: Callable[[dict[str, Any]], dict[str, Any]],
+        *,
+        writes: bool,
+    ) -> dict[str, Any]:
+        what = f"{operation}({request!r})"
+        lost = ReadTimeoutError(endpoint_url="scheduler")
+        found = self._actor.send(Sending(what, lambda: call(request), writes, lost, items=0))
+        return cast("dict[str, Any]", found)
+
+    @property
+    def _table(self) -> Table:
+        return self._actor.world.tables[SCHEDULER]
+
+    def _create(self, request: dict[str, Any]) -> dict[str, Any]:
+        if (request["Name"], "") in self._table.items:
+            raise _refusal("ConflictException", "CreateSchedule")
+        self._table.store((request["Name"], ""), request)
+        return {"ScheduleArn": request["Name"]}
+
+    def _update(self, request: dict[str, Any]) -> dict[str, Any]:
+        self._get(request)
+        self._table.store((request["Name"], ""), request)
+        return {"ScheduleArn": request["Name"]}
+
+    def _get(self, request: dict[str, Any]) -> dict[str, Any]:
+        found = self._table.items.get((request["Name"], ""))
+        if found is None:
+            raise _refusal("ResourceNotFoundException", "GetSchedule")
+        return dict(found)
+
+    def _delete(self, request: dict[str, Any]) -> dict[str, Any]:
+        self._get(request)
+        self._table.store((request["Name"], ""), None)
+        return {}
+
+
+def _refusal(code: str, operation: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": code}}, operation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorConnection(MemoryConnection):
+    """The connection of an actor: its requests work on the world's tables.
+
+    Attributes:
+        actor: whose.
+    """
+
+    actor: Sends | None = None
+
+    def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
+        """A DynamoDB client."""
+        self.in_region(region or self.region)
+        limits = CallLimits(self.settings.call_timeout_ms, self.settings.max_attempts)
+        return ActorClient(
+            actor=self._sender,
+            attempts=_ATTEMPTS[retries],
+            clock=self.clock,
+            random=self.random,
+            meter=self.meter,
+            limits=limits,
+            workers=self.workers,
+        )
+
+    @property
+    def _sender(self) -> Sends:
+        if self.actor is None:
+            raise AssertionError("the connection is of no actor")
+        return self.actor
+
+    def _client(
+        self, service: str, retries: Retries = "standard", region: str | None = None
+    ) -> Any:  # noqa: ANN401 - as of `Connection`
+        if service == "scheduler":
+            return ActorScheduler(self._sender)
+        return super()._client(service, retries, region)

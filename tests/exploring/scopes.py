@@ -1,0 +1,20 @@
+"""The capabilities that are explored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tests.exploring.sequence_scope import SEQUENCES
+
+if TYPE_CHECKING:
+    from tests.exploring.scope import Capability
+
+CAPABILITIES: Final[tuple[Capability, ...]] = (SEQUENCES,)
+# What `make explore` ends with.
+NOT_EXPLORED: Final = (
+    "regions: replication, promotion, salvage, strict counters over regions",
+    "the streams, the materializer, the evaluator, watermarks, progress",
+    "repair beside deliveries, buffers, Kinesis, quarantine, import, the API over HTTP",
+    "pages of more than 1,000 items, throttled reads, requests that DynamoDB rejects",
+    "leases and forks of a process (the simulation explores these by seeds)",
+)

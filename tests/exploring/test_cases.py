@@ -1,0 +1,66 @@
+"""Every schedule of the small worlds that `make test` has time for; `make explore` runs all."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.exploring.report import report_of
+from tests.exploring.scope import Capability, Case, Linearity
+from tests.exploring.scopes import CAPABILITIES
+
+_DOCS: Final = Path(__file__).parents[2] / "docs"
+# One pair of so many is part of `make test`, and of `make test-all`.
+_PART: Final = 12
+_THOROUGH_PART: Final = 3
+
+
+def _part(cases: list[Case], of: int) -> list[Case]:
+    return cases[:: max(1, of)]
+
+
+def _cases(capability: Capability) -> list[Case]:
+    return [*capability.cases()]
+
+
+def _assert_right(case: Case) -> None:
+    found = case.run()
+    assert found.violation is None, report_of(case, found.violation)
+    assert found.complete
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
+def test_no_schedule_breaks_a_capability(capability: Capability) -> None:
+    for case in _part(_cases(capability), _PART):
+        _assert_right(case)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
+def test_no_schedule_of_more_cases_breaks_a_capability(capability: Capability) -> None:
+    for case in _part(_cases(capability)[1:], _THOROUGH_PART):
+        _assert_right(case)
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
+def test_each_mask_is_documented(capability: Capability) -> None:
+    for masked in capability.masks:
+        text = re.sub(r"\s+", " ", (_DOCS / masked.document).read_text())
+        assert masked.sentence in text, masked
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
+def test_each_mask_is_needed(capability: Capability) -> None:
+    left = set(capability.masks)
+    for case in _cases(capability):
+        if not left:
+            break
+        search, first = case.search()
+        judged = Linearity(case)
+        search.run(first, judged.judge, count=False)
+        left -= judged.needed
+    assert left == set()
