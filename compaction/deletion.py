@@ -207,12 +207,16 @@ class HeadEmptier:
     Attributes:
         everywhere: the counter in every region; this one holds the lease.
         marks: of the stack.
+        counters: the table `counters`.
         clock: the time.
+        new_id: makes the token of the transaction.
     """
 
     everywhere: CounterRegions
     marks: DeletionMarks
+    counters: str
     clock: Clock
+    new_id: Callable[[], str]
 
     def emptied(
         self, mark: DeletionMark, head: Head, total: Item | None
@@ -223,10 +227,10 @@ class HeadEmptier:
         """
         deleted_ms = self.clock.now_ms()
         after = deleted(mark, head, deleted_ms, self.everywhere.regions.region)
-        writes = plan_deletion((self.marks.ledger, self.marks.counters), mark, after, head, total)
+        writes = plan_deletion((self.marks.ledger, self.counters), mark, after, head, total)
         try:
             with guarded(partial(self._refuse_if_late, deleted_ms)):
-                self.marks.dynamo.transact(writes, self.marks.new_id())
+                self.marks.dynamo.transact(writes, self.new_id())
         except TransactionCancelled:
             done = self.marks.find(mark.counter)
             if done is None or done.deleted_at_ms is None:

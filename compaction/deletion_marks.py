@@ -10,9 +10,10 @@ emptied      the incarnation of the head that the empty one replaced
 region       whose total was deleted in that transaction
 tidied       alert states, alert log and memberships are deleted
 
-Releases up to 0.1.0 kept it in `counters`, with the same attributes. Such a mark moves when it is
-read first, in one transaction: of the two copies another process would continue the second one,
-after the first had ended.
+A cancelled deletion leaves a tombstone in its place, so that a late request of the call that marked
+the counter does not mark it again. The ledger has no time to live: the tombstone stays until the
+counter is marked again, which names the tombstone. The mark of a deletion that has ended leaves
+none: it is a day and more older than the life of a request.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, optional, require
-from countledger.ledger.errors import TransactionCancelled
 from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, Drop
 from countledger.ledger.operations import Delete, Put, Query, Update
+from countledger.ledger.tombstones import present, tombstone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
@@ -44,8 +45,8 @@ class DeletionMark:
         deleted_at_ms: when its head and total were emptied; None: not yet.
         generation: of the empty head that was left in their place.
         emptied: the incarnation of the head that the empty one replaced; empty: there was no head.
-        region: whose total went with the head; empty: nobody knows any more; None: releases up to
-            0.1.0 did not say, and there was only one.
+        region: whose total went with the head; empty: nobody knows any more; None: nothing was
+            deleted yet.
         tidied: whether alert states, alert log and memberships are deleted.
     """
 
@@ -60,7 +61,7 @@ class DeletionMark:
 
 
 def decode_mark(item: Item) -> DeletionMark:
-    """The mark in an item of `ledger`, or of `counters` from a release up to 0.1.0.
+    """The mark in an item of the ledger.
 
     Raises:
         CorruptItem: an attribute is absent or of another type.
@@ -68,7 +69,7 @@ def decode_mark(item: Item) -> DeletionMark:
     """
     check_format(item)
     return DeletionMark(
-        counter=require(item, "entry" if "entry" in item else "part", str),
+        counter=require(item, "entry", str),
         id=require(item, "id", str),
         at_ms=require(item, "at", int),
         deleted_at_ms=optional(item, "deleted_at", int),
@@ -86,54 +87,27 @@ class DeletionMarks:
     Attributes:
         dynamo: its SDK may retry.
         ledger: the table `ledger`.
-        counters: the table `counters`, for marks of releases up to 0.1.0.
-        new_id: makes the tokens of transactions.
     """
 
     dynamo: DynamoClient
     ledger: str
-    counters: str
-    new_id: Callable[[], str]
 
     def find(self, counter: str) -> DeletionMark | None:
-        """The mark of a counter, or None: one read unit, two if it has none.
-
-        A mark that an earlier release wrote moves to the ledger: four write units, once.
-        """
-        key = keys.deletion_key(counter)
-        item = self.dynamo.get(self.ledger, key, consistent=True)
-        if item is not None:
-            return decode_mark(item)
-        earlier_key = keys.deletion_key(counter, "part")
-        earlier = self.dynamo.get(self.counters, earlier_key, consistent=True)
-        if earlier is None:
-            return None
-        mark = decode_mark(earlier)
-        moved = {name: value for name, value in earlier.items() if name not in earlier_key}
-        writes = (
-            Put(self.ledger, {**key, **moved}, Absent("entry")),
-            Delete(self.counters, earlier_key, _is(mark)),
-        )
-        try:
-            self.dynamo.transact(writes, self.new_id())
-        except TransactionCancelled:
-            # Another process moved it, and may have continued.
-            item = self.dynamo.get(self.ledger, key, consistent=True)
-            return None if item is None else decode_mark(item)
-        return mark
+        """The mark of a counter, or None: one read unit."""
+        found = self.dynamo.get(self.ledger, keys.deletion_key(counter), consistent=True)
+        item = present(found)
+        return None if item is None else decode_mark(item)
 
     def pending(self, namespace: str) -> Iterator[str]:
-        """The marked counters of a namespace: half a read unit for each 4 KB of either table's."""
+        """The marked counters of a namespace: half a read unit for each 4 KB."""
         marks = Compare("counter", "=", keys.DELETION_PREFIX + keys.check_namespace(namespace))
-        for table, name in ((self.ledger, "entry"), (self.counters, "part")):
-            for page in self.dynamo.pages(Query(table, marks)):
-                yield from (item[name] for item in page)
+        for page in self.dynamo.pages(Query(self.ledger, marks)):
+            yield from (item["entry"] for item in page if present(item))
 
 
-def mark_of(table: str, counter: str, mark_id: str, at_ms: int) -> Put:
-    """Mark a counter that is not marked: one write unit."""
-    item = {**keys.deletion_key(counter), "id": mark_id, "at": at_ms}
-    return Put(table, item, Absent("entry"))
+def mark_of(table: str, mark: DeletionMark) -> Put:
+    """Mark a counter, by `put_if_vacant`: one write unit."""
+    return Put(table, {**keys.deletion_key(mark.counter), "id": mark.id, "at": mark.at_ms})
 
 
 def mark_again(table: str, mark: DeletionMark, at_ms: int) -> Update:
@@ -154,10 +128,10 @@ def emptied_of(table: str, mark: DeletionMark, after: DeletionMark) -> Update:
 
 
 def reopened_of(table: str, mark: DeletionMark) -> Update:
-    """Note that nothing was deleted after all: one write unit."""
+    """Note that nothing was deleted after all, unless it was since: one write unit."""
     noted = ("deleted_at", "generation", "emptied", "region")
-    untidied = AllOf(_is(mark), Absent("tidied"))
-    return Update(table, keys.deletion_key(mark.counter), tuple(map(Drop, noted)), untidied)
+    same = AllOf(_is(mark), Compare("deleted_at", "=", mark.deleted_at_ms), Absent("tidied"))
+    return Update(table, keys.deletion_key(mark.counter), tuple(map(Drop, noted)), same)
 
 
 def tidied_of(table: str, mark: DeletionMark) -> Update:
@@ -171,9 +145,10 @@ def unmark_of(table: str, mark: DeletionMark) -> Delete:
     return Delete(table, keys.deletion_key(mark.counter), _is(mark))
 
 
-def cancel_of(table: str, mark: DeletionMark) -> Delete:
-    """Delete a mark as long as nothing was deleted: one write unit."""
-    return Delete(table, keys.deletion_key(mark.counter), _pending(mark))
+def cancel_of(table: str, mark: DeletionMark, now_ms: int, clock_skew_ms: int) -> Put:
+    """Put a tombstone in place of a mark as long as nothing was deleted: one write unit."""
+    gone = tombstone(keys.deletion_key(mark.counter), mark.id, now_ms, clock_skew_ms)
+    return Put(table, gone, _pending(mark))
 
 
 def _is(mark: DeletionMark) -> Compare:

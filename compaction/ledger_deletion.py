@@ -69,6 +69,7 @@ from countledger.ledger.limits import (
 )
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete
+from countledger.ledger.tombstones import put_if_vacant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,7 +146,7 @@ class LedgerDeleter:
             return deletion.skipped(counter, str(ended))
 
     def cancel(self, counter: str) -> bool:
-        """Delete the mark of a counter: one write unit. True if it had one.
+        """Cancel the deletion of a counter: one write unit. True if it was marked.
 
         What was deleted already stays deleted.
 
@@ -157,8 +158,10 @@ class LedgerDeleter:
             return False
         if reason := self._waits():
             raise ServiceFailed(f"the mark of {counter!r} stays: {reason}; call again")
+        skew_ms = self.regions.terms.clock_skew_ms
+        cancel = deletion_marks.cancel_of(self.regions.table, mark, self.clock.now_ms(), skew_ms)
         try:
-            self.everywhere.write(deletion_marks.cancel_of(self.regions.table, mark))
+            self.everywhere.write(cancel)
         except ConditionFailed:
             return self.mark(counter) is None
         return True
@@ -170,11 +173,11 @@ class LedgerDeleter:
     @property
     def marks(self) -> DeletionMarks:
         """The marks of the stack."""
-        return DeletionMarks(self.dynamo, self.regions.table, self.table, self.new_id)
+        return DeletionMarks(self.dynamo, self.regions.table)
 
     @property
     def _emptier(self) -> HeadEmptier:
-        return HeadEmptier(self.everywhere, self.marks, self.clock)
+        return HeadEmptier(self.everywhere, self.marks, self.table, self.clock, self.new_id)
 
     @property
     def everywhere(self) -> CounterRegions:
@@ -188,15 +191,16 @@ class LedgerDeleter:
             raise NoSuchCounter(
                 f"counter {counter!r} has no entries and no total: nothing to delete"
             )
-        now_ms = self.clock.now_ms()
-        try:
-            self.everywhere.write(
-                deletion_marks.mark_of(self.regions.table, counter, self.new_id(), now_ms)
-            )
-        except ConditionFailed as failed:
-            # Marked by another process, or by an attempt of this one that got no answer.
-            now_ms = deletion_marks.decode_mark(failed.item).at_ms if failed.item else now_ms
-        ready_ms = self._ready_ms(counter, now_ms, namespace, total)
+        mark = DeletionMark(counter=counter, id=self.new_id(), at_ms=self.clock.now_ms())
+        found = put_if_vacant(
+            self.everywhere.write,
+            deletion_marks.mark_of(self.regions.table, mark),
+            mark.at_ms,
+            self.regions.terms.clock_skew_ms,
+        )
+        if found is not None:  # marked by another process
+            mark = deletion_marks.decode_mark(found)
+        ready_ms = self._ready_ms(counter, mark.at_ms, namespace, total)
         return Deletion(counter, DeletionStage.MARKED, ready_ms, "nothing is deleted before then")
 
     def _empty(self, mark: DeletionMark, namespace: Namespace) -> Deletion | DeletionMark:

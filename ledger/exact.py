@@ -36,6 +36,7 @@ from countledger.ledger.head import NO_HEAD, Head, decode_head
 from countledger.ledger.ids import first_id_of
 from countledger.ledger.limits import RUN_LIFE_MS
 from countledger.ledger.operations import Query
+from countledger.ledger.tombstones import present
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +103,7 @@ class ExactReader:
     def is_emptied(self, counter: str) -> bool:
         """Whether a deletion has emptied the counter and has not ended: one or two read units."""
         key = keys.deletion_key(counter)
-        mark = self.dynamo.get(self.table, key, consistent=True)
+        mark = present(self.dynamo.get(self.table, key, consistent=True))
         if mark is None:
             return False
         head = self.dynamo.get(self.table, keys.head_key(counter), consistent=True) or {}

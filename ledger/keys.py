@@ -27,7 +27,7 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (counter, `holds`), the lease of the process that releases
                              its expired holds;
                              (`quarantine#<source>`, `<time>-<digest>`), a record in
-                             quarantine; (`deletion#<ns>`, counter), the same until 0.1.0;
+                             quarantine;
                              (`region#`, `state`), whether this region's totals are complete;
                              (`namespace#<ns>`, `windows`), the windows of a namespace; of each
                              counter there (counter, `w#<id>#month#<month>`), days of a month;
@@ -410,9 +410,9 @@ def quarantine_place(at_ms: int, identity: str) -> str:
     return f"{time_ms:0{_TIME_DIGITS}d}-{digest.hexdigest()}"
 
 
-def deletion_key(counter: str, sort: str = "entry") -> dict[str, str]:
-    """The key of the mark of a deletion in `ledger`; until 0.1.0 in `counters`, by `part`."""
-    return {"counter": DELETION_PREFIX + namespace_of(counter), sort: counter}
+def deletion_key(counter: str) -> dict[str, str]:
+    """The key of the mark of a deletion, in `ledger`."""
+    return {"counter": DELETION_PREFIX + namespace_of(counter), "entry": counter}
 
 
 def marker_places(counter: str, bins: int) -> list[str]:

@@ -25,8 +25,9 @@ from countledger.ledger.expressions import Absent, AnyOf, Compare, Drop
 from countledger.ledger.limits import SECOND_MS, SIGNED_REQUEST_LIFE_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from countledger.ledger.attributes import Item
-    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
     from countledger.ledger.operations import Put
 
@@ -77,17 +78,17 @@ def vacant(planned_ms: int, clock_skew_ms: int, met: str | None = None) -> Condi
     """
     earlier = Compare(_AT, "<", planned_ms - clock_skew_ms)
     if met is None:
-        return AnyOf(Absent("part"), earlier)
-    return AnyOf(Absent("part"), earlier, Compare(_ID, "=", met))
+        return AnyOf(Absent("counter"), earlier)
+    return AnyOf(Absent("counter"), earlier, Compare(_ID, "=", met))
 
 
 def put_if_vacant(
-    dynamo: DynamoClient, put: Put, planned_ms: int, clock_skew_ms: int
+    write: Callable[[Put], object], put: Put, planned_ms: int, clock_skew_ms: int
 ) -> Item | None:
     """Put an item: one write unit; two in place of a tombstone that is as new as the write.
 
     Args:
-        dynamo: a DynamoDB client; its SDK may retry.
+        write: carries a put out; its SDK may retry.
         put: the write, without a condition. Its item has an `id` of its own.
         planned_ms: when the write was planned.
         clock_skew_ms: how far clocks may differ.
@@ -101,7 +102,7 @@ def put_if_vacant(
     own, met = put.item["id"], None
     for _ in range(_TRIES):
         try:
-            dynamo.put(replace(put, condition=vacant(planned_ms, clock_skew_ms, met)))
+            write(replace(put, condition=vacant(planned_ms, clock_skew_ms, met)))
         except ConditionFailed as failed:
             found, met = failed.item or {}, removed_id(failed.item)
             if own in (met, found.get("id")):
@@ -110,4 +111,5 @@ def put_if_vacant(
                 return found
         else:
             return None
-    raise Throttled(f"item {put.item['part']!r} kept being created and removed; try again")
+    what = put.item.get("part") or put.item.get("entry")
+    raise Throttled(f"item {what!r} kept being created and removed; try again")

@@ -36,7 +36,6 @@ _STAYING_KINDS: Final = (Kind.STRICT, Kind.SEQUENCE)
 _STAYING_ITEMS: Final = {
     keys.CLAIM_PREFIX: "unique claims",
     keys.QUOTA_PREFIX: "quotas",
-    keys.DELETION_PREFIX: "deletions of counters that are not finished",
 }
 
 
@@ -145,8 +144,7 @@ def prove_totals(auditor: Auditor, say: Callable[[str], None]) -> None:
 def staying_in(connection: Connection) -> list[str]:
     """What a region has that does not move when another one becomes home, for people.
 
-    Reads the whole table `counters`, half a read unit for each 4 KB: claims and deletions have no
-    index.
+    Reads the whole table `counters`, half a read unit for each 4 KB: claims have no index.
     """
     kinds: dict[str, list[str]] = {str(one): [] for one in _STAYING_KINDS}
     for namespace in namespaces_of(connection).list():

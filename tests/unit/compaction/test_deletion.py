@@ -2,20 +2,21 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from countledger.compaction import deletion_marks
 from countledger.compaction.deletion import Deletion, DeletionStage, deleted, plan_deletion
 from countledger.compaction.deletion_marks import DeletionMark
+from countledger.infra.memory.tables import LEDGER as MEMORY_LEDGER
 from countledger.ledger import keys
-from countledger.ledger.errors import (
-    ConditionFailed,
-    TransactionCancelled,
-)
+from countledger.ledger.errors import ConditionFailed, TransactionCancelled
+from countledger.ledger.exact import ExactReader
 from countledger.ledger.head import Head, encode_head
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Put, Write
+from countledger.testing import MemoryStack
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER
 from tests.unit.compaction.world import COUNTER, World
 
@@ -91,7 +92,7 @@ _MARK = DeletionMark(counter=COUNTER, id="mark", at_ms=1)
 
 def _planned(world: World, *, with_total: bool) -> tuple[Write, ...]:
     """A deletion as it is planned, of a counter whose head is stored."""
-    world.dynamo.put(deletion_marks.mark_of(LEDGER, COUNTER, _MARK.id, _MARK.at_ms))
+    world.dynamo.put(deletion_marks.mark_of(LEDGER, _MARK))
     world.dynamo.put(Put(LEDGER, encode_head(COUNTER, _HEAD)))
     item = world.stack.total(COUNTER) if with_total else None
     after = deleted(_MARK, _HEAD, 2, HOME)
@@ -129,69 +130,90 @@ def test_a_mark_that_another_deletion_made_is_not_this_one() -> None:
     """It was taken off and made again in the same millisecond: nothing goes, nothing is undone."""
     world = World()
     writes = _planned(world, with_total=True)
-    again = deletion_marks.mark_of(LEDGER, COUNTER, "another", _MARK.at_ms)
-    world.dynamo.put(replace(again, condition=None))
+    world.dynamo.put(deletion_marks.mark_of(LEDGER, replace(_MARK, id="another")))
 
     with pytest.raises(TransactionCancelled):
         world.dynamo.transact(writes, "token")
-    for write in (deletion_marks.cancel_of(LEDGER, _MARK), deletion_marks.unmark_of(LEDGER, _MARK)):
-        with pytest.raises(ConditionFailed):
-            world.dynamo.delete(write)
+    with pytest.raises(ConditionFailed):
+        world.dynamo.put(deletion_marks.cancel_of(LEDGER, _MARK, 2, 1))
+    with pytest.raises(ConditionFailed):
+        world.dynamo.delete(deletion_marks.unmark_of(LEDGER, _MARK))
     with pytest.raises(ConditionFailed):
         world.dynamo.update(deletion_marks.tidied_of(LEDGER, _MARK))
 
 
-# ---- marks of an earlier release ----
+# ---- late requests ----
 
 
-def _mark_earlier(world: World, **more: object) -> None:
-    """A mark as a release up to 0.1.0 wrote it."""
-    item = {**keys.deletion_key(COUNTER, "part"), "id": "mark", "at": world.clock.at_ms, **more}
-    world.dynamo.put(Put(COUNTERS, item))
+@pytest.fixture
+def stack() -> MemoryStack:
+    """A stack with a counter."""
+    made = MemoryStack(at=datetime(2026, 3, 1, 12, tzinfo=UTC))
+    made.ledger.record(COUNTER, 5)
+    return made
 
 
-def test_a_deletion_that_an_earlier_release_began_continues() -> None:
-    """Its mark moves to the ledger, once: a second one would delete the next counter."""
+def test_a_late_request_does_not_mark_a_counter_again_that_is_kept(stack: MemoryStack) -> None:
+    """The mark was written by the second request; the first one lands after the cancellation."""
+    deletions = stack.ledger.deletions
+    stack.delay_next()
+    assert deletions.delete(COUNTER).stage is DeletionStage.MARKED
+    assert deletions.cancel(COUNTER)
+    stack.advance(minutes=12)
+
+    (refused,) = stack.land()
+
+    assert isinstance(refused, ConditionFailed)
+    assert [*deletions.pending("likes")] == []
+    assert not deletions.cancel(COUNTER)
+
+
+@pytest.mark.parametrize("minutes", [0, 5])
+def test_a_counter_that_was_kept_is_marked_again(stack: MemoryStack, minutes: int) -> None:
+    """At once, and later: the tombstone of the mark before is in nobody's way."""
+    deletions = stack.ledger.deletions
+    deletions.delete(COUNTER)
+    deletions.cancel(COUNTER)
+    stack.advance(minutes=minutes)
+
+    assert deletions.delete(COUNTER).stage is DeletionStage.MARKED
+    assert deletions.delete(COUNTER).stage is DeletionStage.WAITING
+    assert [*deletions.pending("likes")] == [COUNTER]
+
+
+def test_a_late_cancellation_leaves_the_next_mark(stack: MemoryStack) -> None:
+    deletions = stack.ledger.deletions
+    deletions.delete(COUNTER)
+    stack.delay_next()
+    assert deletions.cancel(COUNTER)
+    deletions.delete(COUNTER)
+
+    (refused,) = stack.land()
+
+    assert isinstance(refused, ConditionFailed)
+    assert [*deletions.pending("likes")] == [COUNTER]
+
+
+def test_a_deletion_that_was_kept_is_not_one_that_emptied_the_counter(stack: MemoryStack) -> None:
+    """A counter without a head and the tombstone of a mark have no id, which is not the same."""
+    stack.ledger.deletions.delete(COUNTER)
+    stack.ledger.deletions.cancel(COUNTER)
+
+    exact = ExactReader(stack.ledger.connection.dynamo("standard"), MEMORY_LEDGER)
+
+    assert not exact.is_emptied(COUNTER)
+
+
+def test_a_late_note_that_nothing_was_deleted_leaves_what_was_noted_since() -> None:
     world = World()
-    world.record()
-    _mark_earlier(world)
-    assert [*world.deletions(world.deleter(), []).pending("likes")] == [COUNTER]
-    world.later()
+    before, since = replace(_MARK, deleted_at_ms=7), replace(_MARK, deleted_at_ms=8)
+    item = deletion_marks.mark_of(LEDGER, before).item
+    late = deletion_marks.reopened_of(LEDGER, before)
+    world.dynamo.put(Put(LEDGER, {**item, "deleted_at": since.deleted_at_ms}))
 
-    world.delete(DeletionStage.DELETED, DeletionStage.FORGOTTEN)
-
-    assert world.item(keys.deletion_key(COUNTER)) is None
-    assert world.item(keys.deletion_key(COUNTER, "part")) is None
-
-
-def test_what_an_earlier_release_noted_of_a_deletion_is_kept() -> None:
-    world = World()
-    _mark_earlier(world, deleted_at=7, generation=3, emptied="first", tidied=True)
-
-    found = [world.deleter().mark(COUNTER) for _ in range(2)]
-
-    mark = DeletionMark(
-        counter=COUNTER,
-        id="mark",
-        at_ms=world.clock.at_ms,
-        deleted_at_ms=7,
-        generation=3,
-        emptied="first",
-        tidied=True,
-    )
-    assert found == [mark, mark]
-
-
-def test_a_mark_that_another_process_moves_first_is_read_again() -> None:
-    """It may have continued, or cancelled: what counts is what is in the ledger then."""
-    world = World()
-    world.record()
-    _mark_earlier(world)
-    found: list[bool] = []
-    world.before_write(lambda: found.append(world.deleter().cancel(COUNTER)))
-
-    assert world.deleter().mark(COUNTER) is None
-    assert found == [True]
+    with pytest.raises(ConditionFailed):
+        world.dynamo.update(late)
+    assert world.deleter().mark(COUNTER) == since
 
 
 def test_a_caller_whose_mark_came_second_waits_from_the_one_that_is_there() -> None:

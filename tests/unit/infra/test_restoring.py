@@ -31,7 +31,6 @@ _MINE = "likes:a"
         keys.member_key("g", _MINE),
         keys.ranking_key("likes"),
         keys.import_key("opening"),
-        keys.deletion_key(_MINE, "part"),
         keys.quarantine_key("kinesis", "0-1"),
         *keys.alert_log_keys(_MINE, "rule", 1, 1),
     ],
