@@ -24,8 +24,11 @@ from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.head import decode_head
 from countledger.ledger.operations import Delete, Query, Update
 from countledger.ledger.performer import write_one
+from countledger.ledger.tombstones import put_if_vacant
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from countledger.compaction.deletion_marks import DeletionMark
     from countledger.compaction.regions import Regions
     from countledger.ledger.attributes import Item
@@ -159,14 +162,23 @@ class CounterRegions:
             LeaseEnded: the lease has ended.
             ConditionFailed: the condition of the write failed.
         """
-        others = self.regions.survey().others
-        with guarded(self.regions.check_lease if others else lambda: None):
+        with self._under_lease():
             write_one(self.regions.home, write)
+
+    def put_if_vacant(self, put: Put, planned_ms: int) -> Item | None:
+        """As `write`, for a put that no item may stand in the way of; that item, or None."""
+        with self._under_lease():
+            skew_ms = self.regions.terms.clock_skew_ms
+            return put_if_vacant(self.regions.home, put, planned_ms, skew_ms)
 
     def quietly(self, write: Update | Delete) -> None:
         """As `write`, unless it was done before."""
         with suppress(ConditionFailed):
             self.write(write)
+
+    def _under_lease(self) -> AbstractContextManager[None]:
+        others = self.regions.survey().others
+        return guarded(self.regions.check_lease if others else lambda: None)
 
     def _polled(self, missing: Callable[[], _T | None]) -> _T | None:
         return polled(self.regions.clock, PATIENCE_MS, missing, lambda _: False)

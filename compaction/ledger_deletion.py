@@ -69,7 +69,6 @@ from countledger.ledger.limits import (
 )
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete
-from countledger.ledger.tombstones import put_if_vacant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,12 +191,8 @@ class LedgerDeleter:
                 f"counter {counter!r} has no entries and no total: nothing to delete"
             )
         mark = DeletionMark(counter=counter, id=self.new_id(), at_ms=self.clock.now_ms())
-        found = put_if_vacant(
-            self.everywhere.write,
-            deletion_marks.mark_of(self.regions.table, mark),
-            mark.at_ms,
-            self.regions.terms.clock_skew_ms,
-        )
+        put = deletion_marks.mark_of(self.regions.table, mark)
+        found = self.everywhere.put_if_vacant(put, mark.at_ms)
         if found is not None:  # marked by another process
             mark = deletion_marks.decode_mark(found)
         ready_ms = self._ready_ms(counter, mark.at_ms, namespace, total)

@@ -104,9 +104,7 @@ class GroupItems:
     def make(self, group: str) -> None:
         """Create a group, unless it exists: one write unit; two if it was just deleted."""
         item = {**keys.group_key(group), "on": False, "id": self.new_id()}
-        put_if_vacant(
-            self.dynamo.put, Put(self.table, item), self.clock.now_ms(), self.clock_skew_ms
-        )
+        put_if_vacant(self.dynamo, Put(self.table, item), self.clock.now_ms(), self.clock_skew_ms)
 
     def delete(self, group: str, seen: Item) -> bool:
         """Delete the group that was read; false: it was deleted before. One write unit."""

@@ -122,7 +122,7 @@ class Memberships:
         put = Put(self.table, {**key, "member": counter, "id": made.id, "at": made.at_ms})
         with guarded(partial(self._refuse_if_late, made.at_ms)):
             for number in range(_JOINS):
-                found = put_if_vacant(self.dynamo.put, put, made.at_ms, self.clock_skew_ms)
+                found = put_if_vacant(self.dynamo, put, made.at_ms, self.clock_skew_ms)
                 if found is None:
                     return made, number == 0
                 if wrote(self.dynamo, replace(put, condition=_same(found))):

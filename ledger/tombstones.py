@@ -25,9 +25,8 @@ from countledger.ledger.expressions import Absent, AnyOf, Compare, Drop
 from countledger.ledger.limits import SECOND_MS, SIGNED_REQUEST_LIFE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from countledger.ledger.attributes import Item
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
     from countledger.ledger.operations import Put
 
@@ -83,12 +82,12 @@ def vacant(planned_ms: int, clock_skew_ms: int, met: str | None = None) -> Condi
 
 
 def put_if_vacant(
-    write: Callable[[Put], object], put: Put, planned_ms: int, clock_skew_ms: int
+    dynamo: DynamoClient, put: Put, planned_ms: int, clock_skew_ms: int
 ) -> Item | None:
     """Put an item: one write unit; two in place of a tombstone that is as new as the write.
 
     Args:
-        write: carries a put out; its SDK may retry.
+        dynamo: a DynamoDB client; its SDK may retry.
         put: the write, without a condition. Its item has an `id` of its own.
         planned_ms: when the write was planned.
         clock_skew_ms: how far clocks may differ.
@@ -102,7 +101,7 @@ def put_if_vacant(
     own, met = put.item["id"], None
     for _ in range(_TRIES):
         try:
-            write(replace(put, condition=vacant(planned_ms, clock_skew_ms, met)))
+            dynamo.put(replace(put, condition=vacant(planned_ms, clock_skew_ms, met)))
         except ConditionFailed as failed:
             found, met = failed.item or {}, removed_id(failed.item)
             if own in (met, found.get("id")):

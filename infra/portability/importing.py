@@ -230,7 +230,8 @@ class Importer:
     ) -> ImportResult:
         to = self.client.connection
         dynamo, table = to.dynamo("standard"), to.setting("counters_table")
-        notes = MadeOnce(dynamo, table, self.name, to.clock, to.ids.unique_id)
+        skew_ms = to.settings.clock_skew_ms
+        notes = MadeOnce(dynamo, table, self.name, to.clock, skew_ms, to.ids.unique_id)
         try:
             made = notes.make(counter, create, exists)
         except existing:

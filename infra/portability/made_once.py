@@ -8,7 +8,10 @@ import, used, emptied and deleted. So the import notes what it creates, in an it
 
     note       `id`, if there is no note
     create     the counter
-    complete   `made_at`, if the note has that id; after a clear refusal the note is deleted by it
+    complete   `made_at`, if the note has that id; after a clear refusal a tombstone takes its place
+
+The tombstone refuses a late request of the note: it would say that the counter may have been
+created.
 
 A note without `made_at` is that of an attempt that was killed, is under way, or got no answer. If
 its counter is absent nobody knows whether it was created: it is refused, and not created twice.
@@ -21,10 +24,12 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.errors import BadPayload, CountledgerError, Unclear
-from countledger.ledger.expressions import Absent, Assign, Compare
+from countledger.ledger.expressions import Assign, Compare
 from countledger.ledger.ids import unique_id
-from countledger.ledger.operations import Delete, Put, Update
+from countledger.ledger.operations import Put, Update
+from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.performer import wrote
+from countledger.ledger.tombstones import put_if_vacant, tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +47,7 @@ class MadeOnce:
         table: the table `counters`.
         name: of the import.
         clock: the time.
+        clock_skew_ms: how far clocks may differ.
         new_id: makes the id of an attempt.
     """
 
@@ -49,6 +55,7 @@ class MadeOnce:
     table: str
     name: str
     clock: Clock
+    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
     new_id: Callable[[], str] = unique_id
 
     def make(
@@ -70,21 +77,22 @@ class MadeOnce:
         """
         note = {**keys.import_key(self.name), "part": keys.MADE_PREFIX + counter}
         key, attempt = dict(note), self.new_id()
-        if not wrote(self.dynamo, Put(self.table, {**note, "id": attempt}, Absent("part"))):
-            found = self.dynamo.get(self.table, key, consistent=True) or {}
-            if found.get("id") != attempt:  # else the SDK repeated the write, and met its own
-                if exists():
-                    return False
-                if "made_at" in found:
-                    return None
-                raise _unknown(self.name, counter)
+        put = Put(self.table, {**note, "id": attempt})
+        found = put_if_vacant(self.dynamo, put, self.clock.now_ms(), self.clock_skew_ms)
+        if found is not None:
+            if exists():
+                return False
+            if "made_at" in found:
+                return None
+            raise _unknown(self.name, counter)
         same = Compare("id", "=", attempt)
         try:
             create()
         except Unclear:
             raise
         except CountledgerError:
-            wrote(self.dynamo, Delete(self.table, key, same))
+            gone = tombstone(key, attempt, self.clock.now_ms(), self.clock_skew_ms)
+            wrote(self.dynamo, Put(self.table, gone, same))
             raise
         made = Assign("made_at", self.clock.now_ms())
         wrote(self.dynamo, Update(self.table, key, (made,), same))

@@ -130,6 +130,26 @@ def test_an_import_with_a_failed_write_makes_a_counter_once_or_says_that_it_is_u
         assert again is ImportResult.MADE or isinstance(again, errors.BadPayload)
 
 
+@pytest.mark.parametrize("line", [_STRICT, _SEQUENCE], ids=str)
+def test_a_late_note_of_a_refused_creation_does_not_stop_the_next_try(line: CounterLine) -> None:
+    """A counter of that name was in the way; the note lands after it was taken back."""
+    stack = MemoryStack()
+    stack.ledger.namespaces.create(line.counter[0], kind=line.kind)
+    to = stack.ledger.connection
+    notes = MadeOnce(to.dynamo("standard"), to.setting("counters_table"), "opening", to.clock)
+
+    def refused() -> None:
+        raise errors.BadBounds("of another counter")
+
+    stack.delay_next()
+    with pytest.raises(errors.BadBounds):
+        notes.make(line.counter, refused, lambda: False)
+    stack.advance(minutes=5)
+    assert [type(one) for one in stack.land()] == [errors.ConditionFailed]
+
+    assert _outcome(stack, line) is ImportResult.MADE
+
+
 @contextmanager
 def _nth(stack: MemoryStack, number: int, *, applied: bool) -> Iterator[None]:
     """The n-th write of the app from now on, and all after it, get no answer: it is killed."""
