@@ -57,6 +57,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     "reading again: several reads must show one and the same moment": {
         "consumers/alerts/rules.py": "read",
         "consumers/snapshot.py": "read",
+        "consumers/verify.py": "compare",
         "ledger/exact.py": "read",
     },
     "expired holds: releases more of them, or waits for who does, before each next request": {
