@@ -1,9 +1,11 @@
 """Who may use the local server: a pure decision on the head of a request.
 
 The server listens on loopback, so the risks are other users of the machine and pages in the user's
-own browser. A token, which only the user has, excludes the former. The latter are excluded by the
-name of the host (a foreign name that resolves to loopback is DNS rebinding), by the origin, and by
-a cookie that the browser sends for requests of our own pages only.
+own browser. A token, which only the user has, excludes both; it is sent in the header
+`Authorization` alone. A browser sends cookies to every port of a host, so one would bring the token
+to servers of other users. Pages of other sites are excluded by the name of the host (a foreign name
+that resolves to loopback is DNS rebinding) and by the origin as well. The files of the dashboard
+are no secret.
 """
 
 from __future__ import annotations
@@ -11,11 +13,9 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qs
 
-from countledger.infra.local.front import LOOPBACK, TOKEN_FIELD, address_of
+from countledger.infra.local.front import LOOPBACK, address_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +24,7 @@ _READING: Final = frozenset({"GET", "HEAD"})
 # What a browser says of a request that its user, or our own page, made.
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 _PAGE: Final = "/"
+API: Final = "/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,6 @@ class Refusal:
     status: HTTPStatus
     slug: str
     says: str
-
-
-@dataclass(frozen=True, slots=True)
-class SignIn:
-    """The request brings the token in its address: answer with a cookie and the page's address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +107,19 @@ class AccessRules:
 
     @property
     def url(self) -> str:
-        """The address that signs a browser in."""
+        """The address that signs a browser in: the page keeps the token for its origin."""
         return address_of(self.port, self.token)
 
-    @property
-    def set_cookie(self) -> str:
-        """The header that signs a browser in; other ports of the host have cookies of their own."""
-        return f"{self._cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
-
-    def decide(self, head: RequestHead) -> Accepted | SignIn | Refusal:
+    def decide(self, head: RequestHead) -> Accepted | Refusal:
         """Whether a request may be handled."""
         hosts = {f"{name}:{self.port}" for name in (LOOPBACK, "localhost")}
         if head.headers.get("host", "").lower() not in hosts:
             return _WRONG_HOST
         if not self._of_our_page(head, hosts):
             return _WRONG_ORIGIN
-        if head.path == _PAGE and head.method == "GET" and self._is_token(_given(head.query)):
-            return SignIn()
-        if not (self._is_token(_bearer(head)) or self._is_token(self._in_cookie(head))):
+        if not is_api(head.path):
+            return Accepted()
+        if not self._is_token(_bearer(head)):
             return _NO_TOKEN
         if head.method not in _READING and not self.allow_writes:
             return _READ_ONLY
@@ -147,26 +138,13 @@ class AccessRules:
             return False
         return head.path == _PAGE or head.headers.get("sec-fetch-site", "none") in _OWN_SITES
 
-    @property
-    def _cookie(self) -> str:
-        return f"countledger-{self.port}"
-
-    def _in_cookie(self, head: RequestHead) -> str:
-        try:
-            found = SimpleCookie(head.headers.get("cookie", "")).get(self._cookie)
-        except CookieError:
-            return ""
-        return found.value if found is not None else ""
-
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(errors="replace"), self.token.encode())
 
 
-def _given(query: str) -> str:
-    try:
-        return parse_qs(query, max_num_fields=8).get(TOKEN_FIELD, [""])[-1]
-    except ValueError:  # more fields than that
-        return ""
+def is_api(path: str) -> bool:
+    """Whether a path is one of the API; the others are files of the dashboard."""
+    return path == API or path.startswith(f"{API}/")
 
 
 def _bearer(head: RequestHead) -> str:

@@ -13,10 +13,10 @@ from http import HTTPStatus
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.datastructures import MutableHeaders
 
-from countledger.infra.http.access_rules import AccessRules, Refusal, RequestHead, SignIn
+from countledger.infra.http.access_rules import API, AccessRules, Refusal, RequestHead, is_api
 from countledger.infra.http.edge import BODY_MAX_BYTES
 from countledger.infra.http.listening import HEADERS_MAX_BYTES
 from countledger.infra.http.problems import MEDIA_TYPE, TYPE_PREFIX
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 BODY_TIMEOUT_S: Final = 10.0
 REQUESTS_MAX: Final = 64
-API: Final = "/v1"
 _BUSY_RETRY_S: Final = 1
 # Everything that the page uses comes from this server, and no page of another site may embed it.
 CONTENT_POLICY: Final = (
@@ -134,10 +133,7 @@ class Gate:
         decided = self.rules.decide(head)
         if isinstance(decided, Refusal):
             raise _TurnedAway(decided)
-        if isinstance(decided, SignIn):
-            cookie = {"set-cookie": self.rules.set_cookie}
-            return RedirectResponse("/", HTTPStatus.SEE_OTHER, cookie)
-        if head.path == API or head.path.startswith(f"{API}/"):
+        if is_api(head.path):
             return None
         return self._file(head)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -36,6 +37,8 @@ routes = APIRouter(route_class=CountedRoute, tags=["quotas"])
 
 _ZONE_MAX: Final = 64
 _TICKET_MAX: Final = 8_000
+# Parts of a ticket that are parts of keys.
+_NAME: Final = re.compile(r"[!-~]{1,300}")
 
 
 class NewQuota(InputBody):
@@ -252,9 +255,11 @@ def from_ticket(text: str) -> Ticket:
         assert found is not None  # noqa: S101 - a text is given
         counter, amount, incarnation, window, key_id, reservation, until_ms = found
         until: datetime = to_datetime(until_ms)
+        if not all(_NAME.fullmatch(one) for one in (incarnation, window, key_id, reservation)):
+            raise BadQuota("a part of it is none")
         keys.check_counter(counter)
         return Ticket(
             counter, parse_delta_text(amount), incarnation, window, key_id, reservation, until
         )
-    except CountledgerError:
+    except (CountledgerError, ValueError, OverflowError, OSError):  # also times out of range
         raise BadQuota(f"ticket {text[:60]!r} is of no reservation of this API") from None

@@ -81,7 +81,10 @@ def marker(table: str, limit: CounterLimit, window: Window, key_id: str, facts: 
 
 
 def resolution(table: str, ticket: Ticket, state: str, actual: Amount, call: str) -> Update:
-    """Resolve a reservation, if it is this one and open."""
+    """Resolve a reservation, if it is this one and open.
+
+    What the marker says counts: a ticket may come back from a stranger with another amount.
+    """
     return Update(
         table,
         ticket.marker_key,
@@ -89,6 +92,8 @@ def resolution(table: str, ticket: Ticket, state: str, actual: Amount, call: str
         AllOf(
             Compare("call", "=", ticket.reservation),
             Compare("state", "=", RESERVED),
+            Compare("amount", "=", ticket.amount),
+            Compare("window", "=", ticket.window),
         ),
     )
 

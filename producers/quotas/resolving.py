@@ -21,6 +21,7 @@ from countledger.ledger.amount import add, negated, to_text
 from countledger.ledger.attempts import Done, Recheck, RetryPeriodOver, Send, attempt, otherwise
 from countledger.ledger.clock import to_ms
 from countledger.ledger.errors import (
+    BadQuota,
     ConditionFailed,
     CorruptItem,
     CountledgerError,
@@ -49,6 +50,7 @@ def committing(context: MethodContext, ticket: Ticket, actual: Amount) -> Steps[
     Raises:
         TicketResolved: it was released, or committed with another amount.
         TicketExpired: it can no longer be resolved.
+        BadQuota: the ticket was changed.
         Unclear, Throttled: call again with the same ticket.
     """
     mine = yield from _resolving(context, ticket, writing.COMMITTED, actual)
@@ -104,10 +106,16 @@ def _meaning_of(marker: Item | None, ticket: Ticket, state: str, actual: Amount)
 
     Raises:
         TicketExpired: its marker is gone.
+        BadQuota: the ticket was changed.
         TicketResolved: it was resolved in another way.
     """
     if marker is None or marker.get("call") != ticket.reservation:
         raise _expired(ticket)
+    if (marker.get("amount"), marker.get("window")) != (ticket.amount, ticket.window):
+        raise BadQuota(
+            f"the ticket of {ticket.counter!r} has another amount or window than its reservation: "
+            "give the ticket as it was answered"
+        )
     if marker.get("state") == writing.RESERVED:
         raise CorruptItem(
             f"quota of {ticket.counter!r}: what window {ticket.window} has used does not include "

@@ -87,7 +87,7 @@ class Opener:
         self._opened: list[tuple[str, Page, Seen]] = []
 
     def __call__(self, url: str, *, dark: bool = False) -> Page:
-        """Open an address with a token; its cookie is in this context alone."""
+        """Open an address with a token, which is kept in this context alone."""
         context = self._browser.new_context(
             color_scheme="dark" if dark else "light",
             viewport={"width": 1100, "height": 900},

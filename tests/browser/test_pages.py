@@ -253,9 +253,20 @@ def test_a_browser_that_is_not_signed_in_any_more_is_told(new_page: Opener, url:
     page = new_page(url)
     expect(page.locator("#link")).to_have_text("live")
 
-    page.context.clear_cookies()
+    page.evaluate("localStorage.clear()")
 
     expect(page.get_by_role("alert")).to_contain_text("Open the whole address again")
+
+
+def test_no_other_port_of_this_machine_gets_the_token(new_page: Opener, url: str) -> None:
+    """Another user's server there: a cookie would be sent to it."""
+    page = new_page(url)
+    expect(page.locator("#link")).to_have_text("live")
+
+    assert page.context.cookies() == []
+    assert "token" not in page.url
+    page.reload()
+    expect(page.locator("#link")).to_have_text("live")
 
 
 def test_an_address_that_names_no_page_shows_the_counters(new_page: Opener, url: str) -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import parse_qs, urlsplit
-from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
+from urllib.request import Request, urlopen
 
 import psutil
 import pytest
@@ -45,7 +45,7 @@ def test_two_at_once_and_one_later_are_one_stack_until_down(name: str) -> None:
     assert first.environment["COUNTLEDGER_STACK_NAME"] == name
     assert "LedgerTableName" in first.outputs
     assert first.dashboard == third.dashboard
-    with build_opener(HTTPCookieProcessor()).open(first.dashboard) as page:
+    with urlopen(first.dashboard) as page:  # noqa: S310 - of this machine
         assert b"<title>countledger</title>" in page.read()
     assert not first.allow_writes
     assert _record(first) == 403

@@ -1,5 +1,14 @@
 // Requests to the API below /v1: an answer is kept with its tag, and asked for again by it.
 
+// The token of this server is in the address that the command printed. It is kept for this origin,
+// which has the port in it: a cookie would go to the servers of all ports.
+const TOKEN = "token";
+const given = new URLSearchParams(location.search).get(TOKEN);
+if (given) {
+  localStorage.setItem(TOKEN, given);
+  history.replaceState(null, "", location.pathname + location.hash);
+}
+
 const known = new Map();
 const KNOWN_MAX = 200;
 // After which the page says that it waits for an answer, and after which it tries again.
@@ -29,11 +38,12 @@ export function segment(name) {
 
 /** What is below /v1 at this path; `query` leaves out what is undefined. */
 export async function get(path, query = {}, signal = undefined) {
-  const given = Object.entries(query).flatMap(([key, value]) => [value].flat().map((one) => [key, one]))
+  const fields = Object.entries(query).flatMap(([key, value]) => [value].flat().map((one) => [key, one]))
     .filter(([, value]) => value !== undefined && value !== null && value !== "");
-  const address = `/v1${path}${given.length ? `?${new URLSearchParams(given)}` : ""}`;
+  const address = `/v1${path}${fields.length ? `?${new URLSearchParams(fields)}` : ""}`;
   const before = known.get(address);
-  const headers = before?.tag ? { "If-None-Match": before.tag } : {};
+  const headers = { Authorization: `Bearer ${localStorage.getItem(TOKEN) ?? ""}` };
+  if (before?.tag) headers["If-None-Match"] = before.tag;
   const late = AbortSignal.timeout(TIMEOUT_MS);
   let answer, text;
   try {
