@@ -3,7 +3,6 @@
 import base64
 import itertools
 import json
-from typing import Any
 
 import pytest
 
@@ -43,7 +42,7 @@ def _used(api: Api, counter: str) -> str:
     ],
 )
 def test_a_ticket_that_was_changed_moves_nothing(
-    api: Api, part: int, value: Any, statuses: set[int]
+    api: Api, part: int, value: object, statuses: set[int]
 ) -> None:
     counter = f"llm:forged-{next(_NUMBERS)}"
     ticket = _reserved(api, counter)
