@@ -166,7 +166,7 @@ class CounterRegions:
             write_one(self.regions.home, write)
 
     def put_if_vacant(self, put: Put, planned_ms: int) -> Item | None:
-        """As `write`, for a put that no item may stand in the way of; that item, or None."""
+        """As `write`, for a put in a vacant place; the item that is there, or None."""
         with self._under_lease():
             skew_ms = self.regions.terms.clock_skew_ms
             return put_if_vacant(self.regions.home, put, planned_ms, skew_ms)
