@@ -8,9 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.attempts import Again, Attempts, Done, Send, attempt, otherwise
+from countledger.ledger.attempts import Again, Attempts, Done, GiveUp, Send, attempt, otherwise
 from countledger.ledger.attributes import require
-from countledger.ledger.errors import ConditionFailed, CorruptItem, CountledgerError, SequenceExists
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CorruptItem,
+    CountledgerError,
+    SequenceExists,
+    Unclear,
+)
 from countledger.ledger.forks import SuspendableLock, this_process
 from countledger.producers.sequences.sequence import exhausted, plan_draw, plan_making
 from countledger.producers.strict.context import POLICY, raise_exhausted
@@ -74,12 +80,14 @@ def make(context: MethodContext, sequence: str, first: int) -> None:
 
         done                       made
         condition failed           made by an attempt without an answer, if the sequence that exists
-                                   has the id of one; else it exists
+                                   has the id of one; else it exists. Unclear, if an attempt got no
+                                   answer: once the other sequence is deleted it may be applied
         throttle, conflict, none   again, under another id: a request that is applied late, after a
                                    deletion, makes another sequence
 
     Raises:
         SequenceExists: a sequence of that name was created or used before.
+        Unclear: no attempt got a clear answer, or one did not and a sequence of that name exists.
     """
     now_ms = context.clock.now_ms()
 
@@ -92,6 +100,8 @@ def make(context: MethodContext, sequence: str, first: int) -> None:
                 found = found or {}
                 if found.get("incarnation") in reply.state:
                     return Done(None)
+                if reply.maybe_applied:
+                    return GiveUp(Unclear("a sequence of that name exists"))
                 raise SequenceExists(
                     f"sequence {sequence!r} exists, its last number is {found.get('total')}: "
                     "take another name"

@@ -65,6 +65,7 @@ class Sequences:
 
         Raises:
             SequenceExists: a sequence of that name exists.
+            Unclear: a request got no answer, and may be applied within 15 minutes.
             BadSequence: the first number is out of range.
             WrongKind: its namespace is of another kind.
             WrongRegion: this is not the home region.

@@ -1,14 +1,16 @@
 """A sequence that was deleted and drawn from again is another one."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pytest
 
-from countledger.ledger.errors import ConditionFailed
+from countledger.ledger.errors import ConditionFailed, SequenceExists, Unclear
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.sequences.sequences import Sequences
+from countledger.testing import MemoryStack
 from tests.unit.ledger.memory import MemoryClient, held_back, meanwhile, sent_twice
 from tests.unit.strict.contexts import context_on
 
@@ -95,3 +97,20 @@ def test_a_sequence_keeps_its_incarnation_while_it_exists(
 
     assert len(first) == 1
     assert stored() not in first
+
+
+def test_a_creation_is_not_refused_while_a_request_of_it_may_arrive() -> None:
+    """Another sequence had the name; once that is deleted, the late request creates this one."""
+    stack = MemoryStack(at=datetime(2026, 3, 1, 12, tzinfo=UTC))
+    sequences = stack.ledger.sequences
+    sequences.draw("bills:2026")
+    stack.delay_next()
+
+    with pytest.raises(Unclear, match="create it again"):
+        sequences.create("bills:2026", first=5)
+    with pytest.raises(SequenceExists):
+        sequences.create("bills:2026", first=5)
+    sequences.delete("bills:2026")
+
+    assert stack.land() == [None]
+    assert sequences.draw("bills:2026") == 5
