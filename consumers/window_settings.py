@@ -95,15 +95,14 @@ class WindowSettings:
     ) -> WindowSetting:
         """Switch windows on, or change them: a read unit, and a write unit for each KB.
 
-        Each event then costs more, by the number of items that a batch touches (docs/windows.md).
-        What is recorded before the setting's `from_ms`, about a minute ahead, is in no window.
+        Each event then costs more, by the items that a batch touches (docs/windows.md). What is
+        recorded before the setting's `from_ms`, about a minute ahead, is in no window.
         Switching on again with the same values changes nothing, unless the installed `tzdata` has
         newer rules for the zone.
 
         Args:
             namespace: of kind `ledger`.
-            by: the finest windows: `minute`, `hour` or `day`. The coarser ones, and months, come
-                with them.
+            by: the finest windows: `minute`, `hour` or `day`; the coarser ones come with them.
             time_zone: whose hours, days and months they are: a name of the IANA database. Windows
                 of an earlier zone stay stored, but only those of the newest zone are read.
             keep_ms: for how long after their day minutes and hours are kept: an hour to ten years.
