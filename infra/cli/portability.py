@@ -157,8 +157,9 @@ def import_(
     A line is a JSON object as `countledger export` writes it; {"counter": "likes:a", "value": 14}
     is enough. The value of a ledger counter is added, as one entry; strict counters, sequences
     and namespaces are made. A strict counter of which some was held is refused without
-    --drop-holds. Calling it again changes nothing, for the horizon of a namespace; later it is
-    refused. A bad line never stops the rest; each is named with its number, and the exit code is 1.
+    --drop-holds, and so is one that exists: nothing is added to it. Calling it again changes
+    nothing, for the horizon of a namespace; later it is refused. A bad line never stops the rest,
+    but that of a namespace does; each is named with its number, and the exit code is 1.
 
     How far it has come is kept in FILE.place. Where the import itself is stopped, --resume
     continues after the lines that were done; without it every line is tried once more. --resume

@@ -1,11 +1,13 @@
 """Opening balances: each line once under the name of its import, however often it is tried.
 
 namespace            made, or there already with the same settings; windows are switched on if it
-                     never had any, so opening balances are in no window
+                     never had any, so opening balances are in no window. If its line fails, no
+                     counter of it is tried: that would make it with the defaults, for ever
 counter of a ledger  one entry of the whole value and its number of events, under a key of the
                      import's name; its time is the import's first, so a retry beyond the horizon
                      is refused
-strict counter       made with the value as its opening, or there already as the line says
+strict counter       made with the value as its opening, or refused if it exists and is not of
+                     this import: nothing is added, which might pass its bounds
 sequence             created to continue after the value, or exists and is that far; never moved
 
 A strict counter or a sequence that this import made, and that was deleted since, is not made again.
@@ -14,7 +16,7 @@ A strict counter or a sequence that this import made, and that was deleted since
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -30,11 +32,12 @@ from countledger.infra.portability.lines import (
 )
 from countledger.infra.portability.made_once import MadeOnce
 from countledger.infra.portability.sending import SentChunk, answered
-from countledger.ledger import keys
+from countledger.ledger import amount, keys
 from countledger.ledger.attributes import require
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
 from countledger.ledger.errors import (
     BadInput,
+    BadPayload,
     BadSetting,
     ConditionFailed,
     CounterExists,
@@ -84,11 +87,13 @@ class Importer:
         client: of the stack.
         name: of the import.
         at: when the import of that name was begun first.
+        failed: the namespaces whose lines failed.
     """
 
     client: CountLedger
     name: str
     at: datetime
+    failed: set[str] = field(default_factory=set)
 
     @classmethod
     def begin(cls, client: CountLedger, name: str, clock: Clock | None = None) -> Importer:
@@ -120,6 +125,11 @@ class Importer:
         """
         waiting: list[CounterLine] = []
         for line in lines:
+            if (lacking := self._lacking(line)) is not None:
+                yield from self._record(waiting)
+                waiting = []
+                yield lacking
+                continue
             if isinstance(line, CounterLine) and line.kind is Kind.LEDGER and line.value:
                 waiting.append(line)
                 if len(waiting) < _CHUNK:
@@ -131,6 +141,18 @@ class Importer:
             waiting = []
             yield self._make(line)
         yield from self._record(waiting)
+
+    def _lacking(self, line: ExportLine) -> BadPayload | None:
+        """Why a counter is not tried; None: nothing is in the way."""
+        if not isinstance(line, CounterLine):
+            return None
+        namespace = keys.namespace_of(line.counter)
+        if namespace not in self.failed:
+            return None
+        return BadPayload(
+            f"{line.counter!r} was not tried, because the line of its namespace {namespace!r} was "
+            "not imported: correct that, then import the file again"
+        )
 
     def _record(self, lines: list[CounterLine]) -> Iterator[Outcome]:
         key = IdempotencyKey(f"import:{self.name}", self.at)
@@ -145,7 +167,10 @@ class Importer:
             return missing(line)
         try:
             if isinstance(line, NamespaceLine):
-                return self._make_namespace(line)
+                self.failed.add(line.namespace)
+                done = self._make_namespace(line)
+                self.failed.discard(line.namespace)
+                return done
             if line.kind in {Kind.STRICT, Kind.STRICT_REGIONS}:
                 return self._make_strict(line)
             if line.kind is Kind.SEQUENCE:
@@ -202,7 +227,15 @@ class Importer:
                 )
             return True
 
-        return self._make_once(line.counter, create, exists, CounterExists)
+        try:
+            return self._make_once(line.counter, create, exists, CounterExists)
+        except CounterExists as error:
+            exists()
+            raise CounterExists(
+                f"strict counter {line.counter!r} exists here, with the value "
+                f"{amount.to_text(self.client.strict.show(line.counter).value)}: an import adds "
+                "nothing to it; change it by hand, delete it first, or leave the line out"
+            ) from error
 
     def _make_sequence(self, line: CounterLine) -> ImportResult:
         """An existing sequence stays as it is, or is refused if it is before the line's number."""
@@ -235,8 +268,8 @@ class Importer:
         try:
             made = notes.make(counter, create, exists)
         except existing:
-            if not exists():
-                raise  # it was deleted just now
+            if existing is CounterExists or not exists():
+                raise  # nothing is added to it; or it was deleted just now
             return ImportResult.EXISTS
         if made is None:
             return ImportResult.DUPLICATE
@@ -256,7 +289,7 @@ class ChunkImporter:
     drop_holds: bool = False
 
     def __call__(self, chunk: Sequence[NumberedLine], place: FilePlace) -> SentChunk:
-        """Import the lines: as `Importer.outcomes`.
+        """Import the lines: as `Importer.outcomes`. A namespace that fails ends the import here.
 
         Raises:
             SetupError: what concerns every line.
@@ -270,13 +303,17 @@ class ChunkImporter:
                 failures.append((number, error))
         counts: Counter[str] = Counter({str(done): 0 for done in ImportResult})
         outcomes = self.importer.outcomes(line for _, line in lines)
-        for (number, _), outcome in zip(lines, outcomes, strict=True):
+        stopped = False
+        for (number, line), outcome in zip(lines, outcomes, strict=True):
             if isinstance(outcome, SetupError):
                 raise outcome
             if isinstance(outcome, CountledgerError):
                 failures.append((number, outcome))
+                stopped = stopped or isinstance(line, NamespaceLine)
             else:
                 counts[str(outcome)] += 1
+        if stopped:  # the next try begins with that line
+            return SentChunk(place, sorted(failures, key=lambda one: one[0]), stopped=True)
         return answered(place, failures, counts)
 
 

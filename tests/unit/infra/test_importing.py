@@ -11,7 +11,7 @@ import pytest
 from countledger import errors
 from countledger.infra.portability.file_lines import FileLines
 from countledger.infra.portability.importing import ChunkImporter, Importer, ImportResult
-from countledger.infra.portability.lines import CounterLine
+from countledger.infra.portability.lines import CounterLine, NamespaceLine
 from countledger.infra.portability.made_once import MadeOnce
 from countledger.infra.portability.place_file import open_place
 from countledger.infra.portability.sending import FileSender, SentChunk
@@ -187,3 +187,56 @@ def test_two_imports_of_one_name_at_once_make_a_counter_once() -> None:
     (other,) = others
     assert isinstance(other, errors.BadPayload)
     assert [*importer.outcomes([_SEQUENCE])] == [ImportResult.EXISTS]
+
+
+def test_nothing_is_tried_behind_a_namespace_that_failed(tmp_path: Path) -> None:
+    """Its counters would make it with the defaults, for ever, and each later try would conflict."""
+    stack, path = MemoryStack(), tmp_path / "place"
+    lines = [
+        {"counter": "b:first", "value": 1},
+        {"namespace": "a", "kind": "ledger", "spread": 16, "horizon_ms": 86_400_000},
+        {"counter": "a:x", "value": 5},
+        {"counter": "b:x", "value": 7},
+    ]
+    text = "\n".join(map(json.dumps, lines)).encode() + b"\n"
+    stack.ledger.namespaces.create("a")
+
+    first = _import(stack, path, text)
+
+    assert first.stopped
+    assert [(number, type(error).__name__) for number, error in first.failures] == [
+        (2, "NamespaceConflict"),
+        (3, "BadPayload"),
+    ]
+    assert stack.ledger.exact("a:x").value == 0
+    assert stack.ledger.exact("b:first").value == 1
+
+
+def test_a_namespace_that_was_throttled_keeps_its_settings() -> None:
+    """The next try makes it as its line says, and then its counters."""
+    stack = MemoryStack()
+    importer = Importer.begin(stack.ledger, "opening")
+    lines = [
+        NamespaceLine(namespace="a", kind=Kind.LEDGER, spread=16, horizon_ms=86_400_000),
+        CounterLine(counter="a:x", value=5),
+    ]
+    stack.throttle(4)
+
+    throttled, untried = importer.outcomes(lines)
+
+    assert isinstance(throttled, errors.Throttled)
+    assert isinstance(untried, errors.BadPayload)
+    assert [*importer.outcomes(lines)] == [ImportResult.MADE, ImportResult.RECORDED]
+    assert stack.ledger.namespaces.get("a").spread == 16
+
+
+def test_a_strict_counter_that_exists_is_refused_with_its_value() -> None:
+    """Nothing is added to it, so the line is no success."""
+    stack = MemoryStack()
+    stack.ledger.strict.create("s:b", method="atomic", lower=0, opening=3)
+
+    refused = _outcome(stack, _STRICT)
+
+    assert isinstance(refused, errors.CounterExists)
+    assert "with the value 3: an import adds nothing" in str(refused)
+    assert stack.ledger.strict.show("s:b").value == 3
