@@ -11,7 +11,7 @@ import pytest
 from countledger import errors
 from countledger.infra.portability.file_lines import FileLines
 from countledger.infra.portability.importing import ChunkImporter, Importer, ImportResult
-from countledger.infra.portability.lines import CounterLine, NamespaceLine
+from countledger.infra.portability.lines import CounterLine, ExportLine, NamespaceLine
 from countledger.infra.portability.made_once import MadeOnce
 from countledger.infra.portability.place_file import open_place
 from countledger.infra.portability.sending import FileSender, SentChunk
@@ -216,7 +216,7 @@ def test_a_namespace_that_was_throttled_keeps_its_settings() -> None:
     """The next try makes it as its line says, and then its counters."""
     stack = MemoryStack()
     importer = Importer.begin(stack.ledger, "opening")
-    lines = [
+    lines: list[ExportLine] = [
         NamespaceLine(namespace="a", kind=Kind.LEDGER, spread=16, horizon_ms=86_400_000),
         CounterLine(counter="a:x", value=5),
     ]
