@@ -12,6 +12,7 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Query, Scan
+from countledger.ledger.tombstones import removed_id
 from countledger.ledger.total import Total, decode_total, with_bins
 
 if TYPE_CHECKING:
@@ -277,7 +278,7 @@ class Listing:
     def _strict(self, table: str, namespace: str) -> Iterator[list[str]]:
         directory = Compare("counter", "=", keys.STRICT_PREFIX + namespace)
         for page in self.totals.dynamo.pages(Query(table, directory)):
-            yield [item["part"] for item in page]
+            yield [item["part"] for item in page if removed_id(item) is None]
 
     def _found(self, namespace: str) -> Iterator[list[str]]:
         return counters_of(self.totals.dynamo, self.totals.table, namespace)

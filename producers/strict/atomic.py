@@ -5,8 +5,9 @@ So the caller chooses: `prefer="under"` (the default) sends nothing more and ret
 `Unknown`: the change counts once or not at all. `prefer="over"` sends it again: it counts once or
 more often. The method remembers no keys, so they are refused.
 
-A change that must be split over several bins is a transaction, which may be sent again under its
-token: there, a lost answer is resolved.
+There is no fence: the outcome of a call without a clear answer names the time after which none of
+its requests can be applied any more. A change that is split over several bins is one transaction,
+and the same rules hold.
 """
 
 from __future__ import annotations
@@ -16,24 +17,25 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.attempts import Done, Reply, Send, attempt, otherwise
-from countledger.ledger.errors import ConditionFailed, CountledgerError, Unclear, Unreachable
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CountledgerError,
+    TransactionCancelled,
+    Unclear,
+)
+from countledger.ledger.operations import Transact
 from countledger.producers.strict.change import refused_by, update_of
 from countledger.producers.strict.context import end
 from countledger.producers.strict.definition import StaleDefinition
-from countledger.producers.strict.outcome import (
-    Applied,
-    BoundReached,
-    Duplicate,
-    Unknown,
-    Withdrawn,
-)
-from countledger.producers.strict.token import transact_parts, use_up
+from countledger.producers.strict.outcome import Applied, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.ledger.attempts import Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item
+    from countledger.ledger.errors import Reason
     from countledger.producers.strict.bins import Part
     from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.context import MethodContext
@@ -68,9 +70,7 @@ class AtomicChange:
         cls, context: MethodContext, definition: Definition, change: StrictChange, prefer: Prefer
     ) -> AtomicChange:
         """Nothing sent yet."""
-        # The deadline is for a split, whose token makes another attempt safe.
-        attempts = context.attempts(change.remembered_until(context.token_life_ms))
-        return cls(context, definition, change, prefer, attempts)
+        return cls(context, definition, change, prefer, context.attempts())
 
     def at(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
         """Apply it to these items: one write unit; two for each item of a split.
@@ -101,7 +101,7 @@ class AtomicChange:
             None,
             lambda _: Send(write),
             interpret,
-            lambda exhausted: end(exhausted, counter, _ADVICE),
+            lambda exhausted: end(exhausted, counter, self._advice),
             self.attempts,
         )
 
@@ -116,31 +116,39 @@ class AtomicChange:
         return self._unknown if maybe_applied else refused
 
     def _split(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
-        """A transaction with a token of its own; before another split the token is used up."""
-        token = self.context.new_id(self.change.at_ms)
-        now_ms = self.change.at_ms
-        outcome, _ = yield from transact_parts(
-            self.context,
-            self.definition,
-            parts,
-            token,
+        """A transaction of one write for each item; without an answer as at one item."""
+        context, at_ms = self.context, self.change.at_ms
+        writes = [update_of(context.table, self.definition, part, at_ms) for part in parts]
+        transaction = Transact(writes, context.new_id(at_ms))
+
+        def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome]:
+            match reply.answer:
+                case TransactionCancelled(reasons=reasons) if reply.answer.condition_failed:
+                    return Done(self._refused_among(parts, reasons, reply.maybe_applied))
+                case Unclear() if self.prefer is Prefer.UNDER:
+                    return Done(self._unknown)
+                case CountledgerError():
+                    return otherwise(reply)
+            return Done(Applied(self.change.counter, None))
+
+        return attempt(
+            None,
+            lambda _: Send(transaction),
+            interpret,
+            lambda exhausted: end(exhausted, self.change.counter, self._advice),
             self.attempts,
-            advice=_ADVICE,
-            now_ms=now_ms,
         )
-        if not (isinstance(outcome, BoundReached) and self.attempts.maybe_applied):
-            return outcome
-        try:
-            until_ms = self.attempts.until_ms
-            ended = yield from use_up(self.context, self.definition, token, until_ms)
-        except Unreachable:
-            return self._unknown
-        if isinstance(ended, Duplicate):
-            return Applied(self.change.counter, None)
-        if isinstance(ended, Withdrawn):
-            self.attempts.maybe_applied = False
-            return outcome
-        return self._unknown
+
+    def _refused_among(
+        self,
+        parts: Sequence[Part],
+        reasons: Sequence[Reason],
+        maybe_applied: bool,  # noqa: FBT001 - of the reply
+    ) -> StrictOutcome:
+        for part, reason in zip(parts, reasons, strict=True):
+            if reason.condition_failed:
+                return self._refused(part, reason.item, maybe_applied=maybe_applied)
+        raise AssertionError("a condition failed")
 
     def confirm_refusal(self, refused: Refusal) -> Steps[StrictOutcome]:
         """Final as it is: while an attempt may be applied, `at` returns no refusal."""
@@ -149,4 +157,11 @@ class AtomicChange:
 
     @property
     def _unknown(self) -> Unknown:
-        return Unknown(self.change.counter, _ADVICE)
+        return Unknown(self.change.counter, self._advice)
+
+    @property
+    def _advice(self) -> str:
+        """With the time after which nothing of the call can be applied any more."""
+        life_ms = self.context.request_life_ms + self.context.clock_skew_ms
+        until = to_datetime(self.context.clock.now_ms() + life_ms)
+        return f"{_ADVICE}; until {until.isoformat(timespec='seconds')} it may still be applied"

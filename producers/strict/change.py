@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Reason
+    from countledger.ledger.expressions import Condition
     from countledger.producers.strict.bins import Part
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
@@ -216,13 +217,15 @@ class PendingChange(Protocol):
         """Make a refusal final: afterwards no request of this call can apply the change."""
 
 
-def update_of(table: str, definition: Definition, part: Part, now_ms: int | None) -> Update:
+def update_of(
+    table: str, definition: Definition, part: Part, now_ms: int | None, *more: Condition
+) -> Update:
     """The write that moves an item by its part, if it has the headroom: one write unit."""
     return Update(
         table,
         part.key,
         moved(part.delta, now_ms),
-        of(definition.incarnation, has_headroom(part.delta)),
+        of(definition.incarnation, has_headroom(part.delta), *more),
         returning="ALL_NEW",
     )
 

@@ -41,14 +41,15 @@ from countledger.ledger.limits import (
 )
 from countledger.ledger.operations import Get
 from countledger.ledger.performer import DynamoPerformer
+from countledger.producers.strict.fence import KnownFences, raise_fences, raising
 from countledger.producers.strict.outcome import Contended, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Answer, Exhausted, Step, Steps, Verdict
-    from countledger.ledger.attributes import Item
+    from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Transact
     from countledger.producers.strict.definition import Definition
@@ -134,6 +135,7 @@ class MethodContext:
             neither transactions nor a time to live.
         request_life_ms: for how long a request that has left may still be applied.
         looks: when this process looked for expired holds.
+        fences: what this process knows of the fences of counters.
     """
 
     dynamo: DynamoClient
@@ -146,6 +148,7 @@ class MethodContext:
     over_regions: bool = False
     request_life_ms: int = SIGNED_REQUEST_LIFE_MS
     looks: RecentLooks = field(default_factory=RecentLooks, repr=False)
+    fences: KnownFences = field(default_factory=KnownFences, repr=False)
 
     def run(self, steps: Steps[_T]) -> _T:
         """Carry out the steps of a protocol in this thread."""
@@ -186,6 +189,17 @@ class MethodContext:
             StaleDefinition: it was deleted or recreated: its markers and tokens mean nothing.
         """
         return definition.expect((yield Send(Get(self.table, definition.main))))
+
+    def raise_fences(self, definition: Definition, places: Iterable[Key]) -> Steps[bool]:
+        """Raise the fences of items of a counter: one write unit each; whether all are raised."""
+        writes = [raising(self.table, key, definition.incarnation) for key in places]
+        items = yield from raise_fences(writes, self.attempts())
+        if items is None:
+            return False
+        for write, item in zip(writes, items, strict=True):
+            if item is not None:
+                self.fences.learn(write.key, definition.incarnation, item)
+        return True
 
     def value_of(self, definition: Definition) -> Steps[Amount | None]:
         """The value after a transaction, whose answer has none: one read unit; none with bins."""

@@ -10,11 +10,11 @@ from countledger.ledger.errors import BadSetting, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key
 from countledger.producers.strict import bounds, creation, methods
 from countledger.producers.strict.change import make_change
-from countledger.producers.strict.definition import StaleDefinition
+from countledger.producers.strict.definition import StaleDefinition, encode_definition
 from countledger.producers.strict.holds import HoldCalls
 from countledger.producers.strict.known import Definitions, StrictTables, check_age, no_table
-from countledger.producers.strict.reader import StrictCounter, list_counters, read_counter
-from countledger.producers.strict.state import KEEP, Bounds, Keep
+from countledger.producers.strict.reader import StrictCounter, created, list_counters, read_counter
+from countledger.producers.strict.state import KEEP, Bounds, Keep, encode_state
 from countledger.producers.strict.transaction import StrictTransactions
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ class StrictCounters(HoldCalls):
         """Create a counter: two write units for it, two for its list entry, two for each bin.
 
         Over regions: one write unit for each of the two in each region, and a read unit; no bins.
+        Twice as much if the name was deleted less than about a minute ago. The answer is the
+        counter as it was created; others may have changed or deleted it since.
 
         Args:
             counter: its name; its namespace must be of kind strict or strict-regions, and is
@@ -106,6 +108,7 @@ class StrictCounters(HoldCalls):
             WrongKind: its namespace is of another kind.
             WrongRegion: it is not over regions, and this is not the home region.
             StackNotFound: it is over regions, and the stack has no table for that here.
+            Unclear: no attempt got a clear answer; show the counter before you call again.
         """
         new = creation.NewCounter(
             keys.check_counter(counter),
@@ -120,9 +123,9 @@ class StrictCounters(HoldCalls):
         # An invalid choice must not create a namespace.
         definition = new.definition(self.context.new_id(self.context.clock.now_ms()))
         known = self.tables.for_new(definition, regions=regions)
-        known.context.run(creation.create(known.context, new, definition))
-        known.forget(counter)
-        return self.show(counter)
+        items = known.context.run(creation.create(known.context, new, definition))
+        known.keep(definition)
+        return created(definition, items)
 
     def change(
         self,
@@ -187,9 +190,10 @@ class StrictCounters(HoldCalls):
         upper: Amount | Keep | None = KEEP,
         force: bool = False,
     ) -> StrictCounter:
-        """Move bounds while the counter is in use: two write units, with bins two for each.
+        """Move bounds while the counter is in use: one write unit, with bins two for each.
 
-        Over regions: one write unit in each region.
+        Over regions: one write unit in each region. A counter of many remembered changes costs a
+        unit for each KB. A refusal after a request without an answer costs one unit more.
 
         Args:
             counter: its name.
@@ -210,8 +214,13 @@ class StrictCounters(HoldCalls):
         def moved(
             context: MethodContext, definition: Definition, _item: Item | None
         ) -> Steps[StrictCounter]:
-            yield from bounds.set_bounds(context, definition, lower, upper, force=force)
-            return (yield from read_counter(context, definition, None))
+            after = yield from bounds.set_bounds(context, definition, lower, upper, force=force)
+            try:
+                return (yield from read_counter(context, definition, None))
+            except StaleDefinition:
+                return created(
+                    definition, [{**encode_definition(definition), **encode_state(after)}]
+                )
 
         return self._with_definition(counter, moved)
 
@@ -226,6 +235,8 @@ class StrictCounters(HoldCalls):
     def delete(self, counter: str) -> None:
         """Delete a counter: two write units for each of its items, and a read unit.
 
+        A refusal after a request without an answer costs a write unit and a read unit more.
+
         Over regions: one write unit for each of its two items in each region. The call deletes the
         incarnation that it reads; one that another process creates meanwhile stays as it is.
 
@@ -239,7 +250,7 @@ class StrictCounters(HoldCalls):
         definition, item = known.read(counter)
         check_age(known.context, definition, item)
         known.forget(counter)
-        known.context.run(creation.delete(known.context, definition))
+        known.context.run(creation.delete(known.context, definition, item))
 
     def list(
         self, namespace: str, *, on_corrupt: OnCorrupt | None = None

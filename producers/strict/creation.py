@@ -4,17 +4,24 @@
     (counter, total)             the definition; without bins also value, bounds, headroom, memory
     (<counter>#NN, bin)          each bin's share of value, bounds and headroom
 
-Each call is one transaction under one token. The table `strict`, over regions, supports none: there
-each call goes step by step, write by write, on its one item and the directory's entry:
+Each call is one transaction. A deletion leaves a tombstone in the place of the directory's entry
+(see `ledger/tombstones.py`), which costs what deleting the entry would: a creation that arrives
+late is refused by it. A creation that meets a tombstone as new as itself is sent again and names
+the tombstone. A tombstone of its own incarnation means that it was created, and deleted since.
+
+A deletion is conditional on the fence of the main item. Before a deletion is refused, it raises the
+fence if one of its requests got no answer.
+
+The table `strict`, over regions, supports no transactions and no time to live: there each call goes
+step by step, write by write, on its one item and the directory's entry:
 
     create    the directory's entry, then the item, if no item has its name
     delete    the item, if it has the incarnation, then the directory's entry, if it has it
 
-A crash between two writes leaves a directory entry without its item, which `list` skips. A request
-that got no answer is sent again, for a minute, and detects by the item's `incarnation` whether the
-first one was applied. No token keeps the first one from being applied later; that would create a
-counter again that was deleted meanwhile. So a counter cannot be deleted before every request of its
-creation has expired (about 17 minutes; `created_at`).
+A crash between two writes leaves a directory entry without its item, which `list` skips. Nothing
+keeps a late request from creating the item again once it was deleted. So a counter over regions
+cannot be deleted before every request of its creation has expired (about 17 minutes; `created_at`);
+and a creation does not say that the name is taken while one of its own requests may be applied.
 
 Markers are not deleted: they belong to an incarnation, so a recreated counter ignores them, and
 they expire. A version begins at the time of creation, in milliseconds: one item takes no more than
@@ -23,7 +30,7 @@ a thousand writes a second for long, so a recreated counter begins above its old
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger import keys
@@ -40,15 +47,19 @@ from countledger.ledger.errors import (
     CounterExists,
     CountledgerError,
     OpenHolds,
+    Throttled,
     TransactionCancelled,
+    Unclear,
 )
-from countledger.ledger.expressions import Absent, AnyOf, Compare
+from countledger.ledger.expressions import Absent, AllOf, AnyOf, Compare
 from countledger.ledger.operations import Delete, Get, Put, Transact
 from countledger.ledger.ranking import namespace_board, partitions_to_write
+from countledger.ledger.tombstones import removed_id, tombstone, vacant
 from countledger.producers.strict import token_set
 from countledger.producers.strict.bins import deal_state
 from countledger.producers.strict.context import raise_exhausted
 from countledger.producers.strict.definition import Definition, Method, define, encode_definition
+from countledger.producers.strict.fence import fence_of, unraised
 from countledger.producers.strict.known import CREATION_SENT_MS
 from countledger.producers.strict.release import Releases
 from countledger.producers.strict.state import (
@@ -66,6 +77,8 @@ if TYPE_CHECKING:
     from countledger.ledger.operations import Write
     from countledger.producers.strict.context import MethodContext
 
+# How often others may create and delete the counter while it is created.
+_TRIES: Final = 5
 _ADVICE: Final = "it may have been done: show the counter before you call again"
 
 
@@ -111,10 +124,14 @@ class NewCounter:
         )
 
 
-def create(context: MethodContext, new: NewCounter, definition: Definition) -> Steps[None]:
+def create(context: MethodContext, new: NewCounter, definition: Definition) -> Steps[list[Item]]:
     """Create a counter: two write units for each item.
 
-    Over regions one for each, in each region; and a read unit.
+    Over regions one for each, in each region; and a read unit. In place of a counter that was
+    deleted less than about a minute ago twice as much.
+
+    Returns:
+        Its main item and its bins, as they were created.
 
     Raises:
         CounterExists: a counter has that name.
@@ -124,29 +141,50 @@ def create(context: MethodContext, new: NewCounter, definition: Definition) -> S
     board = keys.ranking_key(keys.namespace_of(new.counter))
     rule = yield Send(Get(context.table, board, consistent=False))
     now_ms, partitions = context.clock.now_ms(), partitions_to_write(rule)
-    listed, main, *bins = plan_creation(
+    items = plan_creation(
         context.table, definition, new.bounds, new.opening, now_ms, partitions=partitions
     )
     what = f"to create strict counter {new.counter!r}"
     if context.over_regions:
-        existing = yield from _create_stepwise(context, what, listed, main, now_ms)
+        existing = yield from _create_stepwise(context, what, items, now_ms)
     else:
-        transaction = Transact([listed, main, *bins], definition.incarnation)
-        refused, _ = yield from _write(context, what, transaction)
-        # The directory's entry is written in any case; the condition of the main item decides.
-        existing = refused and (refused.reasons[1].item or {})
+        existing = yield from _create_together(context, definition, what, items, now_ms)
     if existing is not None and not definition.is_of(existing):
         raise CounterExists(
             f"strict counter {new.counter!r} exists, of method {existing.get('method')}: "
             "delete it first, or take another name"
         )
+    return [put.item for put in items[1:]]
+
+
+def _create_together(
+    context: MethodContext, definition: Definition, what: str, items: list[Put], now_ms: int
+) -> Steps[Item | None]:
+    """Write all items in one transaction; or the main item that already has the name."""
+    listed, met = items[0], None
+    for _ in range(_TRIES):
+        free = vacant(now_ms, context.clock_skew_ms, removed_id(met))
+        if met is not None and removed_id(met) is None:
+            # An entry without its counter, as a restore to a moment in between may leave it.
+            free = Compare("incarnation", "=", met["incarnation"])
+        entry = replace(listed, condition=free)
+        token = context.new_id(now_ms)
+        refused, _ = yield from _write(context, what, Transact([entry, *items[1:]], token))
+        if refused is None:
+            return None
+        found, main = refused.reasons[0].item, refused.reasons[1]
+        if main.condition_failed or removed_id(found) == definition.incarnation:
+            return main.item or {"incarnation": definition.incarnation}
+        met = found
+    raise Throttled(f"{what}: it kept being created and deleted by others; try again later")
 
 
 def _create_stepwise(
-    context: MethodContext, what: str, listed: Put, main: Put, now_ms: int
+    context: MethodContext, what: str, items: list[Put], now_ms: int
 ) -> Steps[Item | None]:
     """Write both items; or the item that already has the name."""
     # Read first, so that a call with a name that exists does not write its directory entry.
+    listed, main = items
     key = {name: main.item[name] for name in ("counter", "part")}
     existing: Item | None = yield Send(Get(context.table, key))
     if existing is not None:
@@ -154,35 +192,88 @@ def _create_stepwise(
     until_ms = now_ms + CREATION_SENT_MS
     yield from _write(context, what, listed, until_ms)
     dated = Put(main.table, {**main.item, "created_at": now_ms}, main.condition)
-    refused, _ = yield from _write(context, what, dated, until_ms)
-    return refused and (refused.item or {})
+    refused, maybe_applied = yield from _write(context, what, dated, until_ms)
+    if refused is None:
+        return None
+    found = refused.item or {}
+    if maybe_applied and found.get("incarnation") != main.item["incarnation"]:
+        # It is the counter of another call. Once that is deleted, a late request of this call
+        # would create the counter that was refused.
+        raise Unclear(f"{what}: the name is taken, and a request is still under way; {_ADVICE}")
+    return found
 
 
-def delete(context: MethodContext, definition: Definition) -> Steps[None]:
+def delete(context: MethodContext, definition: Definition, main: Item) -> Steps[None]:
     """Delete a counter, unless it is gone or of another incarnation.
+
+    Args:
+        context: what to work with.
+        definition: of the counter.
+        main: its main item, as it was read.
 
     Raises:
         OpenHolds: some of it is held, also after the expired holds are released.
         Unclear: no attempt got a clear answer.
         Throttled: every attempt was refused, or expired holds could not be released.
     """
-    what, releases = f"to delete strict counter {definition.counter!r}", Releases(context)
-    stepwise = context.over_regions
-    main, listed, *bins = plan_deletion(context.table, definition, stepwise=stepwise)
-    while not stepwise:
-        token = context.new_id(context.clock.now_ms())
-        refused, _ = yield from _write(context, what, Transact([main, listed, *bins], token))
+    what = f"to delete strict counter {definition.counter!r}"
+    if context.over_regions:
+        first, listed = plan_deletion(context.table, definition, fence_of(main))
+        refused, maybe_applied = yield from _write(context, what, first)
+        if refused is None or maybe_applied:
+            yield from _write(context, what, listed)
+        return
+    refused, doubtful = yield from _delete_together(context, definition, what, fence_of(main))
+    if refused is None:
+        return
+    if doubtful:
+        # A late request would delete what changed since, acknowledged changes included.
+        if not (yield from context.raise_fences(definition, [definition.main])):
+            raise Unclear(f"{what}: no clear answer; {_ADVICE}") from refused
+        if not definition.is_of((yield Send(Get(context.table, definition.main))) or {}):
+            return
+    raise refused
+
+
+def _delete_together(
+    context: MethodContext, definition: Definition, what: str, fence: int
+) -> Steps[tuple[CountledgerError | None, bool]]:
+    """Delete all items in one transaction; or why not, and whether a request may be applied yet."""
+    releases, doubtful = Releases(context), False
+    while True:
+        now_ms = context.clock.now_ms()
+        life_ms = context.request_life_ms + context.token_life_ms
+        grave = tombstone(
+            keys.strict_key(definition.counter),
+            definition.incarnation,
+            now_ms,
+            context.clock_skew_ms,
+            life_ms,
+        )
+        main, _, *bins = plan_deletion(context.table, definition, fence)
+        writes: list[Write] = [main, Put(context.table, grave), *bins]
+        refused, maybe_applied = yield from _write(
+            context, what, Transact(writes, context.new_id(now_ms))
+        )
+        doubtful = doubtful or maybe_applied
         failed = [one.item for one in (refused.reasons if refused else ()) if one.condition_failed]
         if not any(map(definition.is_of, failed)):
-            return
-        if not (yield from releases.release(definition)):
-            raise OpenHolds(
+            return None, False
+        first = refused.reasons[0].item or {}
+        if definition.is_of(first) and fence_of(first) != fence:
+            # Another call raised it: none of the requests so far can be applied any more.
+            fence, doubtful = fence_of(first), False
+            continue
+        try:
+            again = yield from releases.release(definition)
+        except Throttled as error:
+            return error, doubtful
+        if not again:
+            open_holds = OpenHolds(
                 f"strict counter {definition.counter!r} has open holds: cancel them, or wait "
                 "until they have expired (`countledger strict holds` lists them)"
             )
-    refused, maybe_applied = yield from _write(context, what, main)
-    if refused is None or maybe_applied:
-        yield from _write(context, what, listed)
+            return open_holds, doubtful
 
 
 def plan_creation(
@@ -225,15 +316,18 @@ def plan_creation(
     return [Put(table, listed), Put(table, main, Absent("part")), *bins]
 
 
-def plan_deletion(table: str, definition: Definition, *, stepwise: bool = False) -> list[Delete]:
-    """All items of a counter, if they are of its incarnation and hold nothing; main item first."""
+def plan_deletion(table: str, definition: Definition, fence: int) -> list[Delete]:
+    """All items of a counter, if they are of its incarnation and hold nothing; main item first.
+
+    The second is the directory's entry. `fence` is the number of the main item's fence.
+    """
     condition = of(definition.incarnation)
     unheld = of(definition.incarnation, AnyOf(Absent("held"), Compare("held", "=", 0)))
     places = definition.places if definition.bins > 1 else []
     return [
-        Delete(table, definition.main, unheld),
-        # Step by step, the entry may be of a new incarnation by now; then it stays.
-        Delete(table, keys.strict_key(definition.counter), condition if stepwise else None),
+        Delete(table, definition.main, AllOf(unheld, unraised(fence))),
+        # Over regions the entry may be of a new incarnation by now; then it stays.
+        Delete(table, keys.strict_key(definition.counter), condition),
         *(Delete(table, place, unheld) for place in places),
     ]
 

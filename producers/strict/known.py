@@ -148,11 +148,16 @@ class Definitions:
                 f"strict counter {counter!r} does not exist: `countledger strict create` creates it"
             )
         definition = decode_definition(item)
+        context.fences.learn(definition.main, definition.incarnation, item)
+        self.keep(definition)
+        return definition, item
+
+    def keep(self, definition: Definition) -> None:
+        """Know it without a read."""
         with self._lock:
-            self._known[counter] = definition
+            self._known[definition.counter] = definition
             if len(self._known) > _KEPT:
                 self._known.popitem(last=False)
-        return definition, item
 
     def forget(self, counter: str) -> None:
         """Read it again the next time."""

@@ -13,6 +13,7 @@ from countledger.ledger.clock import Backoff, to_datetime
 from countledger.ledger.errors import CorruptItem, CountledgerError, Throttled
 from countledger.ledger.expressions import Compare
 from countledger.ledger.operations import Get, Query, TransactGet
+from countledger.ledger.tombstones import removed_id
 from countledger.producers.strict.bins import split, whole_of
 from countledger.producers.strict.change import refusal
 from countledger.producers.strict.definition import Definition, Method, decode_definition
@@ -163,6 +164,13 @@ def read_counter(
     return _shown(definition, whole_of([decode_state(item) for item in bins]), main, bins)
 
 
+def created(definition: Definition, items: Sequence[Item]) -> StrictCounter:
+    """A counter as it was created, by its main item and its bins."""
+    main, *bins = ({name: one for name, one in item.items() if one is not None} for item in items)
+    states = [decode_state(item) for item in bins or [main]]
+    return _shown(definition, whole_of(states) if bins else states[0], main, bins)
+
+
 def list_counters(
     context: MethodContext, namespace: str, on_corrupt: OnCorrupt | None = None
 ) -> Iterator[StrictCounter]:
@@ -178,7 +186,7 @@ def list_counters(
     """
     condition = Compare("counter", "=", keys.STRICT_PREFIX + namespace)
     for page in context.reads.pages(Query(context.table, condition)):
-        names = [item["part"] for item in page]
+        names = [item["part"] for item in page if removed_id(item) is None]
         wanted = [keys.total_key(name) for name in names]
         found = {item["counter"]: item for item in context.reads.get_many(context.table, wanted)}
         # A counter that was deleted since the page was read is missing.

@@ -319,10 +319,8 @@ _STRICT: Final = [
         "request_token: one token",
         wrapped(
             token,
-            "transact_parts",
-            lambda transact, context, definition, parts, name, *more, **rest: transact(
-                context, definition, parts, f"{name[:20]}{next(_NUMBERS)}", *more, **rest
-            ),
+            "token_of",
+            lambda token_of, *given: f"{token_of(*given)[:20]}{next(_NUMBERS)}",
         ),
         "tokens",
         seed=10,

@@ -61,8 +61,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "ledger/exact.py": "read",
     },
     "expired holds: releases more of them, or waits for who does, before each next request": {
-        "producers/strict/bounds.py": "set_bounds",
-        "producers/strict/creation.py": "delete",
+        "producers/strict/creation.py": "_delete_together",
         "producers/strict/release.py": "again",
     },
     "optimism: reads, decides again and writes another request; an error of a request ends it": {

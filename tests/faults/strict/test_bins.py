@@ -4,23 +4,17 @@ from functools import partial
 
 import pytest
 
-from countledger.ledger.attempts import Steps
 from countledger.ledger.clock import SystemClock
-from countledger.producers.strict import atomic
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.outcome import (
     Applied,
-    BoundReached,
     Duplicate,
-    StrictOutcome,
     Unknown,
-    Withdrawn,
 )
 from tests.engines.numbering import at_once
 from tests.engines.store import Store
-from tests.faults.canary import Rule, WrongNumber, judged
-from tests.faults.injection import Fault, Kind, before_call, faults, held_back
-from tests.faults.strict.sellers import client_of, others_change, seller_of, write_of
+from tests.faults.injection import Fault, Kind, faults, held_back
+from tests.faults.strict.sellers import client_of, seller_of, write_of
 
 WRITERS = 8
 
@@ -68,39 +62,3 @@ def test_a_late_request_to_a_bin_stays_out_after_another_took_the_change(
 
     assert isinstance(outcome, Applied)
     assert other.show(counter).value == 8
-
-
-def without_using_the_token_up(patch: pytest.MonkeyPatch) -> None:
-    """Leave a split of method atomic its way."""
-
-    def believed(*_: object) -> Steps[StrictOutcome]:
-        yield from ()
-        return Withdrawn("", "")
-
-    patch.setattr(atomic, "use_up", believed)
-
-
-@judged(without_using_the_token_up)
-def test_a_late_split_of_method_atomic_stays_out(store: Store, counter: str, rule: Rule) -> None:
-    """Others take the room and give it back: the late transaction finds its token used up."""
-    seller, other = seller_of(store), seller_of(store)
-    seller.create(counter, method="atomic", lower=0, upper=40, opening=40, bins=8)
-
-    def sell_out() -> None:
-        others_change([other], counter, -40)
-
-    with rule.watched():
-        # After the request that is held back, and before the next one.
-        client = client_of(seller)
-        with (
-            held_back(client, at="TransactWriteItems") as late,
-            before_call(client, "TransactWriteItems", sell_out, 2),
-        ):
-            outcome = seller.change(counter, -33)
-        others_change([other], counter, 40)
-        late.land()
-
-        assert isinstance(outcome, BoundReached)
-        if other.show(counter).value != 40:
-            raise WrongNumber(f"{counter} is {other.show(counter).value}")
-        assert late.landings == [400]

@@ -129,9 +129,12 @@ def test_a_deletion_is_about_the_counter_that_has_the_name_as_it_begins(deleter:
         deleter.strict.delete(COUNTER)
 
 
-def _is_suspended(process: Process, happens: Callable[[], object]) -> None:
+def _is_suspended(
+    process: Process, happens: Callable[[], object], *, together: bool = True
+) -> None:
     """The first answer is lost; then the process sleeps until its token is forgotten."""
-    process.dynamo.transact_faults.append(Fault(LOST, applied=True))
+    faults = process.dynamo.transact_faults if together else process.dynamo.faults
+    faults.append(Fault(LOST, applied=True))
 
     def sleep(_now_ms: int) -> None:
         process.clock.on_sleep = None
@@ -167,7 +170,7 @@ def test_bounds_of_a_suspended_process_are_not_moved_a_second_time(deleter: Proc
     """They were moved, and moved back by somebody else since."""
     other = _other(deleter)
     deleter.make(upper=10)
-    _is_suspended(deleter, lambda: other.strict.set_bounds(COUNTER, upper=10))
+    _is_suspended(deleter, lambda: other.strict.set_bounds(COUNTER, upper=10), together=False)
 
     with pytest.raises(Unclear, match=COUNTER):
         deleter.strict.set_bounds(COUNTER, upper=20)

@@ -55,17 +55,13 @@ def _loses_an_answer(process: Process) -> None:
         pytest.param(lambda _: None, Applied, 1, 2 * 7, id="a clear answer"),
         # No attempt of it can still be applied. The other's transaction, and its own.
         pytest.param(_sells_out, BoundReached, 2, None, id="clearly refused"),
-        # The answer to the retry is clear: it needs no fence.
-        pytest.param(_loses_an_answer, Applied, 2, None, id="applied before its retry"),
+        # Method atomic has no fence: it sends nothing more.
+        pytest.param(_loses_an_answer, Unknown, 1, None, id="a lost answer"),
     ],
 )
-def test_a_split_uses_its_token_up_only_after_a_refusal_that_may_hide_a_lost_attempt(
+def test_a_split_of_method_atomic_is_one_transaction(
     meets: Callable[[Process], None], outcome: type, sent: int, units: int | None
 ) -> None:
-    """Another transaction would cost two units more.
-
-    And if its answer was lost, an applied change would be called unknown.
-    """
     process = Process()
     dynamo = process.dynamo
     process.make(method="atomic", opening=40, bins=8)

@@ -1,0 +1,186 @@
+"""A refusal is final: no request of a call that was answered is applied later."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from countledger import errors
+from countledger.producers.strict.outcome import Applied, BoundReached, Confirmed, Held
+from countledger.testing import MemoryStack
+
+COUNTER = "s:hall"
+# A token is forgotten by then, and a request that was signed before may still land.
+FORGOTTEN_MINUTES = 12
+
+
+@pytest.fixture
+def stack() -> MemoryStack:
+    """A stack whose time passes by waits only."""
+    return MemoryStack(at=datetime(2030, 1, 1, tzinfo=UTC))
+
+
+def _other(stack: MemoryStack) -> Any:  # noqa: ANN401 - the strict counters of a stack
+    """Another process with the same tables, whose requests meet no planned fault."""
+    return stack.ledger.strict
+
+
+def _value(stack: MemoryStack) -> object:
+    return stack.ledger.strict.show(COUNTER).value
+
+
+def _land_later(stack: MemoryStack) -> None:
+    stack.advance(minutes=FORGOTTEN_MINUTES)
+    stack.land()
+
+
+@pytest.mark.parametrize("bins", [1, 2])
+def test_a_late_twin_of_an_applied_change_does_not_count_again(
+    stack: MemoryStack, bins: int
+) -> None:
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="request_token", bins=bins)
+    stack.delay_next()
+
+    assert isinstance(strict.change(COUNTER, 5, key="order-1"), Applied)
+    _land_later(stack)
+
+    assert _value(stack) == 5
+
+
+def test_a_late_twin_of_a_refused_change_is_not_applied(stack: MemoryStack) -> None:
+    """Although others have added headroom since."""
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="request_token", lower=0, opening=1)
+    stack.delay_next()
+
+    assert isinstance(strict.change(COUNTER, -5, key="order-1"), BoundReached)
+    strict.change(COUNTER, 10, key="order-2")
+    _land_later(stack)
+
+    assert _value(stack) == 11
+
+
+@pytest.mark.parametrize("bins", [1, 2])
+def test_a_late_creation_brings_no_deleted_counter_back(stack: MemoryStack, bins: int) -> None:
+    strict = stack.ledger.strict
+    stack.delay_next()
+    strict.create("s:other", method="atomic")  # creates the namespace, late
+    stack.delay_next()
+    strict.create(COUNTER, method="atomic", opening=5, bins=bins)
+    strict.delete(COUNTER)
+    _land_later(stack)
+
+    with pytest.raises(errors.NoSuchCounter):
+        strict.show(COUNTER)
+    assert [one.counter for one in strict.list("s")] == ["s:other"]
+
+
+def test_a_late_move_of_a_bound_does_not_undo_a_later_one(stack: MemoryStack) -> None:
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="occ", lower=0, upper=100)
+    stack.delay_next()
+    assert strict.set_bounds(COUNTER, upper=10).upper == 10
+    strict.set_bounds(COUNTER, upper=100)
+
+    _land_later(stack)
+
+    assert strict.show(COUNTER).upper == 100
+
+
+@pytest.mark.parametrize("bins", [1, 2])
+def test_a_deletion_that_was_refused_deletes_nothing_later(stack: MemoryStack, bins: int) -> None:
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="marker", lower=0, opening=5, bins=bins)
+    hold = strict.hold(COUNTER, 3, expires_in=timedelta(hours=1))
+    assert isinstance(hold, Held)
+    stack.delay_next()
+
+    with pytest.raises(errors.OpenHolds):
+        strict.delete(COUNTER)
+    assert isinstance(strict.confirm(hold.id), Confirmed)
+    strict.change(COUNTER, 40)
+    stack.land()
+
+    assert _value(stack) == 42
+
+
+def test_a_creation_that_was_refused_creates_nothing_later(stack: MemoryStack) -> None:
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="occ", opening=5)
+    stack.delay_next()
+
+    with pytest.raises(errors.CounterExists):
+        strict.create(COUNTER, method="occ", opening=77)
+    strict.delete(COUNTER)
+    stack.land()
+
+    with pytest.raises(errors.NoSuchCounter):
+        strict.show(COUNTER)
+
+
+@pytest.mark.parametrize("bins", [1, 2])
+def test_bounds_that_others_moved_since_do_not_come_back(stack: MemoryStack, bins: int) -> None:
+    """100, then 10 is late, another sets 60, this call sets 10, another sets 100."""
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="marker", lower=0, upper=100, opening=5, bins=bins)
+    stack.delay_next()
+    stack.before_next_request(lambda: strict.set_bounds(COUNTER, upper=60))
+    assert strict.set_bounds(COUNTER, upper=10).upper == 10
+    strict.set_bounds(COUNTER, upper=100)
+
+    stack.land()
+
+    assert strict.show(COUNTER).upper == 100
+
+
+def test_bounds_are_unknown_if_the_call_may_be_among_several_moves_since(
+    stack: MemoryStack,
+) -> None:
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="occ", lower=0, upper=100)
+
+    def others() -> None:
+        strict.set_bounds(COUNTER, upper=60)
+        strict.set_bounds(COUNTER, upper=70)
+
+    stack.delay_next()
+    stack.before_next_request(others)
+    with pytest.raises(errors.Unclear, match="show the counter"):
+        strict.set_bounds(COUNTER, upper=10)
+
+    stack.land()
+    assert strict.show(COUNTER).upper == 70
+
+
+def test_a_refused_move_of_a_bound_is_not_applied_later(stack: MemoryStack) -> None:
+    """The first request is late; the value has passed the bound since, and comes back."""
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="atomic", upper=100, opening=5)
+    stack.delay_next()
+    stack.before_next_request(lambda: strict.change(COUNTER, 20))
+
+    with pytest.raises(errors.BadBounds):
+        strict.set_bounds(COUNTER, upper=10)
+    strict.change(COUNTER, -20)
+    stack.land()
+
+    assert strict.show(COUNTER).upper == 100
+
+
+@pytest.mark.parametrize("plan", ["lose_next_answer", "delay_next"])
+def test_a_creation_succeeds_although_another_call_deletes_the_counter_at_once(
+    stack: MemoryStack, plan: str
+) -> None:
+    strict = stack.ledger.strict
+    strict.create("s:other", method="atomic")
+
+    getattr(stack, plan)()
+    if plan == "delay_next":
+        stack.before_next_request(stack.land)
+    stack.before_next_request(lambda: strict.delete(COUNTER))
+    made = strict.create(COUNTER, method="occ", opening=5)
+
+    assert (made.value, made.method) == (5, "occ")
+    with pytest.raises(errors.NoSuchCounter):
+        strict.show(COUNTER)
