@@ -58,7 +58,10 @@ if TYPE_CHECKING:
 
 OPENAPI_PATH: Final = "/v1/openapi.json"
 # What any operation may answer besides its own answers.
-PROBLEMS: Final = (400, 401, 403, 404, 405, 409, 413, 414, 422, 429, 500, 502, 503, 504)
+PROBLEMS: Final = (
+    *(400, 401, 403, 404, 405, 408, 409, 413, 414, 421, 422, 429, 431),
+    *(500, 502, 503, 504),
+)
 _UNITS: Final = {
     name: {"description": f"the {what} units of this request", "schema": {"type": "string"}}
     for name, what in ((READ_UNITS, "read"), (WRITE_UNITS, "write"))

@@ -13,15 +13,15 @@ from hashlib import blake2b
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
-from anyio import to_thread
 from fastapi import Depends, Header, Request
+from fastapi.dependencies.utils import get_flat_params
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 
 from countledger.infra.http.access import EVERY_NAMESPACE, Scopes, ScopeVerb
-from countledger.infra.http.problems import ProblemDetails, fields_of, problem_of, title_of
+from countledger.infra.http.problems import HEADER, ProblemDetails, fields_of, problem_of, title_of
 from countledger.ledger import keys
-from countledger.ledger.errors import CountledgerError
+from countledger.ledger.errors import BadKey, CountledgerError
 from countledger.producers.quotas.outcome import Denied
 from countledger.producers.strict import outcome as outcomes
 
@@ -61,6 +61,10 @@ class Call:
     def reads(self, counter: str) -> CountLedger:
         """The client, if the caller may read this counter's namespace."""
         return self.may(ScopeVerb.READ, keys.namespace_of(counter))
+
+    def can_read(self, counter: str) -> bool:
+        """Whether the caller may read this counter's namespace."""
+        return self.scopes.allows(ScopeVerb.READ, keys.namespace_of(counter))
 
     def writes(self, counter: str) -> CountLedger:
         """The client, if the caller may change the counters of this one's namespace."""
@@ -144,14 +148,20 @@ class CountedRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler of FastAPI, between lending a client and reading its meter."""
         handle = super().get_route_handler()
+        takes_key = any(one.alias == HEADER for one in get_flat_params(self.dependant))
 
         async def counted(request: Request) -> Response:
             clients: Clients = request.app.state.clients
             try:
                 scopes = request.app.state.authorize(request)
-                ledger = clients.take_idle()
-                if ledger is None:
-                    ledger = await to_thread.run_sync(clients.take)
+                if not takes_key and HEADER in request.headers:
+                    raise BadKey(
+                        f"{request.method} {self.path} makes no use of {HEADER}: leave it out. "
+                        "docs/http.md says what becomes of a request that is sent again"
+                    )
+                # A slow body keeps no client from other requests.
+                await request.body()
+                ledger = await clients.take_async()
             except CountledgerError as error:
                 return problem_of(error).response()
             try:
@@ -162,7 +172,9 @@ class CountedRoute(APIRoute):
         async def answer(request: Request, call: Call) -> Response:
             request.state.call = call
             try:
-                return await handle(ExactRequest(request.scope, request.receive))
+                exact = ExactRequest(request.scope, request.receive)
+                exact._body = await request.body()  # noqa: SLF001 - it was read, and comes once
+                return await handle(exact)
             except CountledgerError as error:
                 return problem_of(error).response()
 

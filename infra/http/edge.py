@@ -29,6 +29,7 @@ ANSWER_TIMEOUT_S: Final = 25.0
 _TOO_LARGE: Final = f"the body is longer than {BODY_MAX_BYTES:,} bytes: send it in parts"
 _TOO_LONG: Final = f"path and query are longer than {TARGET_MAX_BYTES:,} bytes"
 _NO_TEXT: Final = "the path holds bytes that are no UTF-8: percent-encode its names as UTF-8"
+_NO_QUERY: Final = "the query holds bytes that are no UTF-8: percent-encode its values as UTF-8"
 SECURITY_HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -61,6 +62,8 @@ class Edge:
             await problem_of_status(414, _TOO_LONG).response()(scope, receive, answer)
         elif not size.isdecimal() or int(size[:20]) > BODY_MAX_BYTES:
             await problem_of_status(413, _TOO_LARGE).response()(scope, receive, answer)
+        elif not _is_text(scope.get("query_string")):
+            await problem_of_status(400, _NO_QUERY).response()(scope, receive, answer)
         elif not _is_text(scope.get("raw_path")):
             await problem_of_status(400, _NO_TEXT).response()(scope, receive, answer)
         else:
@@ -98,10 +101,10 @@ class Edge:
             timer.cancel()
 
 
-def _is_text(path: bytes | None) -> bool:
-    """Whether a path is of UTF-8; a server replaces other bytes, each by the same character."""
+def _is_text(part: bytes | None) -> bool:
+    """Whether a part of an address is of UTF-8; a server replaces other bytes, all by one."""
     try:
-        unquote_to_bytes(path or b"").decode()
+        unquote_to_bytes(part or b"").decode()
     except UnicodeDecodeError:
         return False
     return True

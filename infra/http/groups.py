@@ -114,13 +114,17 @@ def delete_group(group: CounterPath, call: Called) -> Response:
 def group_totals(
     group: CounterPath, call: Called, limit: Limit = PAGE_DEFAULT, cursor: Cursor = None
 ) -> Response:
-    """A page of the totals of a group, by name. Half a read unit for each, and for the members."""
+    """A page of the totals of a group, by name. Half a read unit for each, and for the members.
+
+    Members that the caller may not read now are left out.
+    """
     position = from_cursor(cursor, str)
     after = keys.check_counter(position[0]) if position else None
     shown = call.reads(group).groups.show(group, after=after)
     found = list(islice(shown, limit + 1))
-    totals = [TotalAnswer.model_validate(one) for one in found[:limit]]
-    following = to_cursor(totals[-1].counter) if len(found) > limit else None
+    page = [TotalAnswer.model_validate(one) for one in found[:limit]]
+    following = to_cursor(page[-1].counter) if len(found) > limit else None
+    totals = [one for one in page if call.can_read(one.counter)]
     return answered(TotalsAnswer(totals=totals, next=following))
 
 
@@ -128,18 +132,22 @@ def group_totals(
 def add_members(group: CounterPath, body: MembersInput, call: Called) -> Response:
     """Add counters to a group; a missing group is created. Two write units, a read unit for each.
 
-    It requires the scope of the group's namespace, and to read each counter's.
+    It requires the scope to write the group's namespace, and each counter's: a group that is ranked
+    or not, a counter has a total from then on.
     """
     client = call.writes(group)
     for counter in body.counters:
-        call.reads(counter)
+        call.writes(counter)
     return answered(MembersAnswer(counters=client.groups.add(group, body.counters)))
 
 
 @routes.post("/v1/groups/{group}/removals", response_model=MembersAnswer)
 def remove_members(group: CounterPath, body: MembersInput, call: Called) -> Response:
     """Remove counters from a group. Two write units and two read units for each."""
-    removed = call.writes(group).groups.remove(group, body.counters)
+    client = call.writes(group)
+    for counter in body.counters:
+        call.writes(counter)
+    removed = client.groups.remove(group, body.counters)
     return answered(MembersAnswer(counters=removed))
 
 
@@ -152,8 +160,12 @@ def rank_group(group: CounterPath, body: RankingInput, call: Called) -> Response
 
 @routes.get("/v1/groups/{group}/top", response_model=TopAnswer)
 def group_top(group: CounterPath, call: Called, limit: TopLimit = 10) -> Response:
-    """The highest totals of a group. If it is ranked: a read unit, and two for its board."""
-    return _top(call.reads(group).groups.top(group, limit))
+    """The highest totals of a group. If it is ranked: a read unit, and two for its board.
+
+    Members that the caller may not read now are left out, so there may be fewer than `limit`.
+    """
+    found = call.reads(group).groups.top(group, limit)
+    return _top([one for one in found if call.can_read(one.counter)])
 
 
 @routes.get("/v1/namespaces/{namespace}/top", response_model=TopAnswer)

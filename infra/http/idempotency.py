@@ -13,7 +13,8 @@ is the pair of the key and the time, as of an `IdempotencyKey`.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import unquote_to_bytes
 
 from fastapi import Depends, Header, Request
@@ -23,6 +24,9 @@ from countledger.infra.http.problems import HEADER, HOW
 from countledger.infra.http.shapes import Text, parse_time
 from countledger.ledger.errors import BadKey, BadTime
 from countledger.ledger.ids import check_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _TIME: Final = (
     r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
@@ -37,6 +41,7 @@ _PATTERN: Final = (
     r")"
     rf'(?: *; *at="(?P<at>{_TIME})")?$'
 )
+_MARK_BYTES: Final = 12
 _match: Final = re.compile(_PATTERN).match
 
 
@@ -82,6 +87,21 @@ def key_of_part(key: str | IdempotencyKey, position: int) -> str | IdempotencyKe
     if isinstance(key, IdempotencyKey):
         return IdempotencyKey(f"{key.key}#{position}", key.at)
     return check_key(f"{key}#{position}")
+
+
+def key_of_namespaces(key: str | IdempotencyKey, namespaces: Iterable[str]) -> str | IdempotencyKey:
+    """The key of a request that changes counters of these namespaces.
+
+    The key of several counters is one of the whole stack. Here it belongs to the namespaces, which
+    the caller may write: a caller with other scopes neither meets nor occupies it.
+
+    Raises:
+        BadKey: with the mark of the namespaces it is too long.
+    """
+    mark = blake2b(" ".join(sorted(set(namespaces))).encode(), digest_size=_MARK_BYTES).hexdigest()
+    if isinstance(key, IdempotencyKey):
+        return IdempotencyKey(f"{mark}#{key.key}", key.at)
+    return check_key(f"{mark}#{key}")
 
 
 def _unquoted(found: re.Match[str]) -> str:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from countledger import outcomes
 from countledger.infra.http.calls import Called, CountedRoute, answer_of, answered
-from countledger.infra.http.idempotency import OptionalKey, RequiredKey
+from countledger.infra.http.idempotency import OptionalKey, RequiredKey, key_of_namespaces
 from countledger.infra.http.problems import HOW, KeyMissing
 from countledger.infra.http.shapes import (
     AmountText,
@@ -23,6 +23,7 @@ from countledger.infra.http.shapes import (
     NoteMap,
     ShownTime,
 )
+from countledger.ledger import keys
 from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import (
     BINS_MAX,
@@ -206,7 +207,8 @@ def change_together(body: StrictChangesInput, key: RequiredKey, call: Called) ->
         call.writes(counter)
     if len(changes) < len(body.changes):
         raise CounterTwice("a counter is named twice: add up its changes")
-    outcome = call.ledger.strict.transactions.change(changes, key=key, note=body.note)
+    own = key_of_namespaces(key, map(keys.namespace_of, changes))
+    outcome = call.ledger.strict.transactions.change(changes, key=own, note=body.note)
     return answer_of(outcome, CHANGED)
 
 

@@ -121,3 +121,22 @@ def test_an_event_of_a_batch_that_fails_is_a_problem_of_its_own(api: Api) -> Non
 
 def test_the_key_of_a_part_keeps_the_time_of_the_key() -> None:
     assert key_of_part(IdempotencyKey("k", _AT), 3) == IdempotencyKey("k#3", _AT)
+
+
+@pytest.mark.parametrize(
+    ("request_line", "body"),
+    [
+        ("POST /v1/sequences/orders:x/numbers", {}),
+        ("POST /v1/sequences", {"sequence": "orders:x"}),
+        ("POST /v1/quotas", {"prefix": "keyed:", "limit": "1", "per": "day"}),
+        ("DELETE /v1/sequences/orders:x", None),
+        ("GET /v1/counters/likes:a", None),
+    ],
+)
+def test_a_key_is_refused_where_it_has_no_effect(api: Api, request_line: str, body: object) -> None:
+    method, path = request_line.split()
+    refused = api.http.request(method, path, json=body, headers={"Idempotency-Key": "k"})
+
+    assert (refused.status_code, names_of(refused.json())) == (422, "bad-key")
+    assert "makes no use of Idempotency-Key" in refused.json()["detail"]
+    assert api.get("/v1/sequences/orders:x").status_code == 404

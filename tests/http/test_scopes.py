@@ -84,3 +84,49 @@ def test_a_batch_requires_the_scope_of_each_namespace_and_records_nothing_else(
 
     assert (refused.status_code, refused.json()["scope"]) == (403, "views:write")
     assert whole.store.entry_items("likes:c") == []
+
+
+def test_a_group_takes_no_counter_of_a_namespace_that_the_caller_may_only_read(whole: Api) -> None:
+    """A member has a total, and a place in the ranking of its namespace, from then on."""
+    whole.scopes = Scopes.parse(["mine:admin", "theirs:read"])
+    members = {"counters": ["theirs:x"]}
+    for path in ("members", "removals"):
+        refused = whole.post(f"/v1/groups/mine:group/{path}", members)
+        assert refused.json()["scope"] == "theirs:write"
+
+    whole.scopes = EVERYTHING
+    assert whole.get("/v1/groups/mine:group").status_code == 404
+
+
+def test_a_group_shows_the_members_that_the_caller_may_read_now(whole: Api) -> None:
+    whole.scopes = EVERYTHING
+    both = {"counters": ["board:a", "hidden:b", "board:c"]}
+    for counter in both["counters"]:
+        whole.post(f"/v1/counters/{counter}/entries", {"delta": "1"}, "k")
+    assert whole.post("/v1/groups/board:group/members", both).status_code == 200
+    whole.scopes = Scopes.parse(["board:read"])
+
+    totals = whole.get("/v1/groups/board:group/totals").json()["totals"]
+    pages = whole.get("/v1/groups/board:group/totals?limit=2").json()
+    top = whole.get("/v1/groups/board:group/top").json()["top"]
+
+    assert [one["counter"] for one in totals] == ["board:a", "board:c"]
+    assert pages["next"] is not None
+    assert {one["counter"] for one in top} == {"board:a", "board:c"}
+
+
+def test_a_key_of_several_counters_is_one_of_their_namespaces(whole: Api) -> None:
+    """Another tenant with the same key is neither refused by it, nor learns of it."""
+    whole.scopes = EVERYTHING
+    for counter in ("left:a", "left:b", "right:a", "right:b"):
+        whole.post("/v1/strict", {"counter": counter, "method": "marker"})
+
+    def change(tenant: str, amount: str) -> Response:
+        whole.scopes = Scopes.parse([f"{tenant}:write"])
+        counters = [f"{tenant}:a", f"{tenant}:b"]
+        changes = [{"counter": one, "delta": amount} for one in counters]
+        return whole.post("/v1/strict-changes", {"changes": changes}, "one-key")
+
+    outcomes = [change(tenant, "1").json()["outcome"] for tenant in ("left", "right", "left")]
+    assert outcomes == ["applied", "applied", "duplicate"]
+    assert change("left", "2").status_code == 422
