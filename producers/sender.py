@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
+    from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.entry import Entry
@@ -119,14 +120,17 @@ class Sender:
 
     # ---- the protocols, for a thread or an event loop ----
 
-    def sending(self, entry: Entry, *, maybe_applied: bool = False) -> Steps[Receipt]:
+    def sending(  # noqa: C901 - an answer table
+        self, entry: Entry, *, maybe_applied: bool = False
+    ) -> Steps[Receipt]:
         """Send one entry.
 
         The answers mean:
 
             done                         recorded
             condition failed             after a lost answer this very item: recorded; else an entry
-                                         of this id exists: a duplicate, or its key was reused
+                                         of this id exists: a duplicate, or its key was reused;
+                                         after a lost answer unacknowledged, if that entry is old
             too old, or dated ahead      raised
             throttle, no answer          again
             anything else                raised; unacknowledged, if an attempt may have been applied
@@ -146,8 +150,11 @@ class Sender:
         def interpret(reply: Reply[None]) -> Verdict[None, Receipt]:
             match reply.answer:
                 case ConditionFailed(item=found) if found is not None:
-                    mine = reply.maybe_applied and found == write.item
-                    return Done(recorded() if mine else judge_existing(entry, found))
+                    if reply.maybe_applied and found == write.item:
+                        return Done(recorded())
+                    if reply.maybe_applied:
+                        self._check_it_stays(entry, found, namespace)
+                    return Done(judge_existing(entry, found))
                 case KeyExpired() | ClockSkew():
                     raise reply.answer
                 case CountledgerError():
@@ -251,6 +258,20 @@ class Sender:
             except BadInput as error:
                 refused[number] = error
         return refused
+
+    def _check_it_stays(self, entry: Entry, found: Item, namespace: Namespace) -> None:
+        """Allow an existing entry to refuse this one only if it stays for the life of a request.
+
+        Beyond the horizon it may be merged and deleted before the first request of this call lands,
+        which would then be recorded.
+
+        Raises:
+            Unacknowledged: it may be deleted.
+        """
+        at_ms = found.get("at")
+        age_ms = self.clock.now_ms() + self.clock_skew_ms - (at_ms if type(at_ms) is int else 0)
+        if age_ms > namespace.horizon_ms:
+            raise unacknowledged(entry, "an entry under its key is older than the horizon")
 
     def _check_age(self, entry: Entry, namespace: Namespace) -> None:
         check_age(

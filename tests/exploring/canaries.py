@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.expressions import Compare
+from countledger.producers.sender import Sender
 from countledger.producers.sequences import sequences
 
 if TYPE_CHECKING:
@@ -42,7 +43,18 @@ def _any_incarnation(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sequences, "unchanged", lambda *_: Compare("method", "=", "sequence"))
 
 
+def _any_age(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Sender, "_check_it_stays", lambda *_: None)
+
+
 CANARIES: Final = (
+    SwitchedOff(
+        "an entry that may be deleted soon refuses no call with an unclear attempt",
+        "ledger",
+        "an old key: record key | compact",
+        5_000,
+        _any_age,
+    ),
     SwitchedOff(
         "a deletion deletes the sequence that it has read, and no other",
         "sequences",

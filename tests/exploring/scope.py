@@ -42,6 +42,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from countledger.ledger.limits import HOUR_MS
 from tests.exploring.actor import Actor, Beginning, Part, Pausing
 from tests.exploring.client import Sending
 from tests.exploring.linear import (
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
 
 # The names of the calls of an actor.
 Script: TypeAlias = tuple[str, ...]
-_SETUP_MS = 60 * 60_000
 _NAMES = "ABC"
 
 
@@ -114,6 +114,7 @@ class Capability:
         watch: changes the world itself when a table changes, as the stream's functions do.
         bounds: of its searches with one fault.
         offsets_ms: how far the clock of each actor is ahead.
+        setup_before_ms: how long before the world begins it was set up.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Capability:
     watch: Callable[[World], object] = lambda _: None
     bounds: Bounds = field(default_factory=Bounds)
     offsets_ms: tuple[int, ...] = (0, 0, 0)
+    setup_before_ms: int = HOUR_MS
 
     def cases(self) -> Iterator[Case]:
         """Each pair with one fault, each script alone with two, triples of calls without."""
@@ -175,7 +177,8 @@ class Case:
         """Its search, and where that begins."""
         world = World()
         self.capability.watch(world)
-        contents = set_up(world, self.capability.starts[self.start].setup)
+        begin = self.capability.starts[self.start]
+        contents = set_up(world, begin.setup, self.capability.setup_before_ms)
         calls, prepare = self.capability.calls, self.capability.prepare
         parts = tuple(
             Part(_NAMES[n], tuple((name, calls[name]) for name in script), prepare, offset_ms)
@@ -244,9 +247,11 @@ class Linearity:
                 )
 
 
-def set_up(world: World, setup: Callable[[CountLedger], object]) -> Contents:
+def set_up(
+    world: World, setup: Callable[[CountLedger], object], before_ms: int = HOUR_MS
+) -> Contents:
     """What a setup makes of empty tables: an actor whom nothing meets."""
-    now_ms = BEGIN_MS - _SETUP_MS
+    now_ms = BEGIN_MS - before_ms
     contents = Contents(world.contents.tables, {})
     actor = Actor(Part("setup", (("set up", setup),)), 0, world, now_ms)
     stop = actor.resume(None, now_ms)

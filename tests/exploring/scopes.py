@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tests.exploring.claim_scope import CLAIMS
+from tests.exploring.ledger_scope import RECORDS
 from tests.exploring.sequence_scope import SEQUENCES
 
 if TYPE_CHECKING:
     from tests.exploring.scope import Capability
 
-CAPABILITIES: Final[tuple[Capability, ...]] = (SEQUENCES,)
+CAPABILITIES: Final[tuple[Capability, ...]] = (SEQUENCES, RECORDS)
+# `make explore` explores these too. Their violations are known; the tests leave them out until the
+# protocol has changed: a take beside releases by the same owner, two releases in one millisecond.
+OPEN: Final[tuple[Capability, ...]] = (CLAIMS,)
 # What `make explore` ends with.
 NOT_EXPLORED: Final = (
     "regions: replication, promotion, salvage, strict counters over regions",
