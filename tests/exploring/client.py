@@ -98,15 +98,18 @@ class ActorClient(TableClient):
         return self._sent(Sending(what, request, writes=True, lost=_LOST))
 
     def _sent(self, sending: Sending) -> Any:  # noqa: ANN401 - of the request
-        """The SDK's own attempts: after a throttle or no answer, not after a conflict."""
+        """The SDK's own attempts: after a throttle or no answer, not after a conflict.
+
+        The product does not hide an attempt without an answer behind the refusal of a later one.
+        """
+        unclear: Unclear | None = None
         for attempt in range(1, self.attempts + 1):
             try:
                 return self.actor.send(sending)
-            except Conflict:
-                raise
-            except (Throttled, Unclear):
-                if attempt == self.attempts:
-                    raise
+            except (Throttled, Unclear) as error:
+                unclear = error if isinstance(error, Unclear) else unclear
+                if attempt == self.attempts or isinstance(error, Conflict):
+                    raise unclear or error from None
         raise AssertionError("unreachable: the last attempt answers or raises")
 
     def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
