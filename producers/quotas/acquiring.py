@@ -18,12 +18,18 @@ The window of a call is that of the time when it began, for all of its attempts.
     no answer                   with a key: again. Without: as `prefer` says, no more attempt
                                 (at-most-once) or again (at-least-once)
 
+A token is forgotten ten minutes after its success, and a late request is not. So a request with a
+token names the number of the fence of its window (`fence`), and after one without an answer the
+call raises it before it says that the amount is admitted: one write unit. An amount is never denied
+while a request of the call may be applied.
+
 A denial is final only if no request of this call can still be applied. Otherwise the outcome is
 unknown: the same call under its key finds out.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +37,7 @@ from typing import TYPE_CHECKING, Any, Final
 from countledger.ledger import keys
 from countledger.ledger.attempts import (
     PASSING,
+    Again,
     Done,
     RetryPeriodOver,
     Send,
@@ -53,10 +60,11 @@ from countledger.producers.quotas.outcome import Denied, left_of
 from countledger.producers.strict.change import check_key_age
 from countledger.producers.strict.context import raise_exhausted
 from countledger.producers.strict.definition import Method
+from countledger.producers.strict.fence import fence_of, raise_fences, unraised
 
 if TYPE_CHECKING:
     from countledger.ledger.attempts import Attempts, Exhausted, Reply, Steps, Verdict
-    from countledger.ledger.attributes import Item
+    from countledger.ledger.attributes import Item, Key
     from countledger.producers.quotas.admin import Limits
     from countledger.producers.quotas.decision import Wanted
     from countledger.producers.quotas.outcome import Admitted
@@ -65,6 +73,9 @@ if TYPE_CHECKING:
 
 # How often a call meets a newer revision of its limit than the one that it has just read.
 _REVISIONS: Final = 10
+# How many numbers of the fence before the present one a repeated key is looked for under.
+_FENCES_BEFORE: Final = 3
+_RAISED: Final = Throttled("the fence of the window was raised by another call")
 
 
 def acquiring(
@@ -121,7 +132,7 @@ class _Admission:
             if self.limit.read_at_ms < self.wanted.at_ms:
                 raise LimitChanged("never is said of a limit that was read by this call only")
             refused = self.decision.denied(None, self._now_ms)
-            return (yield from self._confirmed(refused)) if keyed else refused
+            return (yield from self._confirmed(refused)) if keyed else self._final(refused)
         if not keyed:
             return (yield from self._plain())
         if self.wanted.reserve or self.limit.quota.method is Method.MARKER:
@@ -135,7 +146,7 @@ class _Admission:
         def interpret(reply: Reply[None]) -> Verdict[None, Admitted | Denied]:
             match reply.answer:
                 case ConditionFailed(item=item):
-                    return Done(self.decision.refused(item, self._now_ms))
+                    return Done(self._final(self.decision.refused(item, self._now_ms)))
                 case Unclear() if not self.wanted.again:
                     raise self.decision.unknown() from reply.answer
                 case LimitChanged():
@@ -187,6 +198,55 @@ class _Admission:
 
     def _tokened(self) -> Steps[Admitted | Denied]:
         """The update under a token: two write units, and a read unit for what remains."""
+        token = self._token()
+        place, known = self._window_key, self.context.fences
+
+        # The state is the number of the fence that the request names.
+        def request(fence: int) -> Send:
+            return self._send(Transact([self._fenced(fence)], token))
+
+        def interpret(reply: Reply[int]) -> Verdict[int, Admitted | Denied | None]:
+            match reply.answer:
+                case bool(fresh):
+                    duplicate = not fresh and not reply.maybe_applied
+                    return Done(replace(self.decision.admitted(None), duplicate=duplicate))
+                case TokenMismatch():
+                    return Done(None)
+                case TransactionCancelled(reasons=(window,)) if window.condition_failed:
+                    if window.item is not None and fence_of(window.item) != reply.state:
+                        # The token is free: no request with it was applied, nor can this one be.
+                        known.learn(place, "", window.item)
+                        return Again(known.of(place, ""), _RAISED)
+                    return Done(self.decision.refused(window.item, self._now_ms))
+                case LimitChanged():
+                    raise reply.answer
+            return otherwise(reply)
+
+        ended = yield from attempt(
+            known.of(place, ""), request, interpret, self._give_up, self.attempts
+        )
+        if ended is None:
+            ended = yield from self._found_before(token)
+        if isinstance(ended, Denied):
+            return self._final(ended)
+        return (yield from self._counted_once(ended))
+
+    def _counted_once(self, admitted: Admitted) -> Steps[Admitted]:
+        """The outcome, once no request of this call can count it again.
+
+        Raises:
+            Unclear: one may, when the token is forgotten.
+        """
+        if self.attempts.maybe_applied and not (yield from self._raise()):
+            raise self.decision.unknown()
+        return (yield from self._with_remaining(admitted))
+
+    def _token(self) -> str:
+        """The token of the key.
+
+        Raises:
+            KeyExpired, ClockSkew: the key is too old, or dated too far ahead.
+        """
         wanted, context = self.wanted, self.context
         if wanted.key_at_ms is not None:
             what = f"idempotency key {wanted.key!r} of {wanted.counter!r}"
@@ -195,28 +255,52 @@ class _Admission:
             until_ms = wanted.key_at_ms + life_ms
             self.attempts.until_ms = min(until_ms, self.attempts.until_ms or until_ms)
         scope = f"{self.limit.quota.incarnation}#{wanted.counter}#{wanted.key_id}"
-        token = blake2b(scope.encode(), digest_size=16, person=b"quota").hexdigest()
-        transaction = Transact([self._write], token)
+        return blake2b(scope.encode(), digest_size=16, person=b"quota").hexdigest()
 
-        def interpret(reply: Reply[None]) -> Verdict[None, Admitted | Denied]:
-            match reply.answer:
-                case bool(fresh):
-                    duplicate = not fresh and not reply.maybe_applied
-                    return Done(replace(self.decision.admitted(None), duplicate=duplicate))
-                case TokenMismatch():
-                    raise self.decision.used_elsewhere(maybe_applied=reply.maybe_applied) from None
-                case TransactionCancelled(reasons=(window,)) if window.condition_failed:
-                    return Done(self.decision.refused(window.item, self._now_ms))
-                case LimitChanged():
-                    raise reply.answer
-            return otherwise(reply)
+    def _raise(self) -> Steps[bool]:
+        """Raise the fence of the window: one write unit; whether it is raised."""
+        write = writing.raising(self.context.table, self.limit, self.decision.window)
+        items = yield from raise_fences([write], self.context.attempts())
+        for item in items or ():
+            if item is not None:
+                self.context.fences.learn(self._window_key, "", item)
+        return items is not None
 
-        ended = yield from attempt(
-            None, lambda _: self._send(transaction), interpret, self._give_up, self.attempts
+    def _found_before(self, token: str) -> Steps[Admitted]:
+        """What another process counted under the token, if it named a fence of before.
+
+        A read unit, and two write units for each number of the fence, up to four.
+
+        Raises:
+            IdempotencyKeyReused: the token stands for something else.
+            Unclear: a request of this call may be applied.
+        """
+        maybe_applied = self.attempts.maybe_applied
+        try:
+            item: Item | None = yield Send(Get(self.context.table, self._window_key))
+            now = 0 if item is None else fence_of(item)
+            # With a fence that was never raised, the request was the only one that there can be.
+            for fence in range(now, max(-1, now - _FENCES_BEFORE - 1), -1) if now else ():
+                with suppress(TokenMismatch):
+                    yield self._send(Transact([self._fenced(fence)], token))
+                    return replace(self.decision.admitted(None), duplicate=not maybe_applied)
+        except (*PASSING, TransactionCancelled, LimitChanged) as error:
+            raise self.decision.unknown() from error
+        raise self.decision.used_elsewhere(maybe_applied=maybe_applied)
+
+    def _fenced(self, fence: int) -> Any:  # noqa: ANN401 - a write
+        return writing.admission(
+            self.context.table,
+            self.limit,
+            self.decision.window,
+            self.wanted.amount,
+            unraised(fence),
         )
-        if isinstance(ended, Denied):
-            return self._final(ended)
-        return (yield from self._with_remaining(ended))
+
+    @property
+    def _window_key(self) -> Key:
+        limit, window = self.limit, self.decision.window
+        return keys.quota_window_key(limit.quota.incarnation, limit.counter, window.name)
 
     @property
     def _write(self) -> Any:  # noqa: ANN401 - a write
@@ -271,7 +355,7 @@ class _Admission:
             return admitted
         return replace(admitted, remaining=left_of(self.limit.amount, item["used"]))
 
-    def _give_up(self, exhausted: Exhausted[None]) -> Any:  # noqa: ANN401 - it only raises
+    def _give_up(self, exhausted: Exhausted[Any]) -> Any:  # noqa: ANN401 - it only raises
         if isinstance(exhausted.error, RetryPeriodOver) and not exhausted.maybe_applied:
             raise Throttled(
                 f"{self.wanted.counter!r}: this process was suspended, and nothing was written; "

@@ -34,11 +34,13 @@ from countledger.producers.quotas.quota import (
     tickets_until_ms,
     window_expires_at,
 )
+from countledger.producers.strict.fence import FENCE
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
     from countledger.ledger.calendar import Window
+    from countledger.ledger.expressions import Condition
     from countledger.producers.quotas.quota import CounterLimit
 
 ACQUIRED: Final = "acquired"
@@ -51,10 +53,15 @@ ADVICE: Final = (
 )
 
 
-def admission(table: str, limit: CounterLimit, window: Window, amount: Amount) -> Update:
-    """Count an amount that is not above the limit, if it still fits: one write unit."""
+def admission(
+    table: str, limit: CounterLimit, window: Window, amount: Amount, *more: Condition
+) -> Update:
+    """Count an amount that is not above the limit, if it still fits: one write unit.
+
+    `more` holds of the counter of the window, if there is one.
+    """
     most = amounts.add(limit.amount, amounts.negated(amount))
-    fits = AllOf(Compare("used", "<=", most), Compare("revision", "<=", limit.revision))
+    fits = AllOf(Compare("used", "<=", most), Compare("revision", "<=", limit.revision), *more)
     return Update(
         table,
         keys.quota_window_key(limit.quota.incarnation, limit.counter, window.name),
@@ -66,6 +73,12 @@ def admission(table: str, limit: CounterLimit, window: Window, amount: Amount) -
         AnyOf(Absent("part"), fits),
         returning="ALL_NEW",
     )
+
+
+def raising(table: str, limit: CounterLimit, window: Window) -> Update:
+    """Raise the fence of the counter of a window, which exists: one write unit."""
+    key = keys.quota_window_key(limit.quota.incarnation, limit.counter, window.name)
+    return Update(table, key, (Add(FENCE, 1),), Compare("used", ">=", 0), returning="ALL_NEW")
 
 
 def marker(table: str, limit: CounterLimit, window: Window, key_id: str, facts: Item) -> Put:

@@ -1,0 +1,66 @@
+"""What a quota answered stays so: no request of a call that was answered counts later."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from countledger import errors
+from countledger.producers.quotas.outcome import Admitted, Denied
+from countledger.testing import MemoryStack
+
+COUNTER = "a:x"
+
+
+@pytest.fixture
+def stack() -> MemoryStack:
+    """A stack whose time passes by waits only, with ten a day by tokens."""
+    made = MemoryStack(at=datetime(2030, 1, 1, tzinfo=UTC))
+    made.ledger.quotas.create("a:", limit=10, per="day", method="request_token")
+    return made
+
+
+def test_a_late_twin_of_an_admitted_amount_is_not_used_again(stack: MemoryStack) -> None:
+    quotas = stack.ledger.quotas
+    stack.delay_next()
+    assert isinstance(quotas.acquire(COUNTER, 3, key="job-1"), Admitted)
+
+    stack.advance(minutes=12)
+    stack.land()
+
+    assert quotas.show(COUNTER).used == 3
+
+
+def test_a_key_that_is_repeated_after_the_fence_was_raised_is_a_duplicate(
+    stack: MemoryStack,
+) -> None:
+    quotas = stack.ledger.quotas
+    stack.delay_next()
+    quotas.acquire(COUNTER, 3, key="job-1")
+
+    again = quotas.acquire(COUNTER, 3, key="job-1")
+    with pytest.raises(errors.IdempotencyKeyReused):
+        quotas.acquire(COUNTER, 4, key="job-1")
+
+    assert isinstance(again, Admitted)
+    assert again.duplicate
+    assert quotas.show(COUNTER).used == 3
+
+
+def test_an_amount_is_not_denied_while_a_request_for_it_is_under_way(stack: MemoryStack) -> None:
+    """Without a key and sent again, as the caller prefers."""
+    quotas = stack.ledger.quotas
+    stack.delay_next()
+    stack.before_next_request(lambda: quotas.acquire(COUNTER, 8))
+
+    with pytest.raises(errors.Unclear):
+        quotas.acquire(COUNTER, 3, prefer="over")
+
+
+def test_a_raised_fence_costs_other_keys_nothing_but_a_retry(stack: MemoryStack) -> None:
+    quotas = stack.ledger.quotas
+    stack.delay_next()
+    quotas.acquire(COUNTER, 3, key="job-1")
+    quotas.context.fences._known.clear()
+
+    assert isinstance(quotas.acquire(COUNTER, 7, key="job-2"), Admitted)
+    assert isinstance(quotas.acquire(COUNTER, 1, key="job-3"), Denied)
