@@ -21,6 +21,7 @@ from countledger.ledger.attempts import (
     GiveUp,
     Recheck,
     Send,
+    ask,
     attempt,
     otherwise,
     run,
@@ -41,7 +42,7 @@ from countledger.ledger.expressions import Absent
 from countledger.ledger.keys import entry_key
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Put, PutBatch
+from countledger.ledger.operations import Get, Put, PutBatch
 from countledger.ledger.performer import DynamoPerformer
 from countledger.ledger.suspension import Interrupted, note_entries
 from countledger.producers.batch import BatchProgress, Outcome
@@ -120,9 +121,7 @@ class Sender:
 
     # ---- the protocols, for a thread or an event loop ----
 
-    def sending(  # noqa: C901 - an answer table
-        self, entry: Entry, *, maybe_applied: bool = False
-    ) -> Steps[Receipt]:
+    def sending(self, entry: Entry, *, maybe_applied: bool = False) -> Steps[Receipt]:
         """Send one entry.
 
         The answers mean:
@@ -131,7 +130,8 @@ class Sender:
             condition failed             after a lost answer this very item: recorded; else an entry
                                          of this id exists: a duplicate, or its key was reused;
                                          after a lost answer unacknowledged, if that entry is old
-            too old, or dated ahead      raised
+            too old, or dated ahead      raised; after a lost answer one look says whether the entry
+                                         is there, else it is unacknowledged
             throttle, no answer          again
             anything else                raised; unacknowledged, if an attempt may have been applied
 
@@ -143,6 +143,23 @@ class Sender:
         check = partial(self._check_age, entry)
         namespace = self.namespaces.for_use(entry.counter, Kind.LEDGER, check)
         write = Put(self.table, encode_entry(entry, namespace.spread), Absent("entry"))
+        attempts = Attempts(self.clock, self.random, self.backoff, maybe_applied=maybe_applied)
+        check = partial(self._check_age, entry, namespace)
+        try:
+            return (yield from self._putting(entry, namespace, Send(write, check), attempts))
+        except KeyExpired as error:
+            if not attempts.maybe_applied:
+                raise
+            return (yield from self._looking(entry, namespace, write, error))
+        except Interrupted:
+            if attempts.maybe_applied:
+                note_entries([entry])
+            raise
+
+    def _putting(
+        self, entry: Entry, namespace: Namespace, send: Send, attempts: Attempts
+    ) -> Steps[Receipt]:
+        """`sending`, until an attempt is answered clearly."""
 
         def recorded() -> Receipt:
             return receipt_of(entry.counter, entry.id)
@@ -150,7 +167,7 @@ class Sender:
         def interpret(reply: Reply[None]) -> Verdict[None, Receipt]:
             match reply.answer:
                 case ConditionFailed(item=found) if found is not None:
-                    if reply.maybe_applied and found == write.item:
+                    if reply.maybe_applied and found == send.operation.item:
                         return Done(recorded())
                     if reply.maybe_applied:
                         self._check_it_stays(entry, found, namespace)
@@ -164,16 +181,31 @@ class Sender:
         def give_up(exhausted: Exhausted[None]) -> Receipt:
             raise _not_recorded(entry, exhausted) from exhausted.error
 
-        def request(_: None) -> Send:
-            return Send(write, partial(self._check_age, entry, namespace))
+        return attempt(None, lambda _: send, interpret, give_up, attempts)
 
-        attempts = Attempts(self.clock, self.random, self.backoff, maybe_applied=maybe_applied)
+    def _looking(
+        self, entry: Entry, namespace: Namespace, write: Put, expired: KeyExpired
+    ) -> Steps[Receipt]:
+        """What became of an entry that was sent, and may not be sent again: one read unit.
+
+        That it is absent proves nothing: it may have been merged since, or may arrive still.
+        """
+        key = {name: str(write.item[name]) for name in ("counter", "entry")}
+
+        def give_up(exhausted: Exhausted[None]) -> None:
+            raise exhausted.error
+
         try:
-            return (yield from attempt(None, request, interpret, give_up, attempts))
-        except Interrupted:
-            if attempts.maybe_applied:
-                note_entries([entry])
-            raise
+            attempts = Attempts(self.clock, self.random, self.backoff)
+            found = yield from ask(Get(self.table, key), attempts, give_up)
+        except CountledgerError as failed:
+            raise unacknowledged(entry, failed) from expired
+        if found is None:
+            raise unacknowledged(entry, expired) from expired
+        if found == write.item:
+            return receipt_of(entry.counter, entry.id)
+        self._check_it_stays(entry, found, namespace)
+        return judge_existing(entry, found)
 
     def sending_batch(
         self, entries: Sequence[Entry], namespaces: Mapping[str, Namespace]
@@ -229,7 +261,7 @@ class Sender:
             case RequestRejected():
                 return Done(reply.state)
             case KeyExpired() | ClockSkew():
-                progress = reply.state.without(self._refused(reply.state))
+                progress = reply.state.without(self._refused(reply))
                 return Recheck(progress) if progress.pending else Done(progress)
             case CountledgerError():
                 again = isinstance(reply.answer, PASSING)
@@ -249,14 +281,15 @@ class Sender:
 
     # ---- what may be sent ----
 
-    def _refused(self, progress: BatchProgress) -> dict[int, Outcome]:
-        """Those that are too old, or dated too far ahead."""
+    def _refused(self, reply: Reply[BatchProgress]) -> dict[int, Outcome]:
+        """Those that are too old, or dated too far ahead; after a lost answer nobody knows more."""
         refused: dict[int, Outcome] = {}
+        progress = reply.state
         for number, entry in zip(progress.pending, progress.to_send, strict=True):
             try:
                 self._check_age(entry, progress.namespaces[entry.counter])
             except BadInput as error:
-                refused[number] = error
+                refused[number] = unacknowledged(entry, error) if reply.maybe_applied else error
         return refused
 
     def _check_it_stays(self, entry: Entry, found: Item, namespace: Namespace) -> None:

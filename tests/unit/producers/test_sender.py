@@ -184,3 +184,46 @@ def test_an_entry_that_may_not_be_written_makes_no_namespace(
         sender_on(dynamo, ManualClock()).send(entry)
 
     assert dynamo.items(TABLE) == []
+
+
+@pytest.mark.parametrize(
+    ("faults", "ends", "status"),
+    [
+        ([_APPLIED], Receipt, Status.RECORDED),
+        ([_LOST], Unacknowledged, None),
+    ],
+)
+def test_an_entry_that_expires_between_two_attempts_is_looked_for(
+    faults: list[Fault], ends: type[object], status: Status | None
+) -> None:
+    """It was applied, or nobody knows: that it is absent does not say that it never comes."""
+    dynamo = MemoryClient(faults=[*faults])
+    entry = replace(_entry(key="k"), at_ms=NOW_MS - DAY_MS)
+
+    outcome = sender_on(dynamo, ManualClock()).outcome_of(entry)
+
+    assert type(outcome) is ends
+    assert getattr(outcome, "status", None) is status
+    assert dynamo.calls[:2] == ["put", "get"]
+    if isinstance(outcome, Unacknowledged):
+        assert outcome.entry == entry
+
+
+def test_an_entry_that_expires_before_it_is_sent_is_not_looked_for() -> None:
+    dynamo = MemoryClient(faults=[_SLOW])
+    entry = replace(_entry(key="k"), at_ms=NOW_MS - DAY_MS)
+
+    assert isinstance(sender_on(dynamo, ManualClock()).outcome_of(entry), KeyExpired)
+    assert dynamo.calls == ["put"]
+
+
+@pytest.mark.parametrize(("fault", "ends"), [(_APPLIED, Unacknowledged), (_SLOW, KeyExpired)])
+def test_a_batch_that_expires_after_a_lost_answer_is_unacknowledged(
+    fault: Fault, ends: type[object]
+) -> None:
+    dynamo = MemoryClient(faults=[fault])
+    entries = [replace(_entry(delta), at_ms=NOW_MS - DAY_MS) for delta in (1, 2)]
+
+    outcomes = sent(sender_on(dynamo, ManualClock()), entries)
+
+    assert [type(one) for one in outcomes] == [ends] * 2
