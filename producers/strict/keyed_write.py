@@ -276,10 +276,12 @@ def digest_of(incarnations: Mapping[str, str]) -> str:
 
 def _marker(context: MethodContext, change_id: str, facts: Item) -> Put:
     now_ms = context.clock.now_ms()
+    # A request of the call may arrive so much later than the key is remembered.
+    spare_ms = context.clock_skew_ms + context.request_life_ms
     item = {
         **keys.keyed_key(change_id),
         **facts,
         "at": now_ms,
-        "expires_at": -(-(now_ms + WINDOW_MS + context.clock_skew_ms) // SECOND_MS),
+        "expires_at": -(-(now_ms + WINDOW_MS + spare_ms) // SECOND_MS),
     }
     return Put(context.table, item, Absent("part"))

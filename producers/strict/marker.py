@@ -71,7 +71,8 @@ _ADVICE: Final = (
 def put_marker(context: MethodContext, definition: Definition, change_id: str, facts: Item) -> Put:
     """The write of a marker, on condition that this incarnation of the counter has none."""
     now_ms = context.clock.now_ms()
-    life_ms = definition.marker_window_ms + context.clock_skew_ms
+    # A request of the call may arrive so much later than the window is over.
+    life_ms = definition.marker_window_ms + context.clock_skew_ms + context.request_life_ms
     item = {
         **keys.marker_key(definition.counter, definition.bins, change_id),
         "incarnation": definition.incarnation,

@@ -149,7 +149,9 @@ class Resolution:
 
     def send(self, planned: End, updates: Sequence[Write], now_ms: int) -> Send:
         """The transaction of the end of the hold and the writes of its counter."""
-        kept_ms = self.definition.marker_window_ms + self.context.clock_skew_ms
+        # A late request to place the hold must find that it has ended.
+        spare_ms = self.context.clock_skew_ms + self.context.request_life_ms
+        kept_ms = self.definition.marker_window_ms + spare_ms
         own = plan_end(self.context.table, planned, self.call, now_ms, kept_ms)
 
         def check() -> None:

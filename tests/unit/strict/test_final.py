@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from countledger import errors
-from countledger.producers.strict.outcome import Applied, BoundReached, Confirmed, Held
+from countledger.producers.strict.outcome import Applied, BoundReached, Confirmed, Held, Unknown
 from countledger.testing import MemoryStack
 
 COUNTER = "s:hall"
@@ -184,3 +184,42 @@ def test_a_creation_succeeds_although_another_call_deletes_the_counter_at_once(
     assert (made.value, made.method) == (5, "occ")
     with pytest.raises(errors.NoSuchCounter):
         strict.show(COUNTER)
+
+
+def test_a_marker_of_a_short_window_outlives_the_late_requests_of_its_call(
+    stack: MemoryStack,
+) -> None:
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="marker", window_ms=60_000)
+    stack.delay_next()
+
+    assert isinstance(strict.change(COUNTER, 5, key="order-1"), Applied)
+    _land_later(stack)
+
+    assert _value(stack) == 5
+
+
+def test_a_hold_that_has_ended_is_not_placed_again_by_a_late_request(stack: MemoryStack) -> None:
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="marker", lower=0, opening=5, window_ms=60_000)
+    stack.delay_next()
+    hold = strict.hold(COUNTER, 3, expires_in=timedelta(seconds=30), key="order-1")
+    assert isinstance(hold, Held)
+    strict.cancel(hold.id)
+    _land_later(stack)
+
+    assert strict.show(COUNTER).held == 0
+
+
+def test_a_late_change_of_method_atomic_says_until_when_it_may_be_applied(
+    stack: MemoryStack,
+) -> None:
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="atomic")
+    stack.delay_next()
+
+    outcome = strict.change(COUNTER, 5)
+    stack.land()
+
+    assert isinstance(outcome, Unknown)
+    assert "until 2030-01-01T00:16:00+00:00 it may still be applied" in outcome.advice
