@@ -13,15 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
+from os import urandom
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
-
-import uuid_utils
 
 from countledger.ledger import keys
 from countledger.ledger.clock import to_ms
 from countledger.ledger.errors import BadKey, BadTime, shown
-from countledger.ledger.forks import this_process
 from countledger.ledger.limits import KEY_MAX_BYTES, TIME_LIMIT_MS
 
 if TYPE_CHECKING:
@@ -34,6 +32,9 @@ _HASH_TAIL_BITS: Final = 62
 # With two positions of 128 digits (of Kinesis they have 56) a key is within its 1,024 bytes.
 _SOURCE_MAX_BYTES: Final = 766
 _POSITION_LIMIT: Final = 10**128
+# 74 of their bits are used.
+_RANDOM_BYTES: Final = 10
+_VARIANTS: Final = "89ab"
 _LAST_DIGITS: Final = tuple(f"{number:02x}" for number in range(256))
 
 
@@ -137,30 +138,15 @@ def check_key(key: object) -> str:
     return key
 
 
-class _Seeded:
-    """Which process the source of ids was seeded for."""
-
-    process: tuple[int, int] = this_process()
-
-
 def new_id(at_ms: int) -> str:
-    """A new UUIDv7 of that millisecond; no two processes make the same one."""
-    seed_here()
-    return _seeded_id(at_ms)
+    """A new UUIDv7 of that millisecond; no two processes make the same one.
 
-
-def seed_here() -> None:
-    """Have this process make ids of its own, if it is a fork of another one."""
-    here = this_process()
-    if _Seeded.process != here:
-        # `uuid_utils` does this in a hook of `os.fork`, which a server written in C may skip.
-        uuid_utils.reseed_rng()
-        _Seeded.process = here
-
-
-def _seeded_id(at_ms: int) -> str:
-    """`new_id` in two thirds of its time, after this process has called `seed_here`."""
-    return str(uuid_utils.uuid7(nanoseconds=at_ms * 1_000_000))
+    Its random part is the kernel's, and not of a generator in this process's memory: that would go
+    on alike in a fork, and in each copy of a memory image (Lambda SnapStart, a restored machine).
+    """
+    time, tail = f"{at_ms:012x}", urandom(_RANDOM_BYTES).hex()
+    variant = _VARIANTS[int(tail[3], 16) & 3]
+    return f"{time[:8]}-{time[8:]}-7{tail[:3]}-{variant}{tail[4:7]}-{tail[7:19]}"
 
 
 def new_ids(at_ms: int, count: int) -> list[str]:
@@ -169,10 +155,9 @@ def new_ids(at_ms: int, count: int) -> list[str]:
     Up to 256 of them count on from one random id, in its last two digits: this takes a fifth of the
     time. Ids of two calls differ by the other 66 random bits.
     """
-    seed_here()
     ids: list[str] = []
     for first in range(0, count, len(_LAST_DIGITS)):
-        head = _seeded_id(at_ms)[:-2]
+        head = new_id(at_ms)[:-2]
         ids += map(head.__add__, _LAST_DIGITS[: count - first])
     return ids
 

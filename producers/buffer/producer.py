@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.amount import parse_delta
 from countledger.ledger.errors import BadInput, CountledgerError
 from countledger.ledger.forks import abandon, lock_open_in_forks, this_process
-from countledger.ledger.ids import seed_here
 from countledger.ledger.keys import check_counter
 from countledger.producers.buffer.buffering import Failure, NotRecorded, NotTaken
 from countledger.producers.buffer.outcomes import Outcomes
@@ -280,7 +279,6 @@ class BufferedProducer:
         return self._mine[1]
 
     def _reset(self) -> None:
-        seed_here()
         lock = Lock()
         outcomes = Outcomes(lock, self._on_failure)
         spool, is_closed = self._spool, self._closed

@@ -106,6 +106,10 @@ class Sequences:
         For rates beyond what one item takes (about 1,000 writes a second): share one lease among
         the threads of a process. Numbers grow within a lease; those of two leases have no order.
 
+        A forked process takes a block of its own. Copies of a memory image (Lambda SnapStart, a
+        restored machine) are not seen, and would give out the same numbers: do not draw from a
+        lease before a snapshot.
+
         Args:
             sequence: its name.
             block: how many numbers to take at a time.

@@ -9,6 +9,14 @@ from tests.unit.ledger.processes import printed
 # A server written in C may fork without Python's hooks, so what a library reseeds there stays.
 _MAKE = """
 import ctypes, os, sys
+from countledger.ledger import forks
+
+def copied():
+    child = ctypes.PyDLL(None).fork()
+    if child == 0:
+        forks._KNOWN[0] = 1  # it takes itself for its parent
+    return child
+
 fork = {fork}
 {imports}
 make = {make}
@@ -37,7 +45,12 @@ from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.buffers import producer_on
 producer = producer_on(MemoryClient())
 """
-_FORKS = {"hooks run": "os.fork", "hooks skipped": "ctypes.PyDLL(None).fork"}
+_FORKS = {
+    "hooks run": "os.fork",
+    "hooks skipped": "ctypes.PyDLL(None).fork",
+    # As two copies of one memory image are: nothing in them says that they are two.
+    "not seen": "copied",
+}
 _SOURCES = {
     "entries, tokens, incarnations": (
         "from countledger.ledger.ids import new_id",
