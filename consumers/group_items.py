@@ -15,12 +15,17 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, decoded, require
-from countledger.ledger.errors import ConditionFailed, NoSuchGroup, Throttled
+from countledger.ledger.errors import ConditionFailed, NoSuchGroup, Throttled, Unclear
 from countledger.ledger.expressions import AllOf, Assign, Compare, unchanged
 from countledger.ledger.operations import Put, Query, Update
-from countledger.ledger.performer import wrote
 from countledger.ledger.ranking import is_on
-from countledger.ledger.tombstones import NOT_REMOVED, present, put_if_vacant, tombstone
+from countledger.ledger.tombstones import (
+    NOT_REMOVED,
+    present,
+    put_if_vacant,
+    removed_by,
+    tombstone,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,9 +114,10 @@ class GroupItems:
     def delete(self, group: str, seen: Item) -> bool:
         """Delete the group that was read; false: it was deleted before. One write unit."""
         removed, now_ms = seen.get("id") or self.new_id(), self.clock.now_ms()
-        left = tombstone(keys.group_key(group), removed, now_ms, self.clock_skew_ms)
+        own = self.new_id()
+        left = tombstone(keys.group_key(group), removed, now_ms, self.clock_skew_ms, removal=own)
         same = AllOf(unchanged("id", seen.get("id")), NOT_REMOVED)
-        return wrote(self.dynamo, Put(self.table, left, same))
+        return removed_by(self.dynamo, Put(self.table, left, same), own)
 
     def switch(self, group: str, seen: Item, *, on: bool) -> None:
         """Replace the setting that was read: one write unit for each attempt.
@@ -119,6 +125,7 @@ class GroupItems:
         Raises:
             NoSuchGroup: the group was deleted meanwhile, and maybe made again.
             Throttled: other calls switched it each time.
+            Unclear: others changed it after an attempt that got no answer.
         """
         switched = self.new_id()
         clauses = (Assign("on", on), Assign("switched", switched))
@@ -129,9 +136,15 @@ class GroupItems:
                 self.dynamo.update(Update(self.table, keys.group_key(group), clauses, there))
             except ConditionFailed as failed:
                 found = present(failed.item)
+                own = found is not None and found.get("switched") == switched
+                if failed.maybe_applied and not own:
+                    raise Unclear(
+                        f"the ranking of group {group!r} was changed by others, after an attempt "
+                        "of this call that got no answer: look at it, and call again"
+                    ) from None
                 if found is None or found.get("id") != seen.get("id"):
                     raise NoSuchGroup(f"group {group!r} was deleted meanwhile") from None
-                if found.get("switched") == switched:
+                if own:
                     return  # by an attempt of this call that got no answer
                 seen = found
             else:

@@ -39,7 +39,13 @@ from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put, Query
 from countledger.ledger.performer import wrote
 from countledger.ledger.ranking import group_board, place_of, top_query, unrank_of
-from countledger.ledger.tombstones import NOT_REMOVED, present, put_if_vacant, tombstone
+from countledger.ledger.tombstones import (
+    NOT_REMOVED,
+    present,
+    put_if_vacant,
+    removed_by,
+    tombstone,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -152,8 +158,9 @@ class Memberships:
         """Remove the membership that was read, but no later one: one write unit."""
         key = {name: item[name] for name in ("counter", "part")}
         removed, now_ms = item.get("id") or self.new_id(), self.clock.now_ms()
-        left = tombstone(key, removed, now_ms, self.clock_skew_ms)
-        return wrote(self.dynamo, Put(self.table, left, _same(item)))
+        own = self.new_id()
+        left = tombstone(key, removed, now_ms, self.clock_skew_ms, removal=own)
+        return removed_by(self.dynamo, Put(self.table, left, _same(item)), own)
 
     def end(self, membership: Membership) -> bool:
         """Remove this membership, but no later one: one write unit. True if it existed."""

@@ -24,7 +24,14 @@ from countledger.consumers.boards import Ranked, board_of_day, check_limit, top_
 from countledger.consumers.totals import counters_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import BadSetting, ConditionFailed, CorruptItem, NotRanked, shown
+from countledger.ledger.errors import (
+    BadSetting,
+    ConditionFailed,
+    CorruptItem,
+    NotRanked,
+    Unclear,
+    shown,
+)
 from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare, all_unchanged
 from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import RANK_SETTLES_MS, SECOND_MS
@@ -225,6 +232,7 @@ class Rankings:
         Raises:
             BadSetting: the number is lower than it was.
             CorruptItem: the number is corrupt, and none is given.
+            Unclear: another call replaced the rule, after an attempt that got no answer.
         """
         rule, revision = self._rule_of(namespace), self.new_id()
         while True:
@@ -247,6 +255,12 @@ class Rankings:
             except ConditionFailed as failed:
                 rule = failed.item  # of another call, whose number counts now
                 if rule is None or rule.get("revision") != revision:
+                    if failed.maybe_applied:
+                        raise Unclear(
+                            f"the ranking of namespace {namespace!r} was switched by another call, "
+                            "after an attempt of this one that got no answer: look at it, and call "
+                            "again"
+                        ) from None
                     continue
             return number, corrupt
 

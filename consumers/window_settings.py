@@ -120,7 +120,7 @@ class WindowSettings:
             NamespaceUnknown: the namespace does not exist.
             NoWindows: it holds strict counters or sequences, which have no entries.
             Throttled: other changes of the same namespace came first each time.
-            Unclear: the write took so long that windows may lack entries: rebuild them.
+            Unclear: windows may lack entries (rebuild them), or others changed them (look at them).
         """
         found = self.namespaces.get(keys.check_namespace(namespace))
         _check_kind(namespace, found.kind)
@@ -217,24 +217,37 @@ class WindowSettings:
         namespace: str,
         decide: Callable[[tuple[WindowSetting, ...], int], tuple[WindowSetting, ...]],
     ) -> tuple[WindowSetting, ...]:
-        """Write the settings that `decide` makes of the stored ones and an effective time."""
+        """Write the settings that `decide` makes of the stored ones and an effective time.
+
+        After an attempt without an answer nothing is decided again: what it wrote may have been
+        effective, and another call has changed it since.
+        """
         for _ in _BACKOFF.tries(self.clock, self.random):
             item = self._item(namespace)
             known = decode_settings(item)
             revision = None if item is None else optional(item, "revision", str)
             at_ms = self.clock.now_ms()
-            # Deciding again of what an attempt without an answer has written changes nothing.
             wanted = decide(known, at_ms + self.delay_ms)
             if wanted == known:
                 return known
             _check_number(namespace, wanted)
-            item = encode_settings(namespace, wanted, self.new_id(at_ms))
+            own = self.new_id(at_ms)
+            item = encode_settings(namespace, wanted, own)
             put = Put(self.table, item, unchanged("revision", revision))
             try:
                 with guarded(partial(self._refuse_late, namespace, at_ms)):
                     self.dynamo.put(put)
-            except (ConditionFailed, Throttled):
-                continue  # another change came first, or this one did, and its answer was lost
+            except Throttled:
+                continue
+            except ConditionFailed as failed:
+                if failed.item is None or failed.item.get("revision") != own:
+                    if failed.maybe_applied:
+                        raise Unclear(
+                            f"windows of namespace {namespace!r} were changed by another call, "
+                            "after an attempt of this one that got no answer: look at them, and "
+                            "call again"
+                        ) from None
+                    continue  # another change came first
             if self.clock.now_ms() - at_ms > WINDOWS_SEND_MS:
                 raise Unclear(
                     f"windows of namespace {namespace!r} were changed, but too late for some "

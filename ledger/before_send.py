@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 
     from countledger.ledger.clock import Clock
 
+# Of these answers of HTTP the service says that it refused the request.
+_CLIENT_FAULT: Final = 400
+_SERVER_FAULT: Final = 500
+# An earlier request with the same token is under way.
+_IN_PROGRESS: Final = "TransactionInProgressException"
 _CONNECTING: Final = frozenset({HTTPConnection.connect.__code__, HTTPSConnection.connect.__code__})
 
 
@@ -48,12 +53,14 @@ class SentAttempts:
         begun: whether one was handed to the network.
         maybe_applied: whether one may have reached the service. The last attempt of a call that
             raises does not count until the SDK has classified its error.
+        unclear: whether one that the SDK made another one after got no clear answer.
         withdrawn: whether the call of an event loop was cancelled: nothing leaves any more.
     """
 
     since_s: float = field(default_factory=monotonic)
     begun: bool = False
     maybe_applied: bool = False
+    unclear: bool = False
     withdrawn: bool = False
 
 
@@ -134,8 +141,18 @@ def _leave_from(process: tuple[int, int], **_: object) -> None:
     leave()
 
 
-def judge_attempt(timeout_ms: float, caught_exception: Exception | None, **_: object) -> None:
+def judge_attempt(
+    timeout_ms: float,
+    caught_exception: Exception | None,
+    response: tuple[Any, Any] | None = None,
+    **_: object,
+) -> None:
     """An attempt has ended; botocore calls this before it decides about another one.
+
+    Args:
+        timeout_ms: how long after the first attempt no other one begins.
+        caught_exception: what the attempt raised, or None.
+        response: the answer of HTTP and what was read in it, or None.
 
     Raises:
         Exception: what the attempt raised, if it is too late for another one.
@@ -143,10 +160,21 @@ def judge_attempt(timeout_ms: float, caught_exception: Exception | None, **_: ob
     attempts = _ATTEMPTS.get()
     if attempts is None:
         return
+    attempts.unclear = attempts.unclear or not _refused(caught_exception, response)
     if caught_exception is None or not never_sent(caught_exception):
         attempts.maybe_applied = True
     if caught_exception is not None and monotonic() - attempts.since_s >= timeout_ms / SECOND_MS:
         raise caught_exception
+
+
+def _refused(error: Exception | None, response: tuple[Any, Any] | None) -> bool:
+    """Whether an attempt that has ended so changed nothing, and never will."""
+    if error is not None and not hasattr(error, "response"):
+        return never_sent(error)
+    answer: Any = getattr(error, "response", None) or (response[1] if response else {})
+    status: int = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    code = answer.get("Error", {}).get("Code")
+    return _CLIENT_FAULT <= status < _SERVER_FAULT and code != _IN_PROGRESS
 
 
 def never_sent(error: BaseException) -> bool:

@@ -463,7 +463,11 @@ class ConditionFailed(CountledgerError):
 
     Attributes:
         item: the item that the condition met, or None if none exists.
+        maybe_applied: whether an earlier attempt of the SDK in the same call got no clear answer:
+            it may have been applied, or may still be if its condition holds again.
     """
+
+    maybe_applied: bool = False
 
     def __init__(self, item: Item | None) -> None:
         super().__init__("the condition of the write did not hold")
@@ -502,7 +506,10 @@ class TransactionCancelled(CountledgerError):
 
     Attributes:
         reasons: one for each action, in their order.
+        maybe_applied: as of `ConditionFailed`.
     """
+
+    maybe_applied: bool = False
 
     def __init__(self, reasons: tuple[Reason, ...]) -> None:
         super().__init__(

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, decoded, optional, require
@@ -21,10 +22,12 @@ from countledger.ledger.errors import (
     CorruptItem,
     NamespaceConflict,
     NamespaceUnknown,
+    Throttled,
+    Unclear,
     WrongKind,
     shown,
 )
-from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
+from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, unchanged
 from countledger.ledger.limits import (
     HORIZON_DEFAULT_MS,
     HORIZON_MAX_MS,
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
+
+
+_DESCRIBES: Final = 5  # how often other calls may be faster
 
 
 class Kind(StrEnum):
@@ -142,12 +148,14 @@ class Namespaces:
         table: the table `ledger`.
         region: where this process works.
         home_region: where namespaces are made; None: here, if the table has no replica.
+        new_id: makes the id of a change.
     """
 
     dynamo: DynamoClient
     table: str
     region: str
     home_region: str | None
+    new_id: Callable[[], str] = lambda: uuid4().hex
     _known: dict[str, Namespace] = field(default_factory=dict, repr=False)
 
     def create(
@@ -185,17 +193,42 @@ class Namespaces:
         return made
 
     def describe(self, name: str, description: str) -> Namespace:
-        """Give a namespace another description. Two write units, as to make it.
+        """Give a namespace another description: one read unit, and two write units as to make it.
+
+        Each write has a revision, and names the one that it replaces: a request that arrives late
+        replaces no later description.
 
         Raises:
             NamespaceUnknown: no namespace has that name, or this is not the home region.
+            Throttled: other calls described it each time.
+            Unclear: no clear answer came; or another call described it after an attempt that got no
+                answer: read it, and call again.
         """
         self._refuse_elsewhere(name)
-        changed = replace(self.get(name), description=description)
-        exists = Compare("counter", "=", keys.NAMESPACE_PREFIX + name)
-        clauses = (Assign("description", description),)
-        self.dynamo.update(Update(self.table, keys.namespace_key(name), clauses, AllOf(exists)))
-        self._known[name] = changed
+        _check_description(description)
+        self.get(name)
+        key, revision = keys.namespace_key(name), self.new_id()
+        found = self.dynamo.get(self.table, key, consistent=True) or {}
+        for _ in range(_DESCRIBES):
+            clauses = (Assign("description", description), Assign("revision", revision))
+            exists = Compare("counter", "=", keys.NAMESPACE_PREFIX + name)
+            same = unchanged("revision", found.get("revision"))
+            try:
+                self.dynamo.update(Update(self.table, key, clauses, AllOf(exists, same)))
+            except ConditionFailed as failed:
+                found = failed.item or {}
+                if found.get("revision") == revision:
+                    break
+                if failed.maybe_applied:
+                    raise Unclear(
+                        f"namespace {name!r} was described by another call, after an attempt of "
+                        "this one that got no answer: read it, and call again"
+                    ) from None
+            else:
+                break
+        else:
+            raise Throttled(f"namespace {name!r} kept being described by others; try again")
+        changed = self._known[name] = replace(self.get(name), description=description)
         return changed
 
     def get(self, name: str, wanted: Kind = Kind.LEDGER) -> Namespace:

@@ -153,6 +153,10 @@ class translated:  # noqa: N801 - a context manager
         elif isinstance(error, Interrupted):
             self._attempts.withdrawn = True
             error.left = self._attempts.maybe_applied or self._attempts.begun
+        if isinstance(meaning, ConditionFailed | TransactionCancelled):
+            meaning.maybe_applied = self._attempts.unclear
+        elif self._attempts.unclear and isinstance(meaning, Throttled | Unreachable):
+            meaning = Unclear(f"{meaning}; an earlier attempt got no clear answer")
         if _may_be_applied(meaning) and not self._what.startswith(_READ_VERBS):
             note_write()
         if meaning is not error and meaning is not None:

@@ -1,6 +1,7 @@
 """Tombstones: what stays for a while in the place of an item that was removed.
 
     `removed`       the id of the item that was removed
+    `removal`       the id of the call that removed it: only that call says that it did
     `removed_at`    when, by the clock of who removed it
     `expires_at`    when DynamoDB may delete the tombstone
 
@@ -12,7 +13,8 @@ costs what a deletion costs, and the late request is refused.
 A new item takes the place of a tombstone
 - if it was planned after the removal, by more than clocks may differ: this needs no further
   request, and no request from before the removal has such a time;
-- or else by a second request, which names the tombstone that the first one met.
+- or else by a second request, which names the tombstone that the first one met; but not if an
+  attempt of the call got no clear answer: the new item may have been put, and removed by others.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.errors import ConditionFailed, Throttled
+from countledger.ledger.errors import ConditionFailed, Throttled, Unclear
 from countledger.ledger.expressions import Absent, AnyOf, Compare, Drop
 from countledger.ledger.limits import SECOND_MS, SIGNED_REQUEST_LIFE_MS
 
@@ -31,17 +33,24 @@ if TYPE_CHECKING:
     from countledger.ledger.operations import Put
 
 _ID: Final = "removed"
+_BY: Final = "removal"
 _AT: Final = "removed_at"
 _EXPIRES: Final = "expires_at"
 _TRIES: Final = 5  # how often the item may be created and removed by others while one is put
 # Of the items that a read finds: none is a tombstone.
 NOT_REMOVED: Final = Absent(_ID)
 # For an update of a tombstone to an item: one that kept `expires_at` would be deleted.
-NO_TOMBSTONE: Final = (Drop(_ID), Drop(_AT), Drop(_EXPIRES))
+NO_TOMBSTONE: Final = (Drop(_ID), Drop(_BY), Drop(_AT), Drop(_EXPIRES))
 
 
 def tombstone(
-    key: Item, removed: str, now_ms: int, clock_skew_ms: int, life_ms: int = SIGNED_REQUEST_LIFE_MS
+    key: Item,
+    removed: str,
+    now_ms: int,
+    clock_skew_ms: int,
+    life_ms: int = SIGNED_REQUEST_LIFE_MS,
+    *,
+    removal: str | None = None,
 ) -> Item:
     """What takes the place of an item.
 
@@ -52,14 +61,23 @@ def tombstone(
         clock_skew_ms: how far clocks may differ: that of a sender from the service's when it signs,
             and this one from the service's when it deletes.
         life_ms: for how long a request that has left may still be applied.
+        removal: the id of the call that removes it, which no other call has; None: no call says
+            that it did.
     """
     until_ms = now_ms + life_ms + 2 * clock_skew_ms
-    return {**key, _ID: removed, _AT: now_ms, _EXPIRES: -(-until_ms // SECOND_MS)}
+    expires_at = -(-until_ms // SECOND_MS)
+    by = {} if removal is None else {_BY: removal}
+    return {**key, _ID: removed, **by, _AT: now_ms, _EXPIRES: expires_at}
 
 
 def removed_id(item: Item | None) -> str | None:
     """The id of the item in whose place a tombstone is; None: this is no tombstone."""
     return None if item is None else item.get(_ID)
+
+
+def removal_id(item: Item | None) -> str | None:
+    """The id of the call that left this tombstone; None: this is no tombstone."""
+    return None if item is None else item.get(_BY)
 
 
 def present(item: Item | None) -> Item | None:
@@ -97,18 +115,34 @@ def put_if_vacant(
 
     Raises:
         Throttled: others created and removed the item each time.
+        Unclear: an attempt got no clear answer, and another call has removed the item since.
     """
-    own, met = put.item["id"], None
+    own, met, maybe_applied = put.item["id"], None, False
+    what = put.item.get("part") or put.item.get("entry")
     for _ in range(_TRIES):
         try:
             dynamo.put(replace(put, condition=vacant(planned_ms, clock_skew_ms, met)))
         except ConditionFailed as failed:
+            maybe_applied = maybe_applied or failed.maybe_applied
             found, met = failed.item or {}, removed_id(failed.item)
             if own in (met, found.get("id")):
                 return None  # an attempt without an answer has put it; it may be removed since
             if met is None:
                 return found
+            if maybe_applied:
+                raise Unclear(
+                    f"item {what!r} was changed by others, after an attempt to create "
+                    "it that got no answer: read it, and decide again"
+                ) from None
         else:
             return None
-    what = put.item.get("part") or put.item.get("entry")
     raise Throttled(f"item {what!r} kept being created and removed; try again")
+
+
+def removed_by(dynamo: DynamoClient, put: Put, removal: str) -> bool:
+    """Put a tombstone: whether this call removed the item, also by an attempt without an answer."""
+    try:
+        dynamo.put(put)
+    except ConditionFailed as failed:
+        return removal_id(failed.item) == removal
+    return True

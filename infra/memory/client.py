@@ -12,8 +12,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from countledger.infra.memory.items import holds, index_page
+from countledger.infra.memory.table import Conflict
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.errors import RequestRejected
+from countledger.ledger.errors import (
+    ConditionFailed,
+    RequestRejected,
+    Throttled,
+    TransactionCancelled,
+    Unclear,
+)
 from countledger.ledger.expressions import AllOf, Compare
 from countledger.ledger.limits import BATCH_GET_KEYS, BATCH_WRITE_ITEMS, TRANSACTION_ACTIONS
 from countledger.ledger.operations import Page, Query
@@ -31,6 +38,41 @@ if TYPE_CHECKING:
     from countledger.ledger.operations import Delete, Put, PutBatch, Scan, Update, Write
 
 _T = TypeVar("_T")
+
+
+def sdk_call(
+    attempts: int,
+    send: Callable[[], _T],
+    wait: Callable[[int], object] = lambda _: None,
+    before: Callable[[], object] = lambda: None,
+) -> _T:
+    """One call of the SDK: it sends again after a throttle or no answer, not after a conflict.
+
+    Args:
+        attempts: how often it sends a request at the most.
+        send: one attempt.
+        wait: before the next attempt, given the number of those that failed.
+        before: runs before each attempt; what it raises, the call raises.
+
+    Raises:
+        CountledgerError: of the last attempt; it notes an earlier one without a clear answer.
+    """
+    unclear = False
+    for attempt in range(1, attempts + 1):
+        before()
+        try:
+            return send()
+        except (ConditionFailed, TransactionCancelled) as refused:
+            refused.maybe_applied = unclear
+            raise
+        except (Throttled, Unclear) as error:
+            unclear = unclear or isinstance(error, Unclear)
+            if attempt == attempts or isinstance(error, Conflict):
+                if unclear and not isinstance(error, Unclear):
+                    raise Unclear(f"{error}; an earlier attempt got no clear answer") from error
+                raise
+            wait(attempt)
+    raise AssertionError("unreachable: the last attempt answers or raises")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

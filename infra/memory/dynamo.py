@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from countledger.infra.memory.client import TableClient
+from countledger.infra.memory.client import TableClient, sdk_call
 from countledger.infra.memory.faults import Missing, RefusingClient
 from countledger.infra.memory.items import index_units, item_bytes, read_units, write_units
-from countledger.infra.memory.table import Conflict
 from countledger.infra.memory.tables import REGION
 from countledger.ledger.before_send import leave
 from countledger.ledger.errors import (
     ConditionFailed,
-    Throttled,
     TransactionCancelled,
-    Unclear,
 )
 from countledger.ledger.operations import Query
 
@@ -77,22 +74,22 @@ class MemoryDynamo(TableClient):
 
     def _sent(self, request: Callable[[], _T], *, writes: bool) -> _T:
         """The SDK's own attempts: after a throttle or no answer, not after a conflict."""
-        for attempt in range(1, self.attempts + 1):
+
+        def announce() -> None:
             if self.after_write is not None:
                 self.memory.faults.announce()
-            try:
-                leave()
-                with self.memory.lock:
-                    if self.after_write is None:
-                        return request()
-                    return self.memory.faults.meet(request, writes=writes)
-            except Conflict:
-                raise
-            except (Throttled, Unclear):
-                if attempt == self.attempts:
-                    raise
-                self.clock.sleep_ms(self.random.random() * _BACK_OFF_MS * 2**attempt)
-        raise AssertionError("unreachable: the last attempt answers or raises")
+
+        def send() -> _T:
+            leave()
+            with self.memory.lock:
+                if self.after_write is None:
+                    return request()
+                return self.memory.faults.meet(request, writes=writes)
+
+        def wait(attempt: int) -> None:
+            self.clock.sleep_ms(self.random.random() * _BACK_OFF_MS * 2**attempt)
+
+        return sdk_call(self.attempts, send, wait, announce)
 
     # ---- units ----
 

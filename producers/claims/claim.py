@@ -154,6 +154,7 @@ class Freeing:
         claim_id: the id of the claim to free.
         now_ms: when.
         clock_skew_ms: how far clocks may differ.
+        removal: the id of this call, by which it knows its own tombstone.
         seen: whether the owner is known to have had that claim: the caller named it, or this call
             has read it. If not, the id is new and no claim has it, so the write is refused.
         moved: whether the owner takes another value instead: then the new value's claim shows
@@ -165,6 +166,7 @@ class Freeing:
     claim_id: str
     now_ms: int
     clock_skew_ms: int
+    removal: str
     seen: bool
     moved: bool = False
 
@@ -175,7 +177,9 @@ class Freeing:
 
     def write(self) -> Put:
         """The write: one write unit up to 1 KB, two in a transaction."""
-        left = tombstone(self.claim.key, self.claim_id, self.now_ms, self.clock_skew_ms)
+        left = tombstone(
+            self.claim.key, self.claim_id, self.now_ms, self.clock_skew_ms, removal=self.removal
+        )
         same = Compare("id", "=", self.claim_id), Compare("owner", "=", self.claim.owner)
         return Put(self.table, left, AllOf(*same))
 

@@ -211,7 +211,8 @@ class Claims:
 
     def _release_of(self, claim: Claim, claim_id: str, *, seen: bool) -> Freeing:
         now_ms, skew_ms = self.context.clock.now_ms(), self.context.clock_skew_ms
-        return Freeing(self.context.table, claim, claim_id, now_ms, skew_ms, seen)
+        removal = self.context.new_id(now_ms)
+        return Freeing(self.context.table, claim, claim_id, now_ms, skew_ms, removal, seen)
 
     def _carry_out(
         self,

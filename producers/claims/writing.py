@@ -50,8 +50,8 @@ Prepare: TypeAlias = Callable[[Read], "Steps[Sequence[OwnedWrite]]"]
 def write_all(context: MethodContext, what: str, prepare: Prepare) -> Steps[bool]:
     """Write everything or nothing: one write unit for a single item, two each for several.
 
-    A refusal costs the same, and one read unit for each item to see whether it was done before. The
-    answers mean:
+    A refusal costs the same, and one read unit for each item that no condition met, to see whether
+    it was done before. The answers mean:
 
         done                         all of it is written
         condition failed             refused, because of another owner or an item that is not as
@@ -98,9 +98,11 @@ def write_all(context: MethodContext, what: str, prepare: Prepare) -> Steps[bool
     if not met:
         return True
     _refuse(met)
+    # What was met was done at that moment, whatever others have done since.
+    places = [write.place for write, _ in met]
     for write in writes:
         table, key = write.place
-        if not write.done((yield from read(Get(table, key)))):
+        if write.place not in places and not write.done((yield from read(Get(table, key)))):
             refused, found = met[0]
             raise refused.refused(found)
     return False

@@ -15,7 +15,7 @@ from enum import StrEnum
 from random import Random
 from typing import Any, Final, NoReturn, TypeVar, cast
 
-from countledger.infra.memory.client import TableClient
+from countledger.infra.memory.client import TableClient, sdk_call
 from countledger.infra.memory.items import key_of
 from countledger.infra.memory.table import Change, Table
 from countledger.infra.memory.table import Key as ItemKey
@@ -244,10 +244,7 @@ class StruckClient(TableClient):
         writes: bool,
         conflict: CountledgerError | None = None,
     ) -> _T:
-        for _ in range(self.attempts - 1):
-            with suppress(Throttled, Unclear):
-                return self._send(request, conflict, writes=writes)
-        return self._send(request, conflict, writes=writes)
+        return sdk_call(self.attempts, lambda: self._send(request, conflict, writes=writes))
 
     def _send(
         self, request: Callable[[], _T], conflict: CountledgerError | None, *, writes: bool

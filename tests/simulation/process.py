@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
-from countledger.infra.memory.table import Conflict
+from countledger.infra.memory.client import sdk_call
 from countledger.ledger.before_send import leave
 from countledger.ledger.errors import CountledgerError, Throttled, Unclear
 from tests.simulation.faults import Fault
@@ -86,16 +86,11 @@ class Process:
 
     def _retried(self, what: str, request: Callable[[], _T], attempts: int, *, writes: bool) -> _T:
         """The SDK's own retries: of throttles and of answers that never came, not of conflicts."""
-        for attempt in range(1, attempts + 1):
-            try:
-                return self._attempt(what, request, writes=writes)
-            except Conflict:
-                raise
-            except (Throttled, Unclear):
-                if attempt == attempts:
-                    raise
-                self._stand(self.world.random.random() * _BACK_OFF_MS * 2**attempt)
-        raise AssertionError("unreachable: the last attempt answers or raises")
+
+        def wait(attempt: int) -> None:
+            self._stand(self.world.random.random() * _BACK_OFF_MS * 2**attempt)
+
+        return sdk_call(attempts, lambda: self._attempt(what, request, writes=writes), wait)
 
     def _attempt(self, what: str, request: Callable[[], _T], *, writes: bool) -> _T:
         world = self.world

@@ -22,6 +22,7 @@ from botocore.exceptions import NoCredentialsError
 
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import (
+    ConditionFailed,
     CountledgerError,
     NoCredentials,
     Throttled,
@@ -250,3 +251,32 @@ def test_of_several_attempts_each_needs_its_proof(store: Store, server: HostileS
 
     assert raised is Unclear
     assert is_stored(store, "put", place)
+
+
+@pytest.mark.parametrize("name", ["put", "update"])
+@pytest.mark.parametrize(
+    ("behaviours", "noted"),
+    [([Behaviour.STORED_RESET], True), ([], False)],
+    ids=["reset", "at once"],
+)
+@pytest.mark.parametrize("transport", ["boto3", "fast"])
+def test_a_failed_condition_says_whether_an_earlier_attempt_got_no_answer(
+    store: Store,
+    server: HostileServer,
+    transport: str,
+    name: str,
+    behaviours: list[Behaviour],
+    *,
+    noted: bool,
+) -> None:
+    connection = replace(
+        store.connection, settings=replace(store.connection.settings, transport=transport)
+    )
+    dynamo, place = connection.dynamo("standard"), place_in(store)
+    if not noted:
+        WRITES[name](dynamo, place)
+    server.plan[:] = behaviours
+    with pytest.raises(ConditionFailed) as failed:
+        WRITES[name](dynamo, place)
+
+    assert failed.value.maybe_applied is noted

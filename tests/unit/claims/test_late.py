@@ -142,7 +142,10 @@ def test_a_release_leaves_a_tombstone_for_as_long_as_requests_may_arrive(
     claims.take(replace(SEAT, claim_id="booking-1"))
     claims.release(SEAT)
 
-    assert _item(dynamo) == {
+    left = _item(dynamo)
+    assert left is not None
+    assert left.pop("removal")
+    assert left == {
         **keys.claim_key("seat", ("7",)),
         "removed": "booking-1",
         "removed_at": NOW_MS,
@@ -226,3 +229,42 @@ def test_a_release_whose_answer_is_lost_knows_its_own_tombstone(
 
     assert claims.release(SEAT) is True
     assert claims.release(SEAT) is False
+
+
+def test_of_two_releases_of_a_claim_in_one_millisecond_one_did_it(
+    claims: Claims, dynamo: MemoryClient
+) -> None:
+    """The first attempt of this call was lost, and another call released the claim meanwhile."""
+    claims.take(SEAT)
+    others: list[bool] = []
+
+    def lost_beside_another(kind: str, _what: object, request: Callable[[], object]) -> object:
+        if kind != "put":
+            return request()
+        dynamo.plans.clear()
+        others.append(claims.release(SEAT))
+        raise Unclear("the request was lost")
+
+    dynamo.plans.append(lost_beside_another)
+
+    assert (claims.release(SEAT), others) == (False, [True])
+
+
+def test_a_take_beside_a_release_by_the_same_owner_was_done_before(
+    claims: Claims, dynamo: MemoryClient
+) -> None:
+    """The claim was there when the condition met it, whoever has released it since."""
+    claims.take(SEAT)
+
+    def refused_first(kind: str, _what: object, request: Callable[[], object]) -> object:
+        if kind != "put":
+            return request()
+        try:
+            return request()
+        finally:
+            dynamo.plans.clear()
+            claims.release(SEAT)
+
+    dynamo.plans.append(refused_first)
+
+    assert claims.take(SEAT) is False

@@ -20,7 +20,12 @@ from countledger.infra.memory.tables import Transactions
 from countledger.ledger.attributes import Item, Key
 from countledger.ledger.before_send import leave
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.errors import RequestRejected, Unclear
+from countledger.ledger.errors import (
+    ConditionFailed,
+    RequestRejected,
+    TransactionCancelled,
+    Unclear,
+)
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.ledger.operations import Delete, Page, Put, Query, Scan, Update, Write
 
@@ -137,7 +142,11 @@ def sent_twice(
     def planned(_kind: str, _what: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
         request()
         between()
-        return request()
+        try:
+            return request()
+        except (ConditionFailed, TransactionCancelled) as refused:
+            refused.maybe_applied = True
+            raise
 
     return at(planned, *kinds, times=times, **which)
 
