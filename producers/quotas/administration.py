@@ -13,7 +13,8 @@ The answers mean:
                                this call; another revision: read and tried again, unless an attempt
                                without an answer may have been done before that; else refused
     throttle, conflict         nothing was written: again
-    no answer                  again; applied late it meets another revision or incarnation
+    no answer                  again; applied late it meets another revision or incarnation, or the
+                               tombstone of a quota that was deleted since
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from countledger.ledger.errors import (
     CountledgerError,
     NoSuchQuota,
     QuotaExists,
+    Throttled,
     TransactionCancelled,
 )
-from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, Drop
+from countledger.ledger.expressions import AllOf, Assign, Compare, Drop
 from countledger.ledger.limits import DAY_MS, SECOND_MS
-from countledger.ledger.operations import Delete, Get, Put, Query, Transact, Update
+from countledger.ledger.operations import Get, Put, Query, Transact, Update
+from countledger.ledger.tombstones import present, removed_id, tombstone, vacant
 from countledger.producers.quotas.quota import decode_quota, encode_quota
 from countledger.producers.strict.context import raise_exhausted
 
@@ -46,43 +49,45 @@ if TYPE_CHECKING:
     from countledger.producers.quotas.quota import Quota
     from countledger.producers.strict.context import MethodContext
 
+_RECREATED: Final = Throttled("a quota of that prefix was deleted a moment ago")
 _ADVICE: Final = "look with `list`, and call again"
 
 
 def creating(context: MethodContext, make: Callable[[str], Quota]) -> Steps[Quota]:
     """Create a quota; `make` gives it for an incarnation.
 
-    Each request has an incarnation of its own: one that is applied late, after a deletion, makes
-    another quota.
+    In place of a quota that was deleted less than about a minute ago a second write unit.
 
     Raises:
         QuotaExists: a quota of that prefix exists.
     """
     now_ms = context.clock.now_ms()
+    incarnation = context.new_id(now_ms)
+    quota = make(incarnation)
+    item = encode_quota(quota, now_ms)
 
-    def request(ids: tuple[str, ...]) -> Send:
-        return Send(Put(context.table, encode_quota(make(ids[-1]), now_ms), Absent("part")))
+    # The state is the id that the tombstone names which the request before has met.
+    def request(met: str | None) -> Send:
+        return Send(Put(context.table, item, vacant(now_ms, context.clock_skew_ms, met)))
 
-    def interpret(reply: Reply[tuple[str, ...]]) -> Verdict[tuple[str, ...], str]:
+    def interpret(reply: Reply[str | None]) -> Verdict[str | None, Quota]:
         match reply.answer:
             case ConditionFailed(item=found):
-                incarnation = (found or {}).get("incarnation")
-                if incarnation in reply.state:
-                    return Done(str(incarnation))
-                prefix = make("").prefix
+                removed = removed_id(found)
+                if incarnation in (removed, (found or {}).get("incarnation")):
+                    return Done(quota)  # by an attempt without an answer; perhaps deleted since
+                if removed is not None:
+                    return Again(removed, _RECREATED)
                 raise QuotaExists(
-                    f"quota {prefix!r} exists: change its limit with `set_limit`, or delete it"
+                    f"quota {quota.prefix!r} exists: change its limit with `set_limit`, or "
+                    "delete it"
                 ) from None
             case CountledgerError():
-                verdict = otherwise(reply)
-                if isinstance(verdict, Again):
-                    return Again((*reply.state, context.new_id(now_ms)), verdict.error)
-                return verdict
-        return Done(reply.state[-1])
+                return otherwise(reply)
+        return Done(quota)
 
-    ids: tuple[str, ...] = (context.new_id(now_ms),)
-    incarnation: str = yield from attempt(ids, request, interpret, _give_up, context.attempts())
-    return make(incarnation)
+    attempts = context.attempts(now_ms + context.token_life_ms)
+    return attempt(None, request, interpret, _give_up, attempts)
 
 
 def limiting(
@@ -122,6 +127,9 @@ def _found(
     prefix: str, item: Item | None, call: str, reply: Reply[Quota | None]
 ) -> Verdict[Quota | None, Quota]:
     """What it means that a quota is of another revision than the one that was read."""
+    if present(item) is None and reply.maybe_applied:
+        # The limit may have been set before the quota was deleted.
+        return GiveUp(CountledgerError("another call deleted the quota"))
     found, seen = _existing(prefix, item), reply.state
     if (item or {}).get("changed_by") == call:
         return Done(found)
@@ -175,7 +183,10 @@ def deleting(context: MethodContext, prefix: str) -> Steps[None]:
     item = yield from ask(Get(context.table, keys.quota_key(prefix)), attempts, _give_up)
     incarnation = _existing(prefix, item).incarnation
     same = Compare("incarnation", "=", incarnation)
-    yield from _end(Delete(context.table, keys.quota_key(prefix), same), attempts)
+    life_ms = context.request_life_ms + context.token_life_ms
+    now_ms, skew_ms = context.clock.now_ms(), context.clock_skew_ms
+    grave = tombstone(keys.quota_key(prefix), incarnation, now_ms, skew_ms, life_ms)
+    yield from _end(Put(context.table, grave, same), attempts)
     ended_at = (context.clock.now_ms() + DAY_MS) // SECOND_MS
     for own in (yield from reading(context, f"{keys.QUOTA_PREFIX}{incarnation}")):
         key = {name: own[name] for name in ("counter", "part")}
@@ -184,7 +195,7 @@ def deleting(context: MethodContext, prefix: str) -> Steps[None]:
         yield from _end(ends, context.attempts())
 
 
-def _end(write: Delete | Update, attempts: Attempts) -> Steps[None]:
+def _end(write: Put | Update, attempts: Attempts) -> Steps[None]:
     def interpret(reply: Reply[None]) -> Verdict[None, None]:
         match reply.answer:
             case ConditionFailed():
@@ -214,14 +225,14 @@ def read_all(
     while True:
         query = Query(table, condition, consistent=True, after=after)
         page: Page = yield from ask(query, attempts(), give_up)
-        items += page.items
+        items += [item for item in page.items if present(item) is not None]
         after = page.after
         if after is None:
             return items
 
 
 def _existing(prefix: str, item: Item | None) -> Quota:
-    if item is None:
+    if item is None or present(item) is None:
         raise NoSuchQuota(f"no quota has the prefix {prefix!r}: `list` shows them")
     return decode_quota(item)
 

@@ -64,3 +64,38 @@ def test_a_raised_fence_costs_other_keys_nothing_but_a_retry(stack: MemoryStack)
 
     assert isinstance(quotas.acquire(COUNTER, 7, key="job-2"), Admitted)
     assert isinstance(quotas.acquire(COUNTER, 1, key="job-3"), Denied)
+
+
+def test_a_late_creation_brings_no_deleted_quota_back(stack: MemoryStack) -> None:
+    quotas = stack.ledger.quotas
+    stack.delay_next()
+    quotas.create("b:", limit=1, per="day")
+    quotas.delete("b:")
+    stack.advance(minutes=12)
+    stack.land()
+
+    assert [one.prefix for one in quotas.list()] == ["a:"]
+    assert quotas.create("b:", limit=2, per="day").limit == 2
+
+
+def test_a_creation_that_was_refused_creates_no_quota_later(stack: MemoryStack) -> None:
+    quotas = stack.ledger.quotas
+    stack.delay_next()
+    with pytest.raises(errors.QuotaExists):
+        quotas.create("a:", limit=99, per="day")
+    quotas.delete("a:")
+    stack.land()
+
+    assert quotas.list() == []
+    assert quotas.create("a:", limit=2, per="day").limit == 2
+
+
+def test_a_limit_is_unclear_if_the_quota_was_deleted_after_a_lost_answer(
+    stack: MemoryStack,
+) -> None:
+    quotas = stack.ledger.quotas
+    stack.lose_next_answer()
+    stack.before_next_request(lambda: quotas.delete("a:"))
+
+    with pytest.raises(errors.Unclear):
+        quotas.set_limit("a:", 5)
