@@ -33,7 +33,7 @@ from countledger.infra.portability.copying import Copying
 from countledger.infra.portability.lines import WindowsOfLine
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import BadSetting, CountledgerError, RuleExists, shown
+from countledger.ledger.errors import BadSetting, CountledgerError, NoWindows, RuleExists, shown
 from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
 from countledger.ledger.operations import Put, Scan, Update
 from countledger.ledger.performer import wrote
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _WRITERS: Final = 16
 _PAGE: Final = 500
+_RULE: Final = "alert rule "
 _RECORD: Final = keys.restore_key()
 # What a stack writes by itself before it is used; and of a lost stack nothing is needed of these.
 _OF_THE_STACK: Final = (keys.STREAM_PREFIX, keys.BOOKMARK_PREFIX, _RECORD["counter"])
@@ -183,7 +184,8 @@ class Restorer:
 
         What exists under the same name stays as it is. What a person has deleted since is not
         created again: each schedule and rule is written in one transaction with a mark, and once
-        all were created nothing is created any more. Costs as each of them by hand, a read and a
+        all were created nothing is created any more. A rule on windows that are off, or coarser, is
+        reported once. Costs as each of them by hand, a read and a
         write unit; of a schedule three write units more, of a rule two and a read unit.
         """
         if "recreated_at" in (self._record() or {}):
@@ -192,6 +194,16 @@ class Restorer:
         for what, create in self._creations():
             try:
                 create()
+            except (NoWindows, BadSetting) as error:
+                if failed or not what.startswith(_RULE):
+                    failed = True
+                    yield what, error
+                    continue
+                # All windows are what they were, so the next call would be refused as well.
+                name = what.removeprefix(_RULE)
+                wrote(self._dynamo, self._mark(f"rule#{name}"))
+                text = "it is not tried again: switch such windows on, then create the rule with"
+                yield what, BadSetting(f"{error}; {text} `countledger alert create {name}`")
             except CountledgerError as error:
                 failed = True
                 yield what, error
@@ -224,7 +236,7 @@ class Restorer:
             yield f"schedule of namespace {name}", partial(self._schedule, name, item)
         rules = Rules(dynamo, self.tables.counters, client.connection.region).read()
         for name in (*rules.current, *rules.unreadable):
-            yield f"alert rule {name}", partial(self._rule, rules, name)
+            yield f"{_RULE}{name}", partial(self._rule, rules, name)
 
     def _windows(self, name: str, item: Item) -> None:
         windows = WindowsOfLine.of(decode_settings(item))

@@ -229,3 +229,19 @@ def test_a_restore_that_begins_with_a_lost_answer_begins() -> None:
 
     assert _restore(restorer)
     assert restorer.unsettled_until_ms() is None
+
+
+def test_a_rule_on_windows_that_are_off_is_reported_once_with_the_way_out() -> None:
+    new, lost = MemoryStack(), _lost()
+    lost.ledger.alerts.create("busy", prefix="likes:", threshold=60, window="day")
+    lost.ledger.window_settings.disable("likes")
+    restorer = _restorer(new, lost)
+    restorer.begin()
+    list(restorer.copy())
+
+    (problem,) = [error for _, error in restorer.recreate() if error is not None]
+
+    assert "not tried again: switch such windows on" in str(problem)
+    assert "countledger alert create busy" in str(problem)
+    assert _restore(restorer) == []
+    assert [one.name for one in new.ledger.alerts.list()] == ["many"]
