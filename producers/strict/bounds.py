@@ -269,7 +269,7 @@ class _BoundsMove:
             raise AssertionError("a request was sent")
         key = self.definition.places[0]
         same = of(self.definition.incarnation, unchanged(_MOVES, last.moves or None))
-        fence = Update(self.context.table, key, (Add(_MOVES, 1),), same)
+        fence = Update(self.context.table, key, (Add(_MOVES, 1), Add("version", 1)), same)
 
         def interpret(reply: Reply[None]) -> Verdict[None, bool]:
             match reply.answer:

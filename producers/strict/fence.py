@@ -72,7 +72,8 @@ def unraised(number: int) -> Condition:
 def raising(table: str, key: Key, incarnation: str) -> Update:
     """Raise the fence of an item of this incarnation; a repeated request raises it once more."""
     same = Compare("incarnation", "=", incarnation)
-    return Update(table, key, (Add(FENCE, 1),), same, returning="ALL_NEW")
+    raised = (Add(FENCE, 1), Add("version", 1))
+    return Update(table, key, raised, same, returning="ALL_NEW")
 
 
 def raise_fences(writes: Iterable[Update], attempts: Attempts) -> Steps[list[Item | None] | None]:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from countledger.infra.memory.table import Change
 from countledger.ledger.ids import IdempotencyKey
+from countledger.ledger.tombstones import present
 from tests.simulation.sums import Wrong
 
 _PREFIX: Final = "quota#"
@@ -60,7 +61,9 @@ class QuotaAccounts:
             return
         incarnation, _, counter = partition.removeprefix(_PREFIX).partition("#")
         if not incarnation:
-            after = change.after
+            after = present(change.after)
+            if after is None:
+                return  # the tombstone of a quota that was deleted
             self.limits[after["incarnation"]][int(after["revision"])] = int(after["limit"])
         elif not counter:
             own = change.after.get("limit")
