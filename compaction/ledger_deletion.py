@@ -162,7 +162,10 @@ class LedgerDeleter:
         try:
             self.everywhere.write(cancel)
         except ConditionFailed:
-            return self.mark(counter) is None
+            # By an attempt of this call without an answer, or by another call; a mark with another
+            # id is of a deletion that was requested since.
+            found = self.mark(counter)
+            return found is None or found.id != mark.id
         return True
 
     def mark(self, counter: str) -> DeletionMark | None:

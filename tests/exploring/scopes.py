@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from tests.exploring.claim_scope import CLAIMS
 from tests.exploring.ledger_scope import RECORDS
+from tests.exploring.mark_scope import MARKS
 from tests.exploring.sequence_scope import SEQUENCES
 
 if TYPE_CHECKING:
     from tests.exploring.scope import Capability
 
-CAPABILITIES: Final[tuple[Capability, ...]] = (SEQUENCES, RECORDS)
+CAPABILITIES: Final[tuple[Capability, ...]] = (SEQUENCES, RECORDS, MARKS)
 # `make explore` explores these too. Their violations are known; the tests leave them out until the
 # protocol has changed: a take beside releases by the same owner, two releases in one millisecond.
 OPEN: Final[tuple[Capability, ...]] = (CLAIMS,)
