@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from countledger.infra.memory.client import TableClient
+from countledger.infra.memory.client import TableClient, sdk_call
 from countledger.infra.memory.connection import MemoryConnection
-from countledger.infra.memory.table import Conflict
 from countledger.ledger.attempts import CallLimits
-from countledger.ledger.errors import Throttled, Unclear
+from countledger.ledger.errors import Unclear
 from countledger.ledger.operations import Query, Scan
 from tests.exploring.world import SCHEDULER
 
@@ -98,19 +97,8 @@ class ActorClient(TableClient):
         return self._sent(Sending(what, request, writes=True, lost=_LOST))
 
     def _sent(self, sending: Sending) -> Any:  # noqa: ANN401 - of the request
-        """The SDK's own attempts: after a throttle or no answer, not after a conflict.
-
-        The product does not hide an attempt without an answer behind the refusal of a later one.
-        """
-        unclear: Unclear | None = None
-        for attempt in range(1, self.attempts + 1):
-            try:
-                return self.actor.send(sending)
-            except (Throttled, Unclear) as error:
-                unclear = error if isinstance(error, Unclear) else unclear
-                if attempt == self.attempts or isinstance(error, Conflict):
-                    raise unclear or error from None
-        raise AssertionError("unreachable: the last attempt answers or raises")
+        """The SDK's own attempts, without waits."""
+        return sdk_call(self.attempts, lambda: self.actor.send(sending))
 
     def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
         """One item."""
