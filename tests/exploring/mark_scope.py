@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.exploring.world import Contents
 
 _NAME: Final = "n:x"
-_KEY: Final = tuple(keys.deletion_key(_NAME).values())
+_KEY: Final = keys.DELETION_PREFIX + keys.namespace_of(_NAME), _NAME
 
 CANCELLED_TWICE: Final = Masked(
     "cancelled by another call meanwhile",
