@@ -25,7 +25,7 @@ from countledger.ledger.errors import (
     SequenceExists,
     ServiceFailed,
 )
-from countledger.ledger.ids import IdempotencyKey, id_of_key
+from countledger.ledger.ids import IdempotencyKey, Ids, id_of_key
 from countledger.ledger.namespace import Kind
 from tests.simulation.client import Client, Memory
 from tests.simulation.ledger_account import MOVED
@@ -176,6 +176,8 @@ def _stack(client: Client) -> Any:  # noqa: ANN401 - what exports and imports ne
             region=region,
             dynamo=lambda _mode: product.reads,
             clock=client.process,
+            settings=SimpleNamespace(clock_skew_ms=client.world.shape.skew_ms),
+            ids=Ids(unique_id=lambda: client.world.new_id(0)),
         ),
     )
 

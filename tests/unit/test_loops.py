@@ -73,6 +73,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "consumers/window_settings.py": "_change",
         "consumers/window_writer.py": "_apply",
         "infra/portability/copying.py": "complete",
+        "ledger/namespace.py": "describe",
         "ledger/tombstones.py": "put_if_vacant",
         "producers/strict/readmission.py": "_with_headroom",
     },
