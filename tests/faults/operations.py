@@ -90,7 +90,7 @@ _STRICT: Final = (
     ),
     Operation("create a strict counter", _TRANSACT, producing.creating(1), _CREATED, hides=True),
     Operation("create one with bins", _TRANSACT, producing.creating(3), _CREATED),
-    Operation("set bounds", _TRANSACT, producing.bounding(1), Words(), hides=True),
+    Operation("set bounds", _UPDATE, producing.bounding(1), Words(), hides=True),
     Operation("set bounds of bins", _TRANSACT, producing.bounding(3), Words()),
     Operation(
         "delete a strict counter", _TRANSACT, producing.deleting, Words("done", "NoSuchCounter")
