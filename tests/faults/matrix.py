@@ -216,6 +216,8 @@ _DIFFERENT: Final = (
     Different("delete its trigger", "200 cut short, not applied", Cell("done", 0), _EMPTY),
     Different("atomic (under)", "*, applied", Cell("Unknown"), _BLIND),
     Different("atomic (under)", "*, not applied", Cell("Unknown", 0), _BLIND),
+    Different("atomic split over bins", "*, applied", Cell("Unknown"), _BLIND),
+    Different("atomic split over bins", "*, not applied", Cell("Unknown", 0), _BLIND),
     Different("atomic (over)", "*, applied", Cell("Applied", 2), _BLIND),
     Different("acquire (under)", "*, applied", Cell("Unclear"), _BLIND),
     Different("acquire (under)", "*, not applied", Cell("Unclear", 0), _BLIND),
