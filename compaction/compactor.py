@@ -149,7 +149,8 @@ class Compactor:
             The result. Errors are values in it: the failure of one counter stops no other.
         """
         try:
-            namespace = self.namespaces.expect(keys.check_counter(counter), Kind.LEDGER)
+            counter = keys.check_counter(counter)
+            namespace = self.namespaces.expect(counter, Kind.LEDGER)
             run = Run(
                 self,
                 counter,
@@ -171,7 +172,8 @@ class Compactor:
             BadCounterName, NamespaceUnknown, WrongKind: the counter cannot be compacted.
             CorruptItem: the head or an entry cannot be read.
         """
-        namespace = self.namespaces.expect(keys.check_counter(counter), Kind.LEDGER)
+        counter = keys.check_counter(counter)
+        namespace = self.namespaces.expect(counter, Kind.LEDGER)
         limit = self.limit(namespace)
         cutoff_ms = limit.cutoff_ms(self.clock.now_ms())
         views = self.regions.metered()

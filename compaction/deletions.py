@@ -54,7 +54,8 @@ class Deletions:
             WrongRegion: this is not the home region.
             BadSetting: as `LedgerDeleter.delete`.
         """
-        kind = self._kind(keys.namespace_of(keys.check_counter(counter)))
+        counter = keys.check_counter(counter)
+        kind = self._kind(keys.namespace_of(counter))
         if kind is Kind.LEDGER:
             return self.ledger.delete(counter)
         self._delete(kind, counter)
@@ -94,7 +95,8 @@ class Deletions:
         Returns:
             True if it was marked, and no longer is.
         """
-        return self.ledger.cancel(keys.check_counter(counter))
+        counter = keys.check_counter(counter)
+        return self.ledger.cancel(counter)
 
     def _delete(self, kind: Kind, counter: str) -> None:
         """Delete the counter, then what was beside it before; a call after a crash does the rest.
@@ -115,4 +117,5 @@ class Deletions:
         self.tidy(counter, bins)
 
     def _kind(self, namespace: str) -> Kind:
-        return self.ledger.namespaces.get(keys.check_namespace(namespace)).kind
+        namespace = keys.check_namespace(namespace)
+        return self.ledger.namespaces.get(namespace).kind

@@ -216,7 +216,8 @@ class Dispatcher:
             CorruptItem: the schedule cannot be read.
             ServiceFailed: the index or the queue failed; due counters stay due.
         """
-        key = keys.schedule_key(keys.check_namespace(namespace))
+        namespace = keys.check_namespace(namespace)
+        key = keys.schedule_key(namespace)
         item = self.index.dynamo.get(self.index.table, key, consistent=True)
         if item is None:
             # Deleted a moment ago, or a crash left its trigger.

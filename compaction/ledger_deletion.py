@@ -125,7 +125,8 @@ class LedgerDeleter:
             BadSetting: the ledger allows no transactions.
             CountledgerError: a region cannot be read or written.
         """
-        namespace = self.namespaces.expect(keys.check_counter(counter), Kind.LEDGER)
+        counter = keys.check_counter(counter)
+        namespace = self.namespaces.expect(counter, Kind.LEDGER)
         deletion.refuse_strong(self.regions.survey(), counter)
         if reason := self._waits():
             return deletion.skipped(counter, reason)

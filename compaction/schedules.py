@@ -296,5 +296,6 @@ class Schedules:
         return found
 
     def _find(self, namespace: str) -> Item | None:
-        key = keys.schedule_key(keys.check_namespace(namespace))
+        namespace = keys.check_namespace(namespace)
+        key = keys.schedule_key(namespace)
         return self.dynamo.get(self.table, key, consistent=True)

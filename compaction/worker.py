@@ -86,7 +86,8 @@ class Worker:
     ) -> CompactionReport | None:
         """Compact a counter if it is still due; else return None, for one read unit."""
         try:
-            if not self.index.is_due(keys.check_counter(counter)):
+            counter = keys.check_counter(counter)
+            if not self.index.is_due(counter):
                 return None
         except CountledgerError as error:
             return _failed(counter, error)
@@ -105,7 +106,8 @@ class Worker:
         return self._for(counter)[1].plan(counter)
 
     def _for(self, counter: str) -> tuple[Schedule | None, Compactor]:
-        return self._under(keys.namespace_of(keys.check_counter(counter)))
+        counter = keys.check_counter(counter)
+        return self._under(keys.namespace_of(counter))
 
     def _under(self, namespace: str) -> tuple[Schedule | None, Compactor]:
         """The schedule of a namespace, read once, and a compactor for it."""

@@ -172,7 +172,8 @@ def of_a_ledger(namespaces: Namespaces, counter: str) -> str:
         BadCounterName: the name breaks the grammar.
         WrongKind: it is a strict counter or a sequence.
     """
-    if not namespaces.is_of_a_ledger(keys.check_counter(counter)):
+    counter = keys.check_counter(counter)
+    if not namespaces.is_of_a_ledger(counter):
         namespaces.expect(counter, Kind.LEDGER)
     return counter
 

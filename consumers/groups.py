@@ -84,7 +84,7 @@ class Groups:
                 be: it has bins; it is strict and does not exist; its namespace is unknown.
             BadGroupName, BadCounterName: a name breaks the grammar.
         """
-        keys.check_group(group)
+        group = keys.check_group(group)
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
         if self._items.ranked(group) is None:
             self._items.make(group)
@@ -115,7 +115,8 @@ class Groups:
         Raises:
             NoSuchGroup: no group has that name.
         """
-        return Group(group, bool(is_on(self._items.existing(keys.check_group(group)))))
+        group = keys.check_group(group)
+        return Group(group, bool(is_on(self._items.existing(group))))
 
     def of(self, counter: str) -> Iterator[str]:
         """The groups of a counter, by name: half a read unit for each 4 KB of memberships."""
@@ -154,7 +155,8 @@ class Groups:
         Raises:
             NoSuchGroup: no group has that name.
         """
-        board, seen = self.board(group), self._items.existing(keys.check_group(group))
+        group = keys.check_group(group)
+        board, seen = self.board(group), self._items.existing(group)
         members = list(self.memberships.in_group(group))
         if self._items.existing(group).get("id") != seen.get("id"):
             return 0  # it was deleted and made again meanwhile: the members may be of the new one
@@ -186,7 +188,8 @@ class Groups:
             NoSuchGroup: no group has that name.
             AlreadyRanked, NotRanked, NoSuchCounter, NamespaceUnknown: as `add`; the ranking is off.
         """
-        self._items.switch(group, self._items.existing(keys.check_group(group)), on=on)
+        group = keys.check_group(group)
+        self._items.switch(group, self._items.existing(group), on=on)
         for _ in range(_SWITCHES):
             members = self._sweep(group, on=on, on_member=on_member)
             now = self._items.ranked(group)

@@ -101,7 +101,8 @@ class Memberships:
 
     def groups_of(self, counter: str) -> Iterator[str]:
         """The groups of a counter, by name: half a read unit for each 4 KB of memberships."""
-        condition = Compare("member", "=", keys.check_counter(counter))
+        counter = keys.check_counter(counter)
+        condition = Compare("member", "=", counter)
         for page in self.dynamo.pages(Query(self.table, condition, index=_INDEX)):
             yield from (item["counter"].removeprefix(keys.GROUP_PREFIX) for item in page)
 

@@ -125,7 +125,8 @@ class Rankings:
             raise BadSetting(
                 f"partitions {shown(partitions)}: a ranking has 1 to {PARTITIONS_MAX}; give an int"
             )
-        kind = self.namespaces.get(keys.check_namespace(namespace)).kind
+        namespace = keys.check_namespace(namespace)
+        kind = self.namespaces.get(namespace).kind
         if kind in {Kind.SEQUENCE, Kind.STRICT_REGIONS}:
             raise NotRanked(f"namespace {namespace!r} is of kind {kind}, which is not ranked")
         number, repaired = self._write_rule(namespace, partitions, on=True)
@@ -167,7 +168,8 @@ class Rankings:
         Raises:
             NamespaceUnknown: the namespace does not exist.
         """
-        self.namespaces.get(keys.check_namespace(namespace))
+        namespace = keys.check_namespace(namespace)
+        self.namespaces.get(namespace)
         board = namespace_board(namespace, self._write_rule(namespace, None, on=False)[0])
 
         def remove(counter: str) -> Update:
@@ -219,7 +221,8 @@ class Rankings:
         return top_of(self.dynamo, self.table, namespace_board(namespace, partitions), limit)
 
     def _rule_of(self, namespace: str) -> Item | None:
-        return self.dynamo.get(self.table, keys.ranking_key(keys.check_namespace(namespace)))
+        namespace = keys.check_namespace(namespace)
+        return self.dynamo.get(self.table, keys.ranking_key(namespace))
 
     def _write_rule(self, namespace: str, partitions: int | None, *, on: bool) -> tuple[int, bool]:
         """Replace the rule that was read: no call at the same time lowers the number of partitions.

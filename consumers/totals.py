@@ -157,7 +157,8 @@ class TotalsReader:
     def identified(self, counter: str, *, consistent: bool = False) -> tuple[Total, str | None]:
         """As `read`, and the incarnation of the total; None: there is none, or it has none yet."""
         self.check_region()
-        key = keys.total_key(keys.check_counter(counter))
+        counter = keys.check_counter(counter)
+        key = keys.total_key(counter)
         item = self.dynamo.get(self._table(counter), key, consistent=consistent)
         if item is None:
             return Total(counter), None
@@ -265,7 +266,8 @@ class Listing:
             NamespaceUnknown: the namespace does not exist.
             CorruptItem: a total cannot be read, and `on_corrupt` is None.
         """
-        match self.namespaces.get(keys.check_namespace(namespace)).kind:
+        namespace = keys.check_namespace(namespace)
+        match self.namespaces.get(namespace).kind:
             case Kind.STRICT:
                 names = self._strict(self.totals.table, namespace)
             case Kind.STRICT_REGIONS:

@@ -122,7 +122,8 @@ class WindowSettings:
             Throttled: other changes of the same namespace came first each time.
             Unclear: windows may lack entries (rebuild them), or others changed them (look at them).
         """
-        found = self.namespaces.get(keys.check_namespace(namespace))
+        namespace = keys.check_namespace(namespace)
+        found = self.namespaces.get(namespace)
         _check_kind(namespace, found.kind)
         wanted = WindowSetting(
             id="",
@@ -165,7 +166,8 @@ class WindowSettings:
             NamespaceUnknown: the namespace does not exist.
             Throttled, Unclear: as `enable`.
         """
-        self.namespaces.get(keys.check_namespace(namespace))
+        namespace = keys.check_namespace(namespace)
+        self.namespaces.get(namespace)
         before = self.of(namespace)
         if not before or before[-1].ended_ms is not None:
             return None
@@ -183,7 +185,8 @@ class WindowSettings:
         Raises:
             CorruptItem: one of them cannot be read.
         """
-        return decode_settings(self._item(keys.check_namespace(namespace)))
+        namespace = keys.check_namespace(namespace)
+        return decode_settings(self._item(namespace))
 
     def list(self, *, on_corrupt: OnCorrupt | None = None) -> Iterator[tuple[str, WindowSetting]]:
         """The namespaces that ever had windows, each with its newest setting.

@@ -64,7 +64,7 @@ def counted(
         BadCounterName: the name is not valid.
     """
     if isinstance(counter, str):
-        check_counter(counter)
+        counter = check_counter(counter)
     return cast("Decorator", _Counted(counter, delta, key, add, on_error or _log))
 
 

@@ -211,7 +211,8 @@ def doctor_of(
     Raises:
         BadCounterName: it is not the name of a counter.
     """
-    return Doctor(connection, keys.check_counter(counter), clock or SystemClock())
+    counter = keys.check_counter(counter)
+    return Doctor(connection, counter, clock or SystemClock())
 
 
 def versions() -> DoctorCheck:

@@ -55,6 +55,11 @@ def canonical(value: Amount) -> Amount:
     return value.normalize(EXACT)
 
 
+def plain_amount(value: Amount) -> Amount:
+    """The number itself: an app's own class of numbers formats and compares in its own way."""
+    return int.__pos__(value) if isinstance(value, int) else Decimal(value)
+
+
 def add(left: Amount, right: Amount) -> Amount:
     """The exact sum of two amounts."""
     if isinstance(left, int) and isinstance(right, int):
@@ -144,24 +149,12 @@ def check_exact(what: str, value: object, error: type[BadInput]) -> Amount:
             f"{what} {shown(value)} is a {type(value).__name__}: give an int or a "
             "decimal.Decimal (a float cannot carry an exact amount)"
         )
+    value = plain_amount(value)
     if isinstance(value, Decimal) and not value.is_finite():
         raise error(f"{what} {value} is not a finite number")
     if not may_be_added(value):
         raise error(f"{what} {short(value)} {TOO_LONG}")
     return canonical(value)
-
-
-def parse_delta_text(text: str) -> Amount:
-    """A delta from text such as `-5` or `12.50`.
-
-    Raises:
-        BadDelta: as `parse_delta`, or the text is no decimal number.
-    """
-    try:
-        value = Decimal(text.strip())
-    except DecimalException:
-        raise BadDelta(f"delta {shown(text)} is not a decimal number") from None
-    return parse_delta(value)
 
 
 def to_text(value: Amount) -> str:

@@ -116,7 +116,8 @@ def head_of(connection: Connection, counter: str) -> Head:
     """The head of a counter. Half a read unit for each 4 KB of it."""
     from countledger.ledger.head import decode_head
 
-    key = keys.head_key(keys.check_counter(counter))
+    counter = keys.check_counter(counter)
+    key = keys.head_key(counter)
     return decode_head(connection.dynamo("standard").get(connection.setting("ledger_table"), key))
 
 
@@ -133,7 +134,8 @@ def entries_of(
     from countledger.ledger.clock import to_ms
     from countledger.ledger.exact import newest_first
 
-    spread = namespaces.expect(keys.check_counter(counter), Kind.LEDGER).spread
+    counter = keys.check_counter(counter)
+    spread = namespaces.expect(counter, Kind.LEDGER).spread
     dynamo, table = connection.dynamo("standard"), connection.setting("ledger_table")
     head = head_of(connection, counter)
     return newest_first(

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from random import Random
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_MS: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+_LAST_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 # The least and the most of a unit that are shown in that unit alone.
 _WHOLE: Final = (
     (DAY_MS, "d", 2, inf),
@@ -96,13 +98,28 @@ def to_ms(moment: object) -> int:
     """
     if not isinstance(moment, datetime):
         raise BadTime(f"time {shown(moment)} is a {type(moment).__name__}, not a datetime")
-    if moment.utcoffset() is None:
-        raise BadTime(f"time {moment.isoformat()} has no offset: give an aware datetime, as in UTC")
     try:
-        moment = moment.astimezone(UTC)
-    except OverflowError:
-        raise BadTime(f"time {moment.isoformat()} is outside the years 1 to 9999") from None
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+        offset = moment.utcoffset()
+    except Exception:  # noqa: BLE001 - a class of an app's own, as that of `pandas.NaT`
+        raise BadTime(f"time {shown(moment)} is no point in time") from None
+    if offset is None:
+        raise BadTime(f"time {shown(moment)} has no offset: give an aware datetime, as in UTC")
+    # Subclasses of `datetime` and `timedelta` calculate in ways of their own.
+    local = datetime(
+        moment.year,
+        moment.month,
+        moment.day,
+        moment.hour,
+        moment.minute,
+        moment.second,
+        moment.microsecond,
+        UTC,
+    )
+    shift = timedelta(offset.days, offset.seconds, offset.microseconds)
+    at_ms = (local - _EPOCH - shift) // timedelta(milliseconds=1)
+    if not _FIRST_MS <= at_ms <= _LAST_MS:
+        raise BadTime(f"time {shown(moment)} is outside the years 1 to 9999")
+    return at_ms
 
 
 def to_datetime(at_ms: int) -> datetime:

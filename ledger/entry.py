@@ -18,6 +18,7 @@ from countledger.ledger.attributes import (
 from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import BadNote, ClockSkew, CorruptItem, KeyExpired, shown
 from countledger.ledger.limits import NOTE_MAX_BYTES, TIME_LIMIT_MS
+from countledger.ledger.values import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,6 +179,7 @@ def check_note(note: object) -> Note:
     if not isinstance(note, Mapping):
         raise BadNote(f"note {shown(note)} is a {type(note).__name__}, not a map of texts")
     size = 0
+    plain: dict[str, str] = {}
     for name, text in note.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise BadNote(f"note {shown(name)}={shown(text)}: names and values must be str")
@@ -187,9 +189,10 @@ def check_note(note: object) -> Note:
             size += len(name.encode()) + len(text.encode())
         except UnicodeEncodeError:
             raise BadNote(f"note {shown(name)}={shown(text)} is no valid Unicode text") from None
+        plain[plain_text(name)] = plain_text(text)
     if size > NOTE_MAX_BYTES:
         raise BadNote(f"the note is {size} bytes long; at most {NOTE_MAX_BYTES} fit")
-    return Note(note)
+    return Note(plain)
 
 
 def describe_entry(entry: Entry) -> str:

@@ -117,7 +117,7 @@ class ExactReader:
             CorruptItem: the head or an entry cannot be read.
             ServiceFailed: compactions overtook every attempt.
         """
-        keys.check_counter(counter)
+        counter = keys.check_counter(counter)
         dynamo = self.dynamo.metered()
         for _ in range(_ATTEMPTS):
             began_ms = self.clock.now_ms()

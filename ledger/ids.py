@@ -17,10 +17,10 @@ from os import urandom
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from countledger.ledger import keys
-from countledger.ledger.clock import to_ms
+from countledger.ledger.clock import to_datetime, to_ms
 from countledger.ledger.errors import BadKey, BadTime, shown
 from countledger.ledger.limits import KEY_MAX_BYTES, TIME_LIMIT_MS
+from countledger.ledger.values import check_text, plain_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +43,10 @@ class IdempotencyKey:
     """A key together with the time when the caller made it: identity is the pair.
 
     Attributes:
-        key: 1 to 1,024 bytes of UTF-8 without control characters.
-        at: the moment the key was made, aware; a retry gives the same one. Milliseconds count.
+        key: 1 to 1,024 bytes of UTF-8 in NFC, without blanks at its ends, control characters and
+            others that cannot be seen.
+        at: the moment the key was made, aware; a retry gives the same one. It is kept in UTC, and
+            what is finer than a millisecond is cut off.
 
     Raises:
         BadKey: the key breaks its grammar.
@@ -56,9 +58,11 @@ class IdempotencyKey:
 
     def __post_init__(self) -> None:
         """Check the key and its time once, so that nothing later has to check again."""
-        check_key(self.key)
-        if not 0 <= self.at_ms < TIME_LIMIT_MS:
-            raise BadTime(f"time {self.at.isoformat()} of key {shown(self.key)} is before 1970")
+        object.__setattr__(self, "key", check_key(self.key))
+        at_ms = to_ms(self.at)
+        if not 0 <= at_ms < TIME_LIMIT_MS:
+            raise BadTime(f"time {shown(self.at)} of key {shown(self.key)} is before 1970")
+        object.__setattr__(self, "at", to_datetime(at_ms))
 
     @property
     def at_ms(self) -> int:
@@ -96,7 +100,7 @@ class RangeKey:
 
     def __post_init__(self) -> None:
         """Check each part; the time is checked with the key."""
-        check_key(self.source)
+        object.__setattr__(self, "source", check_key(self.source))
         size = len(self.source.encode())
         if size > _SOURCE_MAX_BYTES:
             raise BadKey(
@@ -104,12 +108,16 @@ class RangeKey:
                 f"{_SOURCE_MAX_BYTES} fit"
             )
         for name, position in (("first", self.first), ("last", self.last)):
-            if type(position) is not int or not 0 <= position < _POSITION_LIMIT:
+            whole = plain_int(position)
+            if whole is None or not 0 <= whole < _POSITION_LIMIT:
                 raise BadKey(
                     f"{name} {shown(position)} of a range is not an int from 0 to 128 digits"
                 )
+            object.__setattr__(self, name, whole)
         if self.last < self.first:
             raise BadKey(f"range {self.first} to {self.last} is empty: last is before first")
+        if self.at is not None:
+            object.__setattr__(self, "at", to_datetime(to_ms(self.at)))
         self.idempotency_key()
 
     def idempotency_key(self) -> str | IdempotencyKey:
@@ -124,18 +132,9 @@ def check_key(key: object) -> str:
     Raises:
         BadKey: naming the rule that it breaks.
     """
-    if not isinstance(key, str):
-        raise BadKey(f"idempotency key {shown(key)} is a {type(key).__name__}, not a str")
-    if not key:
+    if key == "":
         raise BadKey("idempotency key is empty: leave it out, or give one that a retry repeats")
-    if keys.has_control_characters(key):
-        raise BadKey(f"idempotency key {shown(key)} holds control characters")
-    size = len(key.encode())
-    if size > KEY_MAX_BYTES:
-        raise BadKey(
-            f"idempotency key {shown(key)} is {size} bytes long; at most {KEY_MAX_BYTES} fit"
-        )
-    return key
+    return check_text("idempotency key", key, KEY_MAX_BYTES, BadKey)
 
 
 def new_id(at_ms: int) -> str:

@@ -49,6 +49,13 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import BadCounterName, BadGroupName, BadSetting, shown
 from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES, NAMESPACE_MAX_BYTES
+from countledger.ledger.values import (
+    broken_rule,
+    check_text,
+    has_blank_ends,
+    has_control_characters,
+    plain_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +119,6 @@ DIRECTORY: Final = "namespace"
 SPREADS: Final = (1, 16, 256)
 _SPREAD_DIGITS: Final = {1: 0, 16: 1, 256: 2}
 
-CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ENTRY_KEY = re.compile(rf"e#[0-9a-f]{{0,2}}({_UUID}|k[0-9a-f]{{32}})")
 # The same grammar for many keys at once, each at the beginning of a line.
@@ -121,17 +127,12 @@ _ENTRY_KEYS = re.compile(
     r"|[0-9a-f]{0,2}k[0-9a-f]{32})\n)*+"
 )
 _NAMESPACE = re.compile(r"[^#:]+")
-# Counter names of printable ASCII, as nearly all are; an app uses the same ones again and again.
-_is_ordinary = lru_cache(4_096)(re.compile(r"[ -\"$-9;-~]+(?::[ -\"$-~]+)?").fullmatch)
-
-
-def has_control_characters(text: str) -> bool:
-    """Whether the text holds control characters, line separators or lone surrogates."""
-    return CONTROL.search(text) is not None
+# Counter names of visible ASCII, as nearly all are; an app uses the same ones again and again.
+_is_ordinary = lru_cache(4_096)(re.compile(r"[!\"$-9;-~]+(?::[!\"$-~]+)?").fullmatch)
 
 
 def check_counter(name: object) -> str:
-    """The counter name, if it is one: 1 to 512 bytes of UTF-8, no `#`, no control characters.
+    """The counter name, if it is one: 1 to 512 bytes of UTF-8 without `#`, as `check_text`.
 
     Raises:
         BadCounterName: naming the rule that it breaks.
@@ -142,21 +143,22 @@ def check_counter(name: object) -> str:
         raise BadCounterName(f"counter name {shown(name)} is a {type(name).__name__}, not a str")
     if not name:
         raise BadCounterName("counter name is empty: give `namespace:rest` or a plain name")
-    if (broken := _broken_rule(name)) is not None:
-        raise BadCounterName(f"counter name {shown(name, 80)} {broken}")
-    return str.__str__(name)  # a class of an app's own may compare or format otherwise
+    plain = plain_text(name)
+    if (broken := _broken_rule(plain)) is not None:
+        raise BadCounterName(f"counter name {shown(plain, 80)} {broken}")
+    return plain
 
 
 def _broken_rule(name: str) -> str | None:
-    if has_control_characters(name):
-        return "holds control characters"
     if "#" in name:
         return "holds a '#', which is reserved"
-    if (size := len(name.encode())) > COUNTER_NAME_MAX_BYTES:
-        return f"is {size} bytes long; at most {COUNTER_NAME_MAX_BYTES} fit"
+    if (broken := broken_rule(name, COUNTER_NAME_MAX_BYTES)) is not None:
+        return broken
     namespace, colon, rest = name.partition(":")
     if colon and not (namespace and rest):
         return "needs text on both sides of its first colon"
+    if colon and (has_blank_ends(namespace) or has_blank_ends(rest)):
+        return "has a blank beside its first colon: take it away"
     return None
 
 
@@ -185,12 +187,7 @@ def check_namespace(name: object) -> str:
         raise BadSetting(
             f"namespace {shown(name)} must be text without ':', '#' and control characters"
         )
-    size = len(name.encode())
-    if size > NAMESPACE_MAX_BYTES:
-        raise BadSetting(
-            f"namespace {shown(name)} is {size} bytes long; at most {NAMESPACE_MAX_BYTES} fit"
-        )
-    return name
+    return check_text("namespace", name, NAMESPACE_MAX_BYTES, BadSetting)
 
 
 def entry_key(entry_id: str, spread: int) -> str:

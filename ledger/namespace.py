@@ -35,6 +35,7 @@ from countledger.ledger.limits import (
     NOTE_MAX_BYTES,
 )
 from countledger.ledger.operations import Put, Query, Update
+from countledger.ledger.values import plain_int, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,9 +80,11 @@ class Namespace:
 
     def __post_init__(self) -> None:
         """Refuse settings that break a rule."""
-        keys.check_namespace(self.name)
+        object.__setattr__(self, "name", keys.check_namespace(self.name))
         if self.kind not in list(Kind):
             raise BadSetting(f"kind {shown(self.kind)} is invalid: give one of {', '.join(Kind)}")
+        for name in ("spread", "horizon_ms"):
+            object.__setattr__(self, name, plain_int(getattr(self, name)) or getattr(self, name))
         if type(self.spread) is not int or self.spread not in keys.SPREADS:
             raise BadSetting(f"spread {shown(self.spread)} is invalid: give one of {keys.SPREADS}")
         if type(self.horizon_ms) is not int:
@@ -92,10 +95,10 @@ class Namespace:
                 f"{show_duration(HORIZON_MIN_MS)} and {show_duration(HORIZON_MAX_MS)}"
             )
         if self.description is not None:
-            _check_description(self.description)
+            object.__setattr__(self, "description", _check_description(self.description))
 
 
-def _check_description(text: object) -> None:
+def _check_description(text: object) -> str:
     if not isinstance(text, str):
         raise BadSetting(f"description {shown(text)} is a {type(text).__name__}, not a str")
     try:
@@ -104,6 +107,7 @@ def _check_description(text: object) -> None:
         raise BadSetting(f"description {shown(text)} is no valid Unicode text") from None
     if size > NOTE_MAX_BYTES:
         raise BadSetting(f"the description is longer than {NOTE_MAX_BYTES} bytes")
+    return plain_text(text)
 
 
 def encode_namespace(namespace: Namespace) -> Item:

@@ -16,8 +16,8 @@ from countledger.ledger.errors import (
     SetupError,
     shown,
 )
-from countledger.ledger.keys import has_control_characters
 from countledger.ledger.quarantine_record import HandledHow, QuarantineHandling, QuarantineSource
+from countledger.ledger.values import has_control_characters, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -147,7 +147,7 @@ class QuarantineService:
             BadSetting: `by` is not a text of 1 to 256 characters on one line.
             SetupError: the error concerns every record.
         """
-        check_name(by)
+        by = check_name(by)
         return self._each(quarantine_ids, lambda record: self._redrive(record, by, even_if_counted))
 
     def discard(self, quarantine_ids: Iterable[str], *, by: str) -> Iterator[QuarantineOutcome]:
@@ -156,7 +156,7 @@ class QuarantineService:
         Raises:
             As `resend`.
         """
-        check_name(by)
+        by = check_name(by)
         return self._each(
             quarantine_ids, lambda record: self._handle(record, HandledHow.DISCARDED, by)
         )
@@ -217,7 +217,7 @@ def check_name(by: object) -> str:
         BadSetting: it is not.
     """
     if isinstance(by, str) and 0 < len(by) <= _BY_MAX_CHARACTERS and not has_control_characters(by):
-        return by
+        return plain_text(by)
     raise BadSetting(
         f"the name {shown(by)} is not a text of 1 to {_BY_MAX_CHARACTERS} characters on one line"
     )

@@ -85,9 +85,9 @@ class Compensator:
             BadInput: an argument breaks its rule; nothing was written.
         """
         wanted = amount.check_exact("value", value, BadDelta)
-        keys.check_counter(counter)
+        counter = keys.check_counter(counter)
         if not isinstance(key, IdempotencyKey):
-            check_key(key)
+            key = check_key(key)
         noted = check_note(note or {})
         if _NOTE in noted:
             raise BadNote(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from countledger.ledger import keys
 from countledger.ledger.amount import parse_delta, to_text
-from countledger.ledger.clock import to_ms
+from countledger.ledger.clock import to_datetime, to_ms
 from countledger.ledger.entries import EntryColumns
 from countledger.ledger.entry import check_note, describe_entry, new_entry
 from countledger.ledger.errors import (
@@ -22,6 +22,7 @@ from countledger.ledger.errors import (
     shown,
 )
 from countledger.ledger.ids import IdempotencyKey, RangeKey, check_key, id_of_key
+from countledger.ledger.values import plain_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,7 +48,8 @@ class Event:
             decimal point and 9 after it.
         key: what makes a retry recognisable: a bare text, a text with the time it was made, or a
             range of another system's records.
-        occurred_at: the event's own business time, aware, any time; no part of the identity.
+        occurred_at: the event's own business time, aware, any time; no part of the identity. It is
+            kept in UTC, and what is finer than a millisecond is cut off.
         note: own short texts, at most 1,024 bytes in all; copied, and read-only then.
         events: how many of the app's own events the delta sums, 1 to 1,000,000,000; the total
             counts them. No part of the identity.
@@ -76,13 +78,15 @@ class Event:
         counter = keys.check_counter(counter)
         delta = parse_delta(delta)
         if key is not None and not isinstance(key, IdempotencyKey | RangeKey):
-            check_key(key)
-        if type(events) is not int or not 1 <= events <= EVENTS_MAX:
+            key = check_key(key)
+        number = plain_int(events)
+        if number is None or not 1 <= number <= EVENTS_MAX:
             raise BadDelta(
                 f"events={shown(events)}: a delta sums 1 to {EVENTS_MAX:,} events; give an int"
             )
+        events = number
         if occurred_at is not None:
-            to_ms(occurred_at)
+            occurred_at = to_datetime(to_ms(occurred_at))
         if note is not None:
             note = check_note(note)
         made: Any = self

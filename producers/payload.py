@@ -3,62 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
-from datetime import datetime
 from decimal import Decimal, DecimalException
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from countledger.ledger.amount import parse_delta_text
-from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput, BadPayload, BadTime, shown
 from countledger.ledger.ids import IdempotencyKey
+from countledger.ledger.values import parse_delta_text, parse_time
 from countledger.producers.event import EVENTS_MAX, Event
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 # Far above any event whose parts keep their bounds.
 MAX_BYTES: Final = 16_384
 _INTEGER_MAX_DIGITS: Final = 1_000
-# What is smaller is a time in seconds, of our days, rather than one in milliseconds of 1973.
-LEAST_MS: Final = 100_000_000_000
-_DIGITS: Final = re.compile(r"[+-]?[0-9]{1,18}")
-
-
-def parse_time(value: object) -> datetime:
-    """A moment from ISO 8601 text with an offset, or from milliseconds since the epoch.
-
-    Raises:
-        BadTime: it is neither, or a number so small that it must be seconds.
-    """
-    if isinstance(value, int) and not isinstance(value, bool):
-        return _from_ms(value)
-    if isinstance(value, str):
-        text = value.strip()
-        if _DIGITS.fullmatch(text):
-            return _from_ms(int(text))
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            pass
-        else:
-            if moment.utcoffset() is not None:
-                return moment
-            raise BadTime(f"time {value!r} has no offset: append Z for UTC, or +02:00")
-    raise BadTime(
-        f"time {str(value)[:40]!r} is neither ISO 8601 with an offset, as in 2030-01-31T12:00:00Z, "
-        "nor milliseconds since the epoch"
-    )
-
-
-def _from_ms(at_ms: int) -> datetime:
-    if abs(at_ms) < LEAST_MS:
-        raise BadTime(
-            f"time {at_ms} looks like seconds; give milliseconds since the epoch, or (for a time "
-            "before 1973) ISO 8601"
-        )
-    return to_datetime(at_ms)
-
-
 _Time = Annotated[AwareDatetime, BeforeValidator(parse_time)]
 
 
@@ -160,9 +120,15 @@ def _number(text: str) -> int | Decimal:
     if len(text) <= _INTEGER_MAX_DIGITS and text.lstrip("-").isdecimal():
         return int(text)
     try:
-        return Decimal(text)
+        value = Decimal(text)
     except DecimalException:
         raise ValueError(f"{shown(text)} is no number") from None
+    if "e" in text.lower() and int(value.as_tuple().exponent) > 0:
+        raise ValueError(
+            f"{shown(text)} shows fewer digits than the number has: it may have been rounded; "
+            "write all of its digits"
+        )
+    return value
 
 
 def _refuse_constant(name: str) -> float:

@@ -118,7 +118,7 @@ class AlertLog:
     def _query(self, counter: str | None, page_size: int | None) -> Query:
         condition: Any = Compare("counter", "=", keys.ALERT_LOG)
         if counter is not None:
-            keys.check_counter(counter)
+            counter = keys.check_counter(counter)
             condition = AllOf(Compare("counter", "=", counter), BeginsWith("part", keys.LOG_PREFIX))
         return Query(self.table, condition, forward=False, page_size=page_size)
 

@@ -21,6 +21,7 @@ from countledger.ledger.limits import (
     COUNTER_NAME_MAX_BYTES,
     NUMBER_MAX_DIGITS,
 )
+from countledger.ledger.values import has_control_characters, plain_text
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
@@ -140,13 +141,13 @@ class Rule:
 
     def __post_init__(self) -> None:
         """Check all values, and bring numbers into their canonical form."""
-        check_rule_name(self.name)
+        object.__setattr__(self, "name", check_rule_name(self.name))
         if (self.counter is None) == (self.prefix is None):
             raise BadRule(f"rule {self.name!r} needs either a counter or a prefix: give one")
         if self.counter is not None:
-            keys.check_counter(self.counter)
+            object.__setattr__(self, "counter", keys.check_counter(self.counter))
         if self.prefix is not None:
-            _check_prefix(self.prefix)
+            object.__setattr__(self, "prefix", _check_prefix(self.prefix))
         for name, kind in (("direction", Direction), ("of", Watch)):
             given = getattr(self, name)
             if given not in list(kind):
@@ -243,13 +244,14 @@ def check_rule_name(name: object) -> str:
             f"rule name {shown(name)} must be 1 to {ALERT_RULE_NAME_MAX_BYTES} letters, digits, "
             "'.', '_' and '-', the first a letter or digit"
         )
-    return name
+    return plain_text(name)
 
 
 def check_amount(what: str, value: object) -> Amount:
     """A number of a rule in its canonical form, or `BadRule`; `what` names it in the message."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise BadRule(f"{what} {shown(value)} is not a number: give an int or a decimal.Decimal")
+    value = amount.plain_amount(value)
     if (isinstance(value, Decimal) and not value.is_finite()) or not amount.fits(value):
         raise BadRule(
             f"{what} {shown(value)} is not a finite number of at most {NUMBER_MAX_DIGITS} digits"
@@ -257,14 +259,16 @@ def check_amount(what: str, value: object) -> Amount:
     return amount.canonical(value)
 
 
-def _check_prefix(prefix: object) -> None:
+def _check_prefix(prefix: object) -> str:
     what = f"prefix {shown(prefix, 80)}"
     if not isinstance(prefix, str):
         raise BadRule(f"{what} is a {type(prefix).__name__}, not a str")
-    if "#" in prefix or keys.has_control_characters(prefix):
+    plain = plain_text(prefix)
+    if "#" in plain or has_control_characters(plain):
         raise BadCounterName(f"{what}: no counter name contains a '#' or control characters")
-    if prefix.startswith(":"):
+    if plain.startswith(":"):
         raise BadCounterName(f"{what}: no counter name starts with a colon")
-    size = len(prefix.encode())
+    size = len(plain.encode())
     if size > COUNTER_NAME_MAX_BYTES:
         raise BadCounterName(f"{what} has {size} bytes; the limit is {COUNTER_NAME_MAX_BYTES}")
+    return plain

@@ -244,7 +244,8 @@ class Alerts:
             TargetRefused: the target did not accept the message in any attempt.
         """
         rule = self.get(name)
-        if not rule.covers(keys.check_counter(counter)):
+        counter = keys.check_counter(counter)
+        if not rule.covers(counter):
             raise BadRule(f"rule {name!r} does not watch {counter!r}, so it never alerts for it")
         alert = trial_alert(rule, counter, self.rules.clock.now_ms())
         for refused in self.services.publisher.publish([alert], rule.target):

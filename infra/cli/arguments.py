@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal, DecimalException
 from typing import TYPE_CHECKING, Any, Final
 
 from typer.core import TyperCommand
 
-from countledger.ledger.errors import BadInput, BadSetting, shown
+from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
+
+    from countledger.ledger.errors import BadInput
 
 _UNITS_MS: Final = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
 _DURATION: Final = re.compile(r"(\d{1,15})\s*(ms|s|m|h|d)", re.ASCII)
@@ -30,18 +31,6 @@ def parse_duration_ms(text: str) -> int:
             f"duration {text!r} is not a whole number with a unit: give 90m, 24h or 7d"
         )
     return int(match[1]) * _UNITS_MS[match[2]]
-
-
-def parse_decimal(what: str, text: str, error: type[BadInput]) -> Decimal:
-    """A number such as `1000`, `-5` or `12.50`.
-
-    Raises:
-        error: the text is not a decimal number.
-    """
-    try:
-        return Decimal(text.strip())
-    except DecimalException:
-        raise error(f"{what} {shown(text)} is not a decimal number") from None
 
 
 def parse_pairs(

@@ -119,7 +119,8 @@ def _row_of(outcome: Verdict | Repair) -> Row:
 def has_holds(client: CountLedger, counter: str) -> bool:
     """Whether a counter may have holds: a read unit or two."""
     try:
-        namespace = client.namespaces.find(keys.namespace_of(keys.check_counter(counter)))
+        counter = keys.check_counter(counter)
+        namespace = client.namespaces.find(keys.namespace_of(counter))
     except CorruptItem:
         return False  # the verdict on the counter says so
     return (

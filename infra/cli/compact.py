@@ -100,7 +100,8 @@ def _found(
         for schedule in client.schedules.list(on_corrupt=unread.note):
             yield from client.due(schedule.namespace)
         return
-    kind = client.namespaces.get(keys.check_namespace(namespace)).kind
+    namespace = keys.check_namespace(namespace)
+    kind = client.namespaces.get(namespace).kind
     if kind is not Kind.LEDGER:
         raise WrongKind(f"namespace {namespace!r} is of kind {kind}; it has no entries to compact")
     if due:

@@ -31,10 +31,10 @@ from countledger.infra.portability.emitting import (
     parse_header,
 )
 from countledger.infra.portability.sending import BAD, CHUNK_LINES, FileSender
-from countledger.ledger.amount import parse_delta_text
 from countledger.ledger.errors import BadNote, BadSetting, TotalBehind
+from countledger.ledger.values import parse_delta_text, parse_time
 from countledger.producers.assembly import recorder_of
-from countledger.producers.payload import keyed, parse_event_line, parse_time
+from countledger.producers.payload import keyed, parse_event_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

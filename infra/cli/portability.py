@@ -71,7 +71,7 @@ def export(
     if counters and namespace is not None:
         raise BadUsage("give counters, or --namespace")
     if namespace is not None:
-        keys.check_namespace(namespace)
+        namespace = keys.check_namespace(namespace)
     exporter = Exporter(options.client(), namespace)
     if counters:
         names = [keys.check_counter(counter) for counter in counters]

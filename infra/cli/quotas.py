@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.infra.cli.arguments import parse_decimal
 from countledger.infra.cli.options import At, Options, Yes, confirm, shared
 from countledger.infra.cli.output import facts, show, show_facts
 from countledger.ledger.errors import BadQuota, QuotaDenied
-from countledger.producers.payload import keyed, parse_time
+from countledger.ledger.values import parse_amount as read_amount
+from countledger.ledger.values import parse_time
+from countledger.producers.payload import keyed
 from countledger.producers.quotas.outcome import Denied
 from countledger.producers.quotas.quota import check_amount
 from countledger.producers.strict.atomic import Prefer  # noqa: TC001 - Typer reads it
@@ -132,7 +133,7 @@ def acquire(
       countledger quota acquire llm:team-1 0.05
       countledger quota acquire llm:team-1 0.05 --key request-9
     """
-    wanted = parse_decimal("amount", amount, BadQuota)
+    wanted = read_amount("amount", amount, BadQuota)
     identity = keyed(key, None if at is None else parse_time(at))
     outcome = options.client().quotas.acquire(
         counter, wanted, key=identity, prefer="over" if prefer == "over" else "under"
@@ -182,7 +183,7 @@ def delete(options: Options, prefix: Prefix, *, yes: Yes = False) -> None:
 
 
 def _parse_limit(text: str) -> Amount:
-    return check_amount("limit", parse_decimal("limit", text, BadQuota), zero=True)
+    return check_amount("limit", read_amount("limit", text, BadQuota), zero=True)
 
 
 def _row(quota: Quota) -> Row:

@@ -10,10 +10,11 @@ from pydantic import BaseModel, ConfigDict
 
 from countledger import Retire
 from countledger.consumers.alerts.rule import Direction, Watch, check_amount
-from countledger.infra.cli.arguments import parse_decimal, parse_duration_ms
+from countledger.infra.cli.arguments import parse_duration_ms
 from countledger.ledger.calendar import Per
 from countledger.ledger.errors import BadRule
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT
+from countledger.ledger.values import parse_amount as read_amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -111,7 +112,7 @@ def parse_number(what: str, text: str | int) -> Amount:
     Raises:
         BadRule: it is no finite decimal number, or needs more digits than a total has.
     """
-    value = text if isinstance(text, int) else parse_decimal(what, text, BadRule)
+    value = text if isinstance(text, int) else read_amount(what, text, BadRule)
     return check_amount(what, value)
 
 

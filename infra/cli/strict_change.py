@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from countledger.infra.cli.arguments import parse_decimal
 from countledger.infra.cli.emit import parse_notes
 from countledger.infra.cli.options import At, BadUsage, Notes, Options, shared
 from countledger.infra.cli.output import show_facts
@@ -17,10 +16,11 @@ from countledger.infra.cli.strict_answers import (
     answer_to_withdrawal,
 )
 from countledger.ledger import keys
-from countledger.ledger.amount import parse_delta_text
 from countledger.ledger.errors import BadBounds
 from countledger.ledger.ids import check_key
-from countledger.producers.payload import keyed, parse_time
+from countledger.ledger.values import parse_amount as read_amount
+from countledger.ledger.values import parse_delta_text, parse_time
+from countledger.producers.payload import keyed
 from countledger.producers.strict.atomic import Prefer  # noqa: TC001 - Typer reads it
 from countledger.producers.strict.outcome import BoundReached
 from countledger.producers.strict.state import KEEP, Keep, check_amount
@@ -45,7 +45,7 @@ def parse_amount(what: str, text: str) -> Amount:
     Raises:
         BadBounds: it is no finite decimal number, or needs more digits than a counter has.
     """
-    amount = check_amount(what, parse_decimal(what, text, BadBounds))
+    amount = check_amount(what, read_amount(what, text, BadBounds))
     if amount is None:
         raise AssertionError("a number is an amount")
     return amount
@@ -134,7 +134,7 @@ def withdraw(
       countledger strict withdraw tickets:hall --key order-4711
       countledger strict withdraw --key transfer-4711
     """
-    check_key(key)
+    key = check_key(key)
     identity = keyed(key, None if at is None else parse_time(at)) or key
     strict = options.client().strict
     if counter is None:
@@ -228,7 +228,8 @@ def set_value(
     wanted = parse_amount("value", value)
     identity, notes = _identity(key, at), parse_notes(note)
     client = options.client()
-    if not client.namespaces.is_of_a_ledger(keys.check_counter(counter)):
+    counter = keys.check_counter(counter)
+    if not client.namespaces.is_of_a_ledger(counter):
         done = client.strict.transactions.set_value(counter, wanted, key=identity, note=notes)
         return answer(done, {"counter": counter, "value": wanted}).print(options)
     corrected = client.set_value(counter, wanted, key=identity, note=notes)
@@ -260,5 +261,5 @@ def answer(outcome: StrictOutcome, asked: Row) -> ChangeAnswer:
 
 
 def _identity(key: str, at: str | None) -> str | IdempotencyKey:
-    check_key(key)
+    key = check_key(key)
     return keyed(key, None if at is None else parse_time(at)) or key

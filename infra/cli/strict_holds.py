@@ -20,8 +20,9 @@ from countledger.infra.cli.strict_answers import (
     bound_reached,
     undecided,
 )
-from countledger.ledger.amount import parse_delta_text, to_text
-from countledger.producers.payload import keyed, parse_time
+from countledger.ledger.amount import to_text
+from countledger.ledger.values import parse_delta_text, parse_time
+from countledger.producers.payload import keyed
 from countledger.producers.strict.outcome import (
     BoundReached,
     Cancelled,

@@ -28,8 +28,8 @@ from countledger.ledger.clock import SystemClock, show_duration, to_datetime
 from countledger.ledger.errors import AccessDenied, BadSetting
 from countledger.ledger.limits import WINDOWS_KEPT_DEFAULT_MS
 from countledger.ledger.ranking import PARTITIONS
+from countledger.ledger.values import parse_time
 from countledger.ledger.windows import FINEST
-from countledger.producers.payload import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -242,7 +242,8 @@ def _moment(client: CountLedger, counter: str, text: str) -> datetime:
         day = date.fromisoformat(text.strip())
     except ValueError:
         return parse_time(text)
-    namespace = keys.namespace_of(keys.check_counter(counter))
+    counter = keys.check_counter(counter)
+    namespace = keys.namespace_of(counter)
     settings = client.window_settings.of(namespace)
     if not settings:
         raise no_windows(namespace)

@@ -28,9 +28,10 @@ from countledger.infra.http.shapes import (
     ShownTime,
 )
 from countledger.ledger import keys
-from countledger.ledger.amount import parse_delta_text, to_text
+from countledger.ledger.amount import to_text
 from countledger.ledger.clock import to_datetime, to_ms
 from countledger.ledger.errors import BadQuota, CountledgerError
+from countledger.ledger.values import parse_delta_text
 from countledger.producers.quotas.outcome import Ticket
 
 routes = APIRouter(route_class=CountedRoute, tags=["quotas"])
@@ -257,7 +258,7 @@ def from_ticket(text: str) -> Ticket:
         until: datetime = to_datetime(until_ms)
         if not all(_NAME.fullmatch(one) for one in (incarnation, window, key_id, reservation)):
             raise BadQuota("a part of it is none")
-        keys.check_counter(counter)
+        counter = keys.check_counter(counter)
         return Ticket(
             counter, parse_delta_text(amount), incarnation, window, key_id, reservation, until
         )

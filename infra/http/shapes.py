@@ -21,9 +21,9 @@ from pydantic import (
 )
 from pydantic_core.core_schema import no_info_plain_validator_function
 
-from countledger.ledger import keys
-from countledger.ledger.amount import Amount, from_number, parse_delta_text, to_text
-from countledger.ledger.errors import BadTime, shown
+from countledger.ledger import keys, values
+from countledger.ledger.amount import Amount, to_text
+from countledger.ledger.errors import BadDelta, shown
 from countledger.ledger.ids import check_key
 from countledger.ledger.limits import (
     AMOUNT_MAX_DECIMALS,
@@ -48,7 +48,7 @@ COUNTER_PATTERN: Final = f"^{_OF_NAMESPACE}+(?::{_CHARACTER}+)?$"
 _CHARACTER_OF_KEY: Final = _CHARACTER.replace("#", "", 1)
 # A segment of dots alone is removed on the way, by clients and by proxies.
 PATH_PATTERN: Final = rf"^(?!\.{{1,2}}$){_OF_NAMESPACE_IN_PATH}+(?::{_IN_PATH}+)?$"
-_DIGITS: Final = rf"[0-9]{{1,{AMOUNT_MAX_DIGITS}}}(?:\.[0-9]{{1,{AMOUNT_MAX_DECIMALS}}})?"
+_DIGITS: Final = rf"0*[0-9]{{1,{AMOUNT_MAX_DIGITS}}}(?:\.[0-9]{{1,{AMOUNT_MAX_DECIMALS}}}0*)?"
 
 
 class InputBody(BaseModel):
@@ -87,23 +87,13 @@ def parse_text(value: object) -> str:
 
 
 def parse_time(value: object) -> datetime:
-    """A time as in RFC 3339, with its offset.
+    """A time, as everywhere: of ISO 8601 with its offset, or a text of milliseconds.
 
     Raises:
         ValueError: it is no text.
         BadTime: it is something else; or what Python cannot hold: a leap second, or the year 0.
     """
-    text = parse_text(value)
-    try:
-        moment = datetime.fromisoformat(text.upper())
-    except ValueError:
-        raise BadTime(
-            f"time {text[:60]!r} is not as in RFC 3339, or a leap second, or not of the years 1 to "
-            "9999"
-        ) from None
-    if moment.utcoffset() is None:
-        raise BadTime(f"time {text[:60]!r} has no offset: end it with Z, or with +01:00")
-    return moment
+    return values.parse_time(parse_text(value))
 
 
 def show_time(value: object) -> object:
@@ -139,7 +129,7 @@ def to_path(name: str) -> str:
 
 
 def _prefix(text: str) -> str:
-    if keys.has_control_characters(text) or "#" in text:
+    if values.has_control_characters(text) or "#" in text:
         raise ValueError("a prefix holds no control characters and no '#'")
     if len(text.encode()) > COUNTER_NAME_MAX_BYTES:
         raise ValueError(f"a prefix is at most {COUNTER_NAME_MAX_BYTES} bytes long")
@@ -184,8 +174,8 @@ AmountText = Annotated[
 DeltaText = Annotated[
     Amount,
     Text(
-        parse_delta_text,
-        rf"^-?(?=[0-9.]*[1-9]){_DIGITS}$",
+        values.parse_delta_text,
+        rf"^[+-]?(?=[0-9.]*[1-9]){_DIGITS}$",
         description="an exact decimal number, not zero",
         examples=["1", "-0.25"],
     ),
@@ -193,8 +183,8 @@ DeltaText = Annotated[
 LimitText = Annotated[
     Amount,
     Text(
-        from_number,
-        rf"^-?{_DIGITS}$",
+        lambda text: values.parse_amount("amount", text, BadDelta),
+        rf"^[+-]?{_DIGITS}$",
         description="an exact decimal number",
         examples=["0", "99.5"],
     ),

@@ -70,7 +70,7 @@ def parse_event_row(names: Sequence[str], line: bytes) -> Event:
     Raises:
         BadInput: naming the column, its value and the rule that it breaks.
     """
-    cells = _cells(line)
+    cells = [cell.strip() for cell in _cells(line)]
     if len(cells) != len(names):
         raise BadPayload(f"the row has {len(cells)} cells, and the header {len(names)} columns")
     given = {name: cell for name, cell in zip(names, cells, strict=True) if cell}

@@ -88,7 +88,8 @@ class Exporter:
             CorruptItem: an item of it, or of its namespace, cannot be read; or its sum has more
                 digits than a line holds.
         """
-        namespace = self.client.namespaces.get(keys.namespace_of(keys.check_counter(counter)))
+        counter = keys.check_counter(counter)
+        namespace = self.client.namespaces.get(keys.namespace_of(counter))
         match namespace.kind:
             case Kind.LEDGER:
                 exact = self.client.exact(counter)

@@ -51,6 +51,7 @@ from countledger.ledger.expressions import Absent
 from countledger.ledger.limits import IMPORT_NAME_MAX_BYTES, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put
+from countledger.ledger.values import check_text
 from countledger.producers.sequences.sequence import check_number
 
 if TYPE_CHECKING:
@@ -102,12 +103,9 @@ class Importer:
         Raises:
             BadSetting: the name is not valid.
         """
-        if not name or len(name.encode()) > IMPORT_NAME_MAX_BYTES or "#" in name:
-            raise BadSetting(
-                f"import name {name[:80]!r}: give 1 to {IMPORT_NAME_MAX_BYTES} bytes without '#'"
-            )
-        if keys.has_control_characters(name):
-            raise BadSetting(f"the import's name {name[:80]!r} holds control characters")
+        name = check_text("import name", name, IMPORT_NAME_MAX_BYTES, BadSetting)
+        if "#" in name:
+            raise BadSetting(f"import name {name[:80]!r} holds a '#', which is reserved")
         at_ms = (clock or SystemClock()).now_ms()
         table = client.connection.setting("counters_table")
         item = {**keys.import_key(name), "at": at_ms}

@@ -22,6 +22,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from countledger.ledger import amount, keys
 from countledger.ledger.errors import BadPayload, CorruptItem, shown
 from countledger.ledger.namespace import Kind
+from countledger.ledger.values import parse_amount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,19 +40,12 @@ _EXACT_IN_JSON: Final = 2**53 - 1
 def _exact(value: object) -> object:
     """A number as an integer or as text; never one that was a float in between."""
     if isinstance(value, str):
-        value = _number(value)
+        value = parse_amount("value", value, BadPayload)
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise ValueError("it is not an exact number")  # noqa: TRY004 - pydantic wants it
     if (isinstance(value, Decimal) and not value.is_finite()) or not amount.fits(value):
         raise ValueError("it is not a finite number of at most 38 digits")
     return amount.canonical(value)
-
-
-def _number(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except ArithmeticError:
-        raise ValueError("it is not a number") from None
 
 
 Value = Annotated[Any, BeforeValidator(_exact)]

@@ -18,6 +18,7 @@ from countledger.ledger.limits import (
 )
 from countledger.ledger.operations import Put, Update
 from countledger.ledger.tombstones import NO_TOMBSTONE, present, removed_id, tombstone, vacant
+from countledger.ledger.values import check_text
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
@@ -49,11 +50,15 @@ class Claim:
     claim_id: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the parts of the claim."""
-        check_value(self.scope, self.value)
-        _check_text("owner", self.owner, OWNER_MAX_BYTES)
+        """Check the parts of the claim, and keep them as plain texts."""
+        scope, value = check_value(self.scope, self.value)
+        owner = check_text("owner", self.owner, OWNER_MAX_BYTES, BadClaim)
+        object.__setattr__(self, "scope", scope)
+        object.__setattr__(self, "value", value)
+        object.__setattr__(self, "owner", owner)
         if self.claim_id is not None:
-            _check_text("claim_id", self.claim_id, CLAIM_ID_MAX_BYTES)
+            claim_id = check_text("claim_id", self.claim_id, CLAIM_ID_MAX_BYTES, BadClaim)
+            object.__setattr__(self, "claim_id", claim_id)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -235,36 +240,27 @@ def id_of(item: Item) -> str:
     return require(item, "id", str)
 
 
-def check_value(scope: object, value: object) -> None:
-    """Scope and value of a claim.
+def check_value(scope: object, value: object) -> tuple[str, str | tuple[str, ...]]:
+    """Scope and value of a claim, as plain texts.
 
     Raises:
         BadClaim: naming the part and the rule that it breaks.
     """
-    name = _check_text("scope", scope, SCOPE_MAX_BYTES)
+    name = check_text("scope", scope, SCOPE_MAX_BYTES, BadClaim)
     if "#" in name:
         raise BadClaim(f"scope {shown(scope)} holds a '#', which is reserved")
     if not isinstance(value, str | tuple) or not 0 < len(parts_of(value)) <= TRANSACTION_ACTIONS:
         raise BadClaim(f"value {shown(value)} is neither a text nor a tuple of 1 to 100 texts")
-    for part in parts_of(value):
-        _check_text("value", part, PARTITION_KEY_MAX_BYTES)
-    size = len(keys.claim_key(name, parts_of(value))["counter"].encode())
+    parts = tuple(
+        check_text("value", part, PARTITION_KEY_MAX_BYTES, BadClaim) for part in parts_of(value)
+    )
+    size = len(keys.claim_key(name, parts)["counter"].encode())
     if size > PARTITION_KEY_MAX_BYTES:
         raise BadClaim(
             f"scope and value {shown(value)} make a key of {size} bytes; at most "
             f"{PARTITION_KEY_MAX_BYTES} fit: claim a hash of the value"
         )
-
-
-def _check_text(what: str, text: object, most: int) -> str:
-    if not isinstance(text, str):
-        raise BadClaim(f"{what} {shown(text)} is a {type(text).__name__}, not a str")
-    if not text or keys.has_control_characters(text):
-        raise BadClaim(f"{what} {shown(text)} is empty or holds control characters")
-    size = len(text.encode())
-    if size > most:
-        raise BadClaim(f"{what} {shown(text)} is {size} bytes long; at most {most} fit")
-    return text
+    return name, parts[0] if isinstance(value, str) else parts
 
 
 def _refused(claim: Claim, found: Item | None) -> Refused:

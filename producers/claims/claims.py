@@ -175,7 +175,7 @@ class Claims:
         return None if item is None else owner_of(item)
 
     def _item(self, scope: str, value: str | tuple[str, ...]) -> Item | None:
-        check_value(scope, value)
+        scope, value = check_value(scope, value)
         self._refuse_elsewhere()
         key = keys.claim_key(scope, parts_of(value))
         return present(self.context.reads.get(self.context.table, key, consistent=True))

@@ -33,9 +33,10 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.entry import Entry, describe_entry
 from countledger.ledger.errors import BadInput, BadPayload, shown
 from countledger.ledger.ids import BARE_KEY_PREFIX, bound_id, new_id
+from countledger.ledger.values import LEAST_MS
 from countledger.producers.event import make_entry
 from countledger.producers.kinesis.library import DIGEST_SIZE, MAGIC, DecodeError, new_aggregate
-from countledger.producers.payload import LEAST_MS, EventPayload, first_problem, load_object
+from countledger.producers.payload import EventPayload, first_problem, load_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

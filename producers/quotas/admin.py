@@ -182,7 +182,7 @@ class QuotaAdmin:
             WrongRegion: this is not the home region.
         """
         self.refuse_elsewhere(prefix)
-        check_prefix(prefix)
+        prefix = check_prefix(prefix)
         now = to_datetime(self.context.clock.now_ms())
         fixed = (
             check_amount("limit", limit, zero=True),
@@ -219,7 +219,8 @@ class QuotaAdmin:
         """
         self.refuse_elsewhere(counter)
         amount = None if limit is None else check_amount("limit", limit, zero=True)
-        self.limits.forget(keys.check_counter(counter))
+        counter = keys.check_counter(counter)
+        self.limits.forget(counter)
         steps = self.limits.of(counter, self.context.attempts())
         prefix = self.context.run(steps).quota.prefix
         self.context.run(limiting(self.context, prefix, amount, counter))

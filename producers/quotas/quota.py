@@ -88,10 +88,10 @@ def check_prefix(prefix: object) -> str:
             f"prefix {shown(prefix)} needs a namespace and its colon, as `llm:` or `llm:team-`"
         )
     namespace = prefix.partition(":")[0]
-    keys.check_namespace(namespace)
+    namespace = keys.check_namespace(namespace)
     if prefix != f"{namespace}:":
-        keys.check_counter(prefix)
-    return prefix
+        return keys.check_counter(prefix)
+    return f"{namespace}:"
 
 
 def check_amount(what: str, value: object, *, zero: bool = False) -> Amount:

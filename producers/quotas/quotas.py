@@ -58,7 +58,8 @@ class Quotas(QuotaAdmin):
             NoSuchQuota: no quota is for the counter.
             WrongRegion: this is not the home region.
         """
-        self.refuse_elsewhere(keys.check_counter(counter))
+        counter = keys.check_counter(counter)
+        self.refuse_elsewhere(counter)
         return self.context.run(self._showing(counter))
 
     def acquire(
@@ -194,7 +195,8 @@ class Quotas(QuotaAdmin):
         *,
         reserve: bool,
     ) -> Steps[Admitted | Denied]:
-        self.refuse_elsewhere(keys.check_counter(counter))
+        counter = keys.check_counter(counter)
+        self.refuse_elsewhere(counter)
         if prefer not in {"under", "over"}:
             raise BadQuota(f"prefer {shown(prefer)} must be `under` or `over`")
         now_ms = self.context.clock.now_ms()
@@ -208,7 +210,7 @@ class Quotas(QuotaAdmin):
             check_key_age(what, key_at_ms, now_ms, TICKET_LIFE_MS, skew_ms)
             until_ms = min(until_ms, key_at_ms + TICKET_LIFE_MS)
         elif key is not None:
-            check_key(key)
+            key = check_key(key)
         wanted = Wanted(
             counter=counter,
             amount=check_amount("amount", amount),

@@ -118,7 +118,8 @@ class Sequences:
             BadSequence: the block is out of range.
         """
         check_size(block)
-        return Lease(partial(self.draw_block, keys.check_counter(sequence), block))
+        sequence = keys.check_counter(sequence)
+        return Lease(partial(self.draw_block, sequence, block))
 
     def draw_expected(self, sequence: str, *, known: int | None = None) -> int:
         """The next number, on condition that the last is the one seen: one read and one write unit.
@@ -205,13 +206,14 @@ class Sequences:
 
     def _item(self, sequence: str) -> Item | None:
         self._refuse_elsewhere(sequence)
-        self.namespaces.expect(keys.check_counter(sequence), Kind.SEQUENCE)
+        sequence = keys.check_counter(sequence)
+        self.namespaces.expect(sequence, Kind.SEQUENCE)
         key = keys.total_key(sequence)
         return self.context.reads.get(self.context.table, key, consistent=True)
 
     def _usable(self, sequence: str) -> str:
         """The name, once its namespace is known to be of the right kind."""
-        keys.check_counter(sequence)
+        sequence = keys.check_counter(sequence)
         self._refuse_elsewhere(sequence)
         self.namespaces.for_use(sequence, Kind.SEQUENCE)
         return sequence

@@ -151,7 +151,7 @@ def make_change(
         BadCounterName, BadDelta, BadKey, BadNote: naming the value and the rule that it breaks.
     """
     if key is not None and not isinstance(key, IdempotencyKey):
-        check_key(key)
+        key = check_key(key)
     return StrictChange(
         counter=keys.check_counter(counter),
         delta=parse_delta(delta),

@@ -110,8 +110,9 @@ class StrictCounters(HoldCalls):
             StackNotFound: it is over regions, and the stack has no table for that here.
             Unclear: no attempt got a clear answer; show the counter before you call again.
         """
+        counter = keys.check_counter(counter)
         new = creation.NewCounter(
-            keys.check_counter(counter),
+            counter,
             method,
             Bounds(lower, upper),
             opening,
@@ -267,7 +268,8 @@ class StrictCounters(HoldCalls):
             NamespaceUnknown: the namespace does not exist.
             WrongKind: it is of another kind.
         """
-        known = self.tables.of(f"{keys.check_namespace(namespace)}:x")
+        namespace = keys.check_namespace(namespace)
+        known = self.tables.of(f"{namespace}:x")
         return list_counters(known.context, namespace, on_corrupt)
 
     def withdraw(self, counter: str, key: str | IdempotencyKey) -> StrictOutcome:
@@ -287,7 +289,7 @@ class StrictCounters(HoldCalls):
             NoSuchCounter: no counter has that name.
         """
         if not isinstance(key, IdempotencyKey):
-            check_key(key)
+            key = check_key(key)
 
         def withdrawn(
             context: MethodContext, definition: Definition, _item: Item | None
@@ -300,6 +302,7 @@ class StrictCounters(HoldCalls):
         self, counter: str, act: Callable[[MethodContext, Definition, Item | None], Steps[_T]]
     ) -> _T:
         """Act by the counter's definition; again if the counter was recreated meanwhile."""
+        counter = keys.check_counter(counter)
         known = self.tables.of(counter)
         for _ in range(_INCARNATIONS):
             definition, item = known.get(counter)

@@ -26,6 +26,7 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadCounterName, BadKey, CorruptItem, shown
 from countledger.ledger.expressions import AllOf, Assign, Compare, Drop
 from countledger.ledger.operations import Query, Update
+from countledger.ledger.values import has_control_characters, plain_text
 from countledger.producers.strict.state import has_headroom, of, reserved, unreserved
 
 if TYPE_CHECKING:
@@ -102,12 +103,12 @@ def parse_hold_id(text: object) -> tuple[str, str]:
         BadKey: it is no id of a hold.
     """
     if isinstance(text, str):
-        counter, separator, change_id = text.partition("#")
+        counter, separator, change_id = plain_text(text).partition("#")
         try:
-            keys.check_counter(counter)
+            counter = keys.check_counter(counter)
         except BadCounterName:
             separator = ""
-        if separator and change_id and not keys.has_control_characters(change_id):
+        if separator and change_id and not has_control_characters(change_id):
             return counter, change_id
     raise BadKey(f"hold {shown(text, 80)} is no id of a hold: give the `id` that `hold` returned")
 

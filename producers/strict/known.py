@@ -205,7 +205,8 @@ class StrictTables:
             WrongRegion: it is in the home region, and this is another one.
             BadSetting, StackNotFound: it is over regions, and the stack has no such table here.
         """
-        name = keys.namespace_of(keys.check_counter(counter))
+        counter = keys.check_counter(counter)
+        name = keys.namespace_of(counter)
         if self.namespaces.get(name, Kind.STRICT).kind is Kind.STRICT_REGIONS:
             return self.over_regions
         self.namespaces.expect(counter, Kind.STRICT)

@@ -117,6 +117,7 @@ class StrictTransactions:
         moved = parse_delta(amount)
         if moved < 0:
             raise BadDelta(f"amount {moved} is below zero: swap source and target")
+        source, target = keys.check_counter(source), keys.check_counter(target)
         return self.change(multi_update.transfer_of(source, target, moved), key=key, note=note)
 
     def set_value(
@@ -149,7 +150,8 @@ class StrictTransactions:
         exact = check_amount("value", value)
         if exact is None:
             raise BadBounds("a value of None: give a number")
-        facts = {"set": {keys.check_counter(counter): exact}}
+        counter = keys.check_counter(counter)
+        facts = {"set": {counter: exact}}
         request = self._request((counter,), facts, key, note, exact)
 
         def assigned(definitions: Sequence[Definition]) -> Steps[StrictOutcome]:
@@ -175,7 +177,7 @@ class StrictTransactions:
         """
         self.tables.at_home("a key of several changes")
         if not isinstance(key, IdempotencyKey):
-            check_key(key)
+            key = check_key(key)
         until_ms = remembered_until(self.context, key, keyed_write.WINDOW_MS, "several changes")
         return self.context.run(self._withdrawing(key, until_ms))
 
@@ -199,7 +201,7 @@ class StrictTransactions:
         value: Amount | None = None,
     ) -> KeyedRequest:
         if not isinstance(key, IdempotencyKey):
-            check_key(key)
+            key = check_key(key)
         noted = None if note is None else check_note(note)
         return KeyedRequest(counters, facts, key, self.context.clock.now_ms(), noted, value)
 

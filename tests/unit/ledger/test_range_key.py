@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from countledger.ledger.errors import BadDelta, BadKey, BadTime
 from countledger.ledger.ids import IdempotencyKey, RangeKey, id_of_key
 from countledger.ledger.limits import KEY_MAX_BYTES
+from countledger.ledger.values import broken_rule
 from countledger.producers.buffer.delivery import may_coalesce
 from countledger.producers.buffer.spool_rows import decode_row, encode_row
 from countledger.producers.event import Event, make_entry
@@ -19,7 +20,7 @@ _AT = datetime(2030, 1, 31, 12, 0, tzinfo=UTC)
 _POSITIONS = st.integers(0, 10**128 - 1)
 _SOURCES = st.text(
     st.characters(exclude_categories=["C", "Zl", "Zp"]), min_size=1, max_size=766 // 4
-)
+).filter(lambda text: broken_rule(text, 766) is None)
 
 
 def _id(key: RangeKey) -> str:

@@ -19,8 +19,9 @@ from countledger.ledger.errors import (
     BadPayload,
     BadTime,
 )
+from countledger.ledger.values import parse_time
 from countledger.producers.event import Event
-from countledger.producers.payload import MAX_BYTES, parse_event_line, parse_time
+from countledger.producers.payload import MAX_BYTES, parse_event_line
 
 
 def _line(**fields: Any) -> str:  # noqa: ANN401 - JSON
@@ -37,7 +38,6 @@ def test_a_line_says_how_many_events_its_delta_sums(events: int) -> None:
     [
         ("0.1", Decimal("0.1")),
         ("12345678901234567890.123456789", Decimal("12345678901234567890.123456789")),
-        ("1e3", 1000),
         ("2.50", Decimal("2.5")),
         ("-7.0", -7),
         ('"0.30"', Decimal("0.3")),
@@ -98,10 +98,10 @@ def test_no_value_of_json_is_more_than_bad_input(value: object) -> None:
         (_line(delta="x"), BadDelta, "'x' is not a decimal number"),
         ('{"counter": "a", "delta": NaN}', BadPayload, "NaN is not a number of JSON"),
         ('{"counter": "a", "delta": -Infinity}', BadPayload, "-Infinity is not a number"),
-        ('{"counter": "a", "delta": 1e99999}', BadDelta, "more than 20 digits"),
+        ('{"counter": "a", "delta": 1e99999}', BadPayload, "may have been rounded"),
         ('{"counter": "a", "delta": 1e' + "9" * 30 + "}", BadPayload, "is no number"),
-        ('{"counter": "a", "delta": ' + "9" * 5000 + "}", BadDelta, "more than 20 digits"),
-        (_line(delta=10**20), BadDelta, "more than 20 digits"),
+        ('{"counter": "a", "delta": ' + "9" * 5000 + "}", BadPayload, "may have been rounded"),
+        (_line(delta=10**20), BadPayload, "may have been rounded"),
         (_line(counter="a#b"), BadCounterName, "reserved"),
         (_line(counter="\ud800"), BadCounterName, "control characters"),
         (_line(key=""), BadKey, "is empty"),
@@ -110,7 +110,7 @@ def test_no_value_of_json_is_more_than_bad_input(value: object) -> None:
         (_line(note="x"), BadPayload, "note: "),
         (_line(note={"a": "x" * 1024}), BadNote, "1025 bytes"),
         (_line(at="2030-01-31T12:00:00Z"), BadTime, "there is no key"),
-        (_line(key="k", at="2030-01-31"), BadPayload, "at: time '2030-01-31' has no offset"),
+        (_line(key="k", at="2030-01-31"), BadPayload, "at: time '2030-01-31' is neither ISO 8601"),
         (_line(key="k", at="--5"), BadPayload, "at: time '--5' is neither"),
         (_line(key="k", at=1.5), BadPayload, "at: time '1.5' is neither"),
         (_line(key="k", at=True), BadPayload, "at: time 'True' is neither"),

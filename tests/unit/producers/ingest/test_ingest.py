@@ -19,10 +19,10 @@ from countledger.ledger.ids import IdempotencyKey, new_id
 from countledger.ledger.limits import HORIZON_DEFAULT_MS
 from countledger.ledger.namespace import Kind as NamespaceKind
 from countledger.ledger.namespace import Namespace, Namespaces
+from countledger.ledger.values import parse_time
 from countledger.producers.event import Event, Status, make_entry
 from countledger.producers.ingest.entries import EntryWriter, RejectionKind
 from countledger.producers.kinesis.aggregate import encode, pack, unpack
-from countledger.producers.payload import parse_time
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.ingest.world import World, law_holds
