@@ -18,7 +18,7 @@ from countledger.ledger.attributes import (
 from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import BadNote, ClockSkew, CorruptItem, KeyExpired, shown
 from countledger.ledger.limits import NOTE_MAX_BYTES, TIME_LIMIT_MS
-from countledger.ledger.values import plain_text
+from countledger.ledger.texts import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from uuid import uuid4
 from countledger.ledger.clock import to_datetime, to_ms
 from countledger.ledger.errors import BadKey, BadTime, shown
 from countledger.ledger.limits import KEY_MAX_BYTES, TIME_LIMIT_MS
-from countledger.ledger.values import check_text, plain_int
+from countledger.ledger.texts import check_text, plain_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import BadCounterName, BadGroupName, BadSetting, shown
 from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES, NAMESPACE_MAX_BYTES
-from countledger.ledger.values import (
+from countledger.ledger.texts import (
     broken_rule,
     check_text,
     has_blank_ends,

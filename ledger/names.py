@@ -9,7 +9,7 @@ from typing import Final
 from countledger.ledger.errors import BadCounterName, BadSetting, shown
 from countledger.ledger.keys import check_namespace
 from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES
-from countledger.ledger.values import CONTROL, INVISIBLE, has_blank_ends, is_in_nfc, plain_text
+from countledger.ledger.texts import CONTROL, INVISIBLE, has_blank_ends, is_in_nfc, plain_text
 
 # What a counter name may not hold, and what begins an encoded byte.
 _ENCODED: Final = re.compile(f"[#%]|{CONTROL.pattern}|{INVISIBLE.pattern}")

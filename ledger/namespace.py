@@ -35,7 +35,7 @@ from countledger.ledger.limits import (
     NOTE_MAX_BYTES,
 )
 from countledger.ledger.operations import Put, Query, Update
-from countledger.ledger.values import plain_int, plain_text
+from countledger.ledger.texts import plain_int, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from countledger.ledger.errors import (
     shown,
 )
 from countledger.ledger.quarantine_record import HandledHow, QuarantineHandling, QuarantineSource
-from countledger.ledger.values import has_control_characters, plain_text
+from countledger.ledger.texts import has_control_characters, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

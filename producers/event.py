@@ -22,7 +22,7 @@ from countledger.ledger.errors import (
     shown,
 )
 from countledger.ledger.ids import IdempotencyKey, RangeKey, check_key, id_of_key
-from countledger.ledger.values import plain_int
+from countledger.ledger.texts import plain_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

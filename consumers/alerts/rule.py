@@ -21,7 +21,7 @@ from countledger.ledger.limits import (
     COUNTER_NAME_MAX_BYTES,
     NUMBER_MAX_DIGITS,
 )
-from countledger.ledger.values import has_control_characters, plain_text
+from countledger.ledger.texts import has_control_characters, plain_text
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core.core_schema import no_info_plain_validator_function
 
-from countledger.ledger import keys, values
+from countledger.ledger import keys, texts, values
 from countledger.ledger.amount import Amount, to_text
 from countledger.ledger.errors import BadDelta, shown
 from countledger.ledger.ids import check_key
@@ -129,7 +129,7 @@ def to_path(name: str) -> str:
 
 
 def _prefix(text: str) -> str:
-    if values.has_control_characters(text) or "#" in text:
+    if texts.has_control_characters(text) or "#" in text:
         raise ValueError("a prefix holds no control characters and no '#'")
     if len(text.encode()) > COUNTER_NAME_MAX_BYTES:
         raise ValueError(f"a prefix is at most {COUNTER_NAME_MAX_BYTES} bytes long")

@@ -51,7 +51,7 @@ from countledger.ledger.expressions import Absent
 from countledger.ledger.limits import IMPORT_NAME_MAX_BYTES, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put
-from countledger.ledger.values import check_text
+from countledger.ledger.texts import check_text
 from countledger.producers.sequences.sequence import check_number
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from countledger.ledger.limits import (
     TRANSACTION_ACTIONS,
 )
 from countledger.ledger.operations import Put, Update
+from countledger.ledger.texts import check_text
 from countledger.ledger.tombstones import NO_TOMBSTONE, present, removed_id, tombstone, vacant
-from countledger.ledger.values import check_text
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item

@@ -26,7 +26,7 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadCounterName, BadKey, CorruptItem, shown
 from countledger.ledger.expressions import AllOf, Assign, Compare, Drop
 from countledger.ledger.operations import Query, Update
-from countledger.ledger.values import has_control_characters, plain_text
+from countledger.ledger.texts import has_control_characters, plain_text
 from countledger.producers.strict.state import has_headroom, of, reserved, unreserved
 
 if TYPE_CHECKING:

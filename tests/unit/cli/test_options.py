@@ -46,9 +46,7 @@ def test_any_other_duration_is_refused(text: str) -> None:
         parse_duration_ms(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "amount"), [("0", 0), ("-0", 0), (" 5 ", 5), ("-12.50", -12.5), ("1e3", 1000)]
-)
+@pytest.mark.parametrize(("text", "amount"), [("0", 0), ("-0", 0), ("-12.50", -12.5)])
 def test_an_amount_may_be_zero_negative_or_a_fraction(text: str, amount: float) -> None:
     assert parse_amount("opening value", text) == amount
 

@@ -45,7 +45,7 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         (["emit", "a#b", "5"], "'#', which is reserved"),
         (["emit", "x", "0"], "delta 0 changes nothing"),
         (["emit", "x", "-0.0"], "delta -0.0 changes nothing|delta 0"),
-        (["emit", "x", "-Infinity"], "delta -Infinity is not a finite number"),
+        (["emit", "x", "-Infinity"], "delta '-Infinity' is not a decimal number"),
         (["emit", "x", "five"], "delta 'five' is not a decimal number"),
         (["emit", "x", "1", "--key", ""], "idempotency key is empty"),
         (["emit", "x", "1", "--at", "2026-01-31T12:00:00Z"], "there is no key"),
@@ -99,7 +99,7 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             [*STRICT, "--method", "marker", "--lower", "nan"],
-            "lower bound NaN is not a finite number",
+            "lower bound 'NaN' is not a decimal number",
         ),
         (
             [*STRICT, "--method", "marker", "--opening", ""],

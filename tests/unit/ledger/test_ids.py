@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.ledger import keys, values
+from countledger.ledger import keys, texts
 from countledger.ledger.errors import BadKey, BadTime
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key, new_id, new_ids
 from tests.unit.ledger.clocks import NOW_MS
@@ -60,7 +60,7 @@ def test_sort_keys_of_entries_never_change(spread: int, sort_key: str) -> None:
 
 @given(st.sets(st.tuples(st.text(min_size=1, max_size=8), _MOMENTS_MS), max_size=30))
 def test_distinct_pairs_have_distinct_ids(pairs: set[tuple[str, int]]) -> None:
-    usable = {(k, ms) for k, ms in pairs if values.broken_rule(k, 1_024) is None}
+    usable = {(k, ms) for k, ms in pairs if texts.broken_rule(k, 1_024) is None}
 
     ids = {id_of_key(_timed(key, at_ms)) for key, at_ms in usable}
     bare = {id_of_key(key) for key, _ in usable}
@@ -78,7 +78,7 @@ def test_ids_with_a_time_lie_in_its_order(moments_ms: list[int]) -> None:
         assert [at_ms for _, at_ms in ids] == sorted(moments_ms)
 
 
-@given(_MOMENTS_MS, st.text(min_size=1).filter(lambda t: values.broken_rule(t, 1_024) is None))
+@given(_MOMENTS_MS, st.text(min_size=1).filter(lambda t: texts.broken_rule(t, 1_024) is None))
 def test_a_timed_id_is_a_uuid_that_carries_its_time(at_ms: int, key: str) -> None:
     found = UUID(id_of_key(_timed(key, at_ms)))
 

@@ -12,7 +12,7 @@ import countledger
 from countledger.ledger.errors import BadCounterName, BadSetting
 from countledger.ledger.keys import check_counter
 from countledger.ledger.names import counter_name
-from countledger.ledger.values import broken_rule
+from countledger.ledger.texts import broken_rule
 from tests.unit.demo.repositories import ODD_NAMES
 
 # Bytes that meet every branch: plain, reserved, control, not UTF-8, many bytes wide, and long.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from countledger.ledger.errors import BadDelta, BadKey, BadTime
 from countledger.ledger.ids import IdempotencyKey, RangeKey, id_of_key
 from countledger.ledger.limits import KEY_MAX_BYTES
-from countledger.ledger.values import broken_rule
+from countledger.ledger.texts import broken_rule
 from countledger.producers.buffer.delivery import may_coalesce
 from countledger.producers.buffer.spool_rows import decode_row, encode_row
 from countledger.producers.event import Event, make_entry

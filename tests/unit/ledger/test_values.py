@@ -16,7 +16,8 @@ from countledger.ledger.errors import BadDelta, BadInput, BadKey, BadTime
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.keys import check_counter, check_namespace
 from countledger.ledger.names import counter_name
-from countledger.ledger.values import check_text, parse_amount, parse_time
+from countledger.ledger.texts import check_text
+from countledger.ledger.values import parse_amount, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable

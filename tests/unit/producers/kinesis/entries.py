@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from countledger.ledger import keys, values
+from countledger.ledger import keys, texts
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.entry import Entry
 from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
@@ -14,7 +14,7 @@ from tests.unit.ledger.clocks import NOW_MS
 ORIGIN = "eu-west-1"
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 _NAMES = _TEXT.filter(keys.is_counter)
-_KEYS = _TEXT.filter(lambda text: bool(text) and values.broken_rule(text, 1_024) is None)
+_KEYS = _TEXT.filter(lambda text: bool(text) and texts.broken_rule(text, 1_024) is None)
 _DELTAS = st.one_of(
     st.integers(-(10**20) + 1, 10**20 - 1).filter(bool),
     st.decimals("-1e6", "1e6", places=3).filter(lambda d: d != d.to_integral_value()),
