@@ -1,7 +1,7 @@
 """The grammar of amounts and times that come as texts; that of names and keys is in `texts`.
 
 The library, the command line, files, HTTP, Kinesis and imports all read values here, so a text has
-the same value, or the same refusal, wherever it comes in.
+the same value, or the same refusal, at each of them.
 
 amount    `parse_amount`: ASCII digits, at most one point within them, at most one sign.
 time      `parse_time`: ISO 8601 with an offset, or milliseconds since the epoch.

@@ -99,7 +99,7 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             [*STRICT, "--method", "marker", "--lower", "nan"],
-            "lower bound 'NaN' is not a decimal number",
+            "lower bound 'nan' is not a decimal number",
         ),
         (
             [*STRICT, "--method", "marker", "--opening", ""],
