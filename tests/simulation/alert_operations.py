@@ -90,9 +90,12 @@ def change(client: Client) -> None:
 
 
 def delete(client: Client) -> None:
-    """A rule is deleted."""
+    """A rule is deleted, unless another call changes it meanwhile."""
     name = client.random.choice(_NAMES)
-    client.tell(f"rule {name} deleted: {_alerts(client).delete(name)}")
+    try:
+        client.tell(f"rule {name} deleted: {_alerts(client).delete(name)}")
+    except RuleExists as error:
+        client.tell(f"rule {name}: {error}")
 
 
 def resend(client: Client) -> None:

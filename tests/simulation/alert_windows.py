@@ -60,11 +60,13 @@ class WindowAlerts:
 
     Attributes:
         zone_of: the time zone of windows, by their id.
+        has: whether windows of an id are of a kind: where only days are counted no hour is.
         moves: the sums of each window, in order.
         deleted: counters whose totals were deleted.
     """
 
     zone_of: Callable[[str], str]
+    has: Callable[[str, str], bool] = lambda *_: True
     moves: dict[Cell, list[TotalChange]] = field(default_factory=lambda: defaultdict(list))
     deleted: set[str] = field(default_factory=set)
     _seen: set[tuple[str, str]] = field(default_factory=set)
@@ -102,7 +104,9 @@ class WindowAlerts:
             if "window" not in revision.item:
                 continue
             for cell, moves in self.moves.items():
-                if revision.covers(cell.counter) and cell.per == revision.item["window"]:
+                if cell.per != revision.item["window"] or not self.has(cell.windows, cell.per):
+                    continue
+                if revision.covers(cell.counter):
                     self._check(cell, moves, revision, told, slept=slept)
 
     def _check(

@@ -95,6 +95,8 @@ def _store(world: World, region: str, settings: tuple[WindowSetting, ...]) -> No
     zones = {one.id: one.zone for one in settings}
     alerts = world.auditor.alerts[region].windows
     alerts.zone_of = lambda windows: zones[windows.rpartition(".")[0]]
+    by_id = {one.id: one for one in settings}
+    alerts.has = lambda windows, per: by_id[windows.rpartition(".")[0]].has(Per(per))
     world.copies[region][COUNTERS].store((item["counter"], item["part"]), item)
 
 
