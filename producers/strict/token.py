@@ -153,9 +153,11 @@ class RequestTokenChange:
                 return ended
             return (yield from self._applied(fresh=ended))
         except TokenMismatch:
-            if self.definition.bins > 1:
+            if self.definition.bins == 1:
+                return (yield from self._taken())
+            if not (yield from self._applied_before(parts)):
                 raise
-            return (yield from self._taken())
+            return self._found()
         except StaleDefinition:
             if not self.attempts.maybe_applied:
                 raise
@@ -280,6 +282,24 @@ class RequestTokenChange:
             )
         )
 
+    def _applied_before(self, parts: Sequence[Part]) -> Steps[bool]:
+        """Whether it was applied to this bin, under one of the last numbers of its fence.
+
+        Those are below the number that was read, so none of the questions can be applied.
+        """
+        if len(parts) > 1:
+            return False
+        number = self.context.fences.of(parts[0].key, self.definition.incarnation)
+        for fence in range(number - 1, max(0, number - _FENCES_BEFORE) - 1, -1):
+            request = TokenRequest(tuple(parts), (fence,))
+            if request not in self.sent and (yield from self._ask(request)) is Asked.APPLIED:
+                return True
+        return False
+
+    def _found(self) -> StrictOutcome:
+        mine = self.attempts.maybe_applied or self.change.key is None
+        return (Applied if mine else Duplicate)(self.change.counter, None)
+
     def _taken(self) -> Steps[StrictOutcome]:
         """The token stands for other writes: the change under another fence, none, or another one.
 
@@ -298,8 +318,7 @@ class RequestTokenChange:
         for fence in range(number, oldest - 1, -1):
             request = TokenRequest(whole, (fence,))
             if request not in self.sent and (yield from self._ask(request)) is Asked.APPLIED:
-                mine = self.attempts.maybe_applied or self.change.key is None
-                return (Applied if mine else Duplicate)(self.change.counter, None)
+                return self._found()
         until_ms = self.attempts.until_ms
         ended = yield from withdraw(self.context, self.definition, self.change.id, until_ms)
         if isinstance(ended, Withdrawn):
