@@ -53,7 +53,7 @@ class Sending(NamedTuple):
 
 
 class Sends(Protocol):
-    """Whoever a client sends for."""
+    """The app that a client sends for."""
 
     @property
     def world(self) -> World:

@@ -253,7 +253,7 @@ def test_of_two_releases_of_a_claim_in_one_millisecond_one_did_it(
 def test_a_take_beside_a_release_by_the_same_owner_was_done_before(
     claims: Claims, dynamo: MemoryClient
 ) -> None:
-    """The claim was there when the condition met it, whoever has released it since."""
+    """The claim was there when the condition met it, also if another call has released it since."""
     claims.take(SEAT)
 
     def refused_first(kind: str, _what: object, request: Callable[[], object]) -> object:
