@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from countledger.ledger.asynchronous.forms import AsyncForm, awaited, iterated
 from countledger.ledger.errors import BadInput, shown
 from countledger.ledger.limits import BLOCK_DEFAULT
 from countledger.producers.claims.claims import Claims
-from countledger.producers.quotas.guard import Guard
+from countledger.producers.quotas.guard import Guard, awaits
 from countledger.producers.quotas.quotas import Quotas
 from countledger.producers.sequences.drawing import Lease
 from countledger.producers.sequences.sequences import Sequences
@@ -112,6 +111,7 @@ class AsyncQuotas(AsyncForm[Quotas]):
         amount: Amount = 1,
         *,
         actual: Callable[[Any], Amount] | None = None,
+        on_error: Callable[[Exception], object] | None = None,
     ) -> Callable[[Callable[_P, Coroutine[Any, Any, _R]]], Callable[_P, Coroutine[Any, Any, _R]]]:
         """As `Quotas.guard`, for coroutine functions.
 
@@ -119,12 +119,12 @@ class AsyncQuotas(AsyncForm[Quotas]):
             BadInput: by the decorator, for another function.
             QuotaDenied: by the decorated function.
         """
-        guard = Guard(cast("Quotas", self), counter, amount, actual)
+        guard = Guard(cast("Quotas", self), counter, amount, actual, on_error)
 
         def decorate(
             function: Callable[_P, Coroutine[Any, Any, _R]],
         ) -> Callable[_P, Coroutine[Any, Any, _R]]:
-            if not iscoroutinefunction(function):
+            if not awaits(function):
                 raise BadInput(
                     f"{shown(function)} is no coroutine function: guard one, or use `CountLedger`"
                 )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
-from countledger.ledger.errors import QuotaDenied
+from countledger.ledger.errors import BadQuota, QuotaDenied, shown
 from countledger.producers.quotas.outcome import Admitted, Denied
+from countledger.producers.quotas.quota import check_amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.producers.quotas.quotas import Quotas
 
+_LOG: Final = logging.getLogger(__name__)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -29,17 +32,29 @@ class Guard:
         counter: whose limit.
         amount: what each call acquires, or reserves.
         actual: what a call has used, by its result; None: the amount, known before.
+        on_error: called with what went wrong after the function; None: it is logged.
     """
 
     quotas: Quotas
     counter: str
     amount: Amount
     actual: Callable[[Any], Amount] | None
+    on_error: Callable[[Exception], object] | None = None
+
+    def __post_init__(self) -> None:
+        calls: dict[str, object] = {"actual": self.actual, "on_error": self.on_error}
+        for name, call in calls.items():
+            if call is not None and (not callable(call) or awaits(call)):
+                raise BadQuota(f"{name} {shown(call)} is no plain function")
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """The function with its quota."""
-        if inspect.iscoroutinefunction(function):
-            return cast("Callable[_P, _R]", self._awaited(function))
+        """The function with its quota.
+
+        Raises:
+            BadQuota: it is no function, or one of a generator.
+        """
+        if awaits(function):
+            return cast("Callable[_P, _R]", self._awaited(cast("Any", function)))
 
         @wraps(function)
         def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -50,9 +65,15 @@ class Guard:
             try:
                 result = function(*args, **kwargs)
             except BaseException:
-                self.quotas.release(admitted)
+                try:
+                    self.quotas.release(admitted)
+                except Exception as error:  # noqa: BLE001 - the function's own error goes on
+                    self._report(error)
                 raise
-            self.quotas.commit(admitted, self.actual(result))
+            try:
+                self.quotas.commit(admitted, self._used(admitted, result))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the result is paid for
+                self._report(error)
             return result
 
         return guarded
@@ -69,12 +90,67 @@ class Guard:
             try:
                 result = await function(*args, **kwargs)
             except BaseException:
-                await self.quotas.release_async(admitted)
+                try:
+                    await self.quotas.release_async(admitted)
+                except Exception as error:  # noqa: BLE001 - as above
+                    self._report(error)
                 raise
-            await self.quotas.commit_async(admitted, self.actual(result))
+            try:
+                await self.quotas.commit_async(admitted, self._used(admitted, result))
+            except Exception as error:  # noqa: BLE001 - as above
+                self._report(error)
             return result
 
         return guarded
+
+    def _used(self, admitted: Admitted, result: object) -> Amount:
+        """What the call has used; if `actual` does not say it, what was reserved."""
+        try:
+            return check_amount("actual", cast("Any", self.actual)(result), zero=True)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the result is paid for
+            self._report(error)
+            return admitted.amount
+
+    def _report(self, error: Exception) -> None:
+        if self.on_error is not None:
+            try:
+                self.on_error(error)
+            except Exception as failed:  # noqa: BLE001 - it costs no answer either
+                _LOG.exception("on_error of the guard of %r raised", self.counter, exc_info=failed)
+            else:
+                return
+        _LOG.error(
+            "a guarded call of %r was not counted as used: %s", self.counter, error, exc_info=error
+        )
+
+
+def awaits(function: object) -> bool:
+    """Whether it is a coroutine function; a method, a partial and a callable object may be one.
+
+    Raises:
+        BadQuota: it is no function, or one of a generator.
+    """
+    plain: Any = function
+    while True:
+        if isinstance(plain, partial):
+            plain = plain.func
+        elif isinstance(plain, staticmethod | classmethod) or inspect.ismethod(plain):
+            plain = plain.__func__
+        else:
+            break
+    if not callable(plain):
+        raise BadQuota(f"{shown(function)} is no function")
+    if not (inspect.isroutine(plain) or inspect.isclass(plain)):
+        call = type(plain).__call__  # an object that is called
+        if inspect.isfunction(call) and not inspect.iscoroutinefunction(plain):
+            plain = call
+    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+        raise BadQuota(
+            f"{shown(function)} is the function of a generator, whose cost is known when it has "
+            "ended, and a guard counts when its function returns: use `reserve`, and `commit` at "
+            "the end of the generator"
+        )
+    return inspect.iscoroutinefunction(plain)
 
 
 def _expect(outcome: Admitted | Denied) -> Admitted:
