@@ -13,7 +13,6 @@ The position is stored in a file, or in an item of `counters`: its place, and it
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
@@ -34,6 +33,7 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import require
 from countledger.ledger.errors import BadSetting, CorruptItem
 from countledger.ledger.operations import Put
+from countledger.ledger.private_files import replace_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -112,7 +112,7 @@ class FileBookmarks:
             return None
         except (OSError, UnicodeDecodeError) as error:
             raise BadSetting(f"bookmark {self.path}: {error}") from error
-        return _decode(text, self.purpose, f"bookmark {self.path}")
+        return decode_position(text, self.purpose, f"bookmark {self.path}")
 
     def save(self, place: WalkPosition) -> None:
         """Replace the file at once: a reader sees the old or the new content.
@@ -120,10 +120,8 @@ class FileBookmarks:
         Raises:
             BadSetting: the file cannot be written.
         """
-        beside = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         try:
-            beside.write_text(_encode(place, self.purpose), encoding="utf-8")
-            beside.replace(self.path)
+            replace_private(self.path, encode_position(place, self.purpose))
         except OSError as error:
             raise BadSetting(f"bookmark {self.path} cannot be written: {error}") from error
 
@@ -152,13 +150,13 @@ class ItemBookmarks:
         if item is None or "place" not in item:
             return None
         try:
-            return _decode(require(item, "place", str), self.purpose, "bookmark")
+            return decode_position(require(item, "place", str), self.purpose, "bookmark")
         except BadSetting:
             return None  # of another release: the walk starts again, which does no harm
 
     def save(self, place: WalkPosition) -> None:
         """Write the item."""
-        text = _encode(place, self.purpose)
+        text = encode_position(place, self.purpose)
         self.dynamo.put(Put(self.table, {**keys.bookmark_key(self.purpose), "place": text}))
 
     def clear(self, foreign: ForeignItems) -> None:
@@ -186,7 +184,8 @@ class _Saved(BaseModel):
     foreign_first: str = ""
 
 
-def _encode(place: WalkPosition, purpose: str) -> str:
+def encode_position(place: WalkPosition, purpose: str) -> str:
+    """The text of a position."""
     lanes = [
         asdict(lane) | {"source": str(lane.source), "after": lane.after and dict(lane.after)}
         for lane in place.bookmark.lanes
@@ -195,7 +194,12 @@ def _encode(place: WalkPosition, purpose: str) -> str:
     return json.dumps(saved | place.foreign.stored(), ensure_ascii=False)
 
 
-def _decode(text: str, purpose: str, what: str) -> WalkPosition:
+def decode_position(text: str, purpose: str, what: str) -> WalkPosition:
+    """The position in a text.
+
+    Raises:
+        BadSetting: the text is of another walk, or none of a position; `what` names the text.
+    """
     try:
         saved = _Saved.model_validate_json(text)
     except ValidationError as error:

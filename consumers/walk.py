@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 
 SEGMENTS_MAX: Final = 64
 SEGMENTS_DEFAULT: Final = 4
-_TOTALS_PER_PAGE: Final = 200
-# Entries; at worst each names another counter whose total is missing.
-_ENTRIES_PER_PAGE: Final = 1_000
+TOTALS_PER_PAGE: Final = 200
+ENTRIES_PER_PAGE: Final = 1_000
 
 _HAS_TOTAL: Final = Compare("part", "=", keys.TOTAL)
 
@@ -149,12 +148,14 @@ class Walker:
         totals: the table `counters`.
         page_size: how many totals of each segment are in a round. A larger round shares one proof
             among more counters, and more of them change while it waits for the proof.
+        entries_per_page: the same of entries; at worst each names another counter without a total.
     """
 
     dynamo: DynamoClient
     ledger: str
     totals: str
-    page_size: int = _TOTALS_PER_PAGE
+    page_size: int = TOTALS_PER_PAGE
+    entries_per_page: int = ENTRIES_PER_PAGE
 
     def rounds(self, bookmark: Bookmark) -> Iterator[WalkRound]:
         """The counters from a bookmark on: half a read unit for each 4 KB of both tables.
@@ -188,7 +189,7 @@ class Walker:
             segment=lane.segment,
             segments=segments,
             after=lane.after,
-            page_size=self.page_size if at_totals else _ENTRIES_PER_PAGE,
+            page_size=self.page_size if at_totals else self.entries_per_page,
         )
 
     def _named(self, source: WalkedTable, read: dict[int, list[Item] | None]) -> tuple[str, ...]:

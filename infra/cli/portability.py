@@ -21,7 +21,7 @@ from countledger.infra.cli.options import (
 from countledger.infra.cli.output import FINDINGS, notice, report_unread, show_facts, show_text
 from countledger.infra.cli.progress import open_progress
 from countledger.infra.cli.sending_file import LineFile, exit_code
-from countledger.infra.portability.export_file import continued_file, new_file, place_beside
+from countledger.infra.portability.export_file import open_export
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import ChunkImporter, Importer, ImportResult
 from countledger.infra.portability.lines import UnreadLine, encode_line, importable
@@ -75,24 +75,19 @@ def export(
     exporter = Exporter(options.client(), namespace)
     if counters:
         names = [keys.check_counter(counter) for counter in counters]
-        unread = _write(out, exporter.lines(names))
+        unread = _show(exporter.lines(names)) if out is None else _write_named(out, exporter, names)
     elif out is None:
-        unread = _write(None, exporter.namespaces())
+        unread = _show(exporter.namespaces())
         with open_progress() as progress:
             found = chain(exporter.walk(), exporter.over_regions())
-            unread += _write(None, _counted(found, progress.add("counters")))
+            unread += _show(_counted(found, progress.add("counters")))
     else:
-        unread = _walk_into(out, exporter)
+        unread = _write_all(out, exporter)
     return report_unread([one.reason for one in unread])
 
 
-def _write(out: Path | None, lines: Iterable[ExportLine]) -> list[UnreadLine]:
-    """Write lines; those of what could not be read."""
-    if out is not None:
-        with new_file(out) as file:
-            file.add(lines)
-            file.complete()
-        return file.unread
+def _show(lines: Iterable[ExportLine]) -> list[UnreadLine]:
+    """Print lines; those of what could not be read."""
     unread: list[UnreadLine] = []
     for line in lines:
         show_text(encode_line(line))
@@ -107,24 +102,24 @@ def _counted(lines: Iterable[ExportLine], bar: Bar) -> Iterator[ExportLine]:
         bar.advance()
 
 
-def _walk_into(out: Path, exporter: Exporter) -> list[UnreadLine]:
-    walk = exporter.walk(resume=place_beside(out))
-    place = walk.bookmarks.load()
-    if place is not None:
-        notice(f"continuing after {sum(place.counts.values())} counters in {out}")
-        opening = continued_file(out, sum(place.counts.values()))
-    else:
-        opening = new_file(out)
-    with opening as file, open_progress() as progress:
-        if place is None:
-            file.add(exporter.namespaces())
-        bar = progress.add("counters")
-        for lines in walk.rounds():
-            file.add(lines)
-            bar.set(sum(walk.counts.values()))
-        file.add(exporter.over_regions())
+def _write_named(out: Path, exporter: Exporter, names: list[str]) -> list[UnreadLine]:
+    purpose = f"{len(names)} counters of {exporter.purpose}"
+    with open_export(out, purpose, continues=False) as file:
+        file.add(exporter.lines(names))
         file.complete()
-    notice(f"{sum(walk.counts.values())} counters in {out}")
+    return file.unread
+
+
+def _write_all(out: Path, exporter: Exporter) -> list[UnreadLine]:
+    with open_export(out, exporter.purpose) as file, open_progress() as progress:
+        if file.continues:
+            notice(f"continuing after {file.counters} counters in {out}")
+        elif file.replaced:
+            notice(f"{out}.part was not of this export: it is begun again")
+        bar = progress.add("counters")
+        for counters in exporter.write_all(file):
+            bar.set(counters)
+    notice(f"{file.counters} counters in {out}")
     return file.unread
 
 
@@ -207,12 +202,12 @@ def _try(options: Options, source: LineFile, name: str, *, drop_holds: bool) -> 
             if not line.strip():
                 continue
             try:
-                importable(line, drop_holds=drop_holds)
+                found = importable(line, drop_holds=drop_holds)
             except BadInput as error:
                 notice(f"line {lines.number}: {error}")
                 counts[BAD] += 1
             else:
-                counts["good"] += 1
+                counts["good"] += found is not None
     show_facts(options, {"import": name, **counts})
     return FINDINGS if counts[BAD] else 0
 

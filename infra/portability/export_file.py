@@ -1,23 +1,42 @@
 """The file of an export: complete or not there, and continued after an interruption.
 
-FILE.part     the lines so far; one process locks it, and it gets the name FILE when it is complete
-FILE.place    how far the walk over the counters has come
+FILE.part     the lines so far. Its first line has the id of its export; one process locks it, and
+              it gets the name FILE when it is complete
+FILE.place    the id of the export, how many bytes of the part are done, and how far the walk over
+              the counters has come, as of one moment
+
+The lines of a round are written first, then the place: what is in the part after the bytes of its
+place is cut off, and written by the next round. A part goes on only with the place of its own
+export; any other one is replaced by a new file.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
-from countledger.infra.portability.lines import NamespaceLine, UnreadLine, encode_line, parse_line
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from countledger.consumers.audit import decode_position, encode_position
+from countledger.consumers.walk import WalkedTable
+from countledger.infra.portability.lines import (
+    CounterLine,
+    HeaderLine,
+    UnreadLine,
+    encode_line,
+    parse_line,
+)
 from countledger.ledger.errors import BadPayload, BadSetting
+from countledger.ledger.ids import unique_id
+from countledger.ledger.private_files import create_private, replace_private
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
-    from typing import IO
 
+    from countledger.consumers.audit import WalkPosition
+    from countledger.consumers.walk import ForeignItems
     from countledger.infra.portability.lines import ExportLine
 
 
@@ -31,26 +50,114 @@ def part_beside(path: Path) -> Path:
     return path.with_name(f"{path.name}.part")
 
 
-class ExportFile:
-    """An export on the disk: beside its file, until it is complete.
+class _ExportPlace(BaseModel):
+    """How far an export has come.
 
     Attributes:
+        export: its id.
+        length: how many bytes of its part are done.
+        early: how many of them are of counters that were found by their entries.
+        walk: the position of the walk.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    export: str
+    length: int = Field(ge=0)
+    early: int = Field(ge=0)
+    walk: str
+
+
+class _Kept(NamedTuple):
+    """The lines of an interrupted export that are done.
+
+    Attributes:
+        place: how far it has come.
+        counters: how many counters they are of.
+        unread: those of what could not be read.
+        early: the counters that were found by their entries.
+    """
+
+    place: _ExportPlace
+    counters: int
+    unread: list[UnreadLine]
+    early: set[str]
+
+
+class ExportFile:
+    """An export on the disk, and the bookmarks of its walk.
+
+    Attributes:
+        continues: whether it goes on after an interruption.
+        replaced: whether a part was there that is not of this export.
+        counters: how many counters have a line.
         unread: its lines of what could not be read, those of before an interruption as well.
     """
 
-    def __init__(self, path: Path, stream: IO[bytes], unread: Iterable[UnreadLine] = ()) -> None:
+    def __init__(self, path: Path, stream: IO[bytes], header: HeaderLine) -> None:
+        self.continues = self.replaced = False
+        self.counters = 0
+        self.unread: list[UnreadLine] = []
         self._path = path
         self._stream = stream
-        self.unread = list(unread)
+        self._header = header
+        self._position: WalkPosition | None = None
+        self._early: set[str] = set()
+        self._early_length = 0
+
+    def begin(self) -> None:
+        """Write the first line."""
+        self._write([self._header])
+
+    def go_on_after(self, kept: _Kept) -> None:
+        """Cut off what is after the kept lines, and write after them.
+
+        Raises:
+            BadSetting: the position of the walk cannot be read.
+        """
+        what = f"place {place_beside(self._path)}"
+        self._position = decode_position(kept.place.walk, self._header.of, what)
+        self._stream.seek(kept.place.length)
+        self._stream.truncate()
+        self.continues = True
+        self.counters, self.unread = kept.counters, kept.unread
+        self._early, self._early_length = kept.early, kept.place.early
 
     def add(self, lines: Iterable[ExportLine]) -> None:
-        """Write lines; they outlive a crash from here on."""
-        for line in lines:
-            self._stream.write(f"{encode_line(line)}\n".encode())
-            if isinstance(line, UnreadLine):
-                self.unread.append(line)
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
+        """Write lines; they outlive a crash from here on.
+
+        A counter that had no total when its entries were found may have one since: the walk names
+        it again after an interruption, and its first line stays.
+        """
+        self._write(line for line in lines if _counter_of(line) not in self._early)
+
+    def load(self) -> WalkPosition | None:
+        """The position of the walk; None: the export is new."""
+        return self._position
+
+    def save(self, place: WalkPosition) -> None:
+        """Store the position of the walk: all lines so far are done.
+
+        Raises:
+            BadSetting: the file cannot be written.
+        """
+        length = self._stream.tell()
+        lanes = place.bookmark.lanes
+        if any(lane.source is WalkedTable.LEDGER and not lane.done for lane in lanes):
+            self._early_length = length
+        stored = _ExportPlace(
+            export=self._header.export,
+            length=length,
+            early=self._early_length,
+            walk=encode_position(place, self._header.of),
+        )
+        try:
+            replace_private(place_beside(self._path), stored.model_dump_json())
+        except OSError as error:
+            raise BadSetting(f"{place_beside(self._path)} cannot be written: {error}") from error
+
+    def clear(self, foreign: ForeignItems) -> None:
+        """Do nothing: the place is needed until the file is complete."""
 
     def complete(self) -> None:
         """Give the file its name: nobody sees a part of an export under it.
@@ -60,59 +167,126 @@ class ExportFile:
         """
         _check_free(self._path)
         part_beside(self._path).replace(self._path)
+        place_beside(self._path).unlink(missing_ok=True)
+
+    def _write(self, lines: Iterable[ExportLine | HeaderLine]) -> None:
+        for line in lines:
+            self._stream.write(f"{encode_line(line)}\n".encode())
+            self.counters += _counter_of(line) is not None
+            if isinstance(line, UnreadLine):
+                self.unread.append(line)
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[ExportFile]:
-    """A file that must not exist yet.
-
-    Raises:
-        BadSetting: it does, or cannot be written.
-    """
-    _check_free(path)
-    try:
-        stream = part_beside(path).open("ab")
-    except OSError as error:
-        raise BadSetting(f"{path} cannot be written: {error.strerror}") from error
-    with stream:
-        _lock(stream, path)
-        stream.truncate()
-        yield ExportFile(path, stream)
-
-
-@contextmanager
-def continued_file(path: Path, counters: int) -> Iterator[ExportFile]:
-    """The file of an interrupted export, cut after the counters that its place has recorded.
+def open_export(
+    path: Path, purpose: str, *, continues: bool = True, new_id: Callable[[], str] = unique_id
+) -> Iterator[ExportFile]:
+    """The file of an interrupted export of the same purpose, or a new one.
 
     Args:
-        path: the file, when it is complete.
-        counters: how many lines of counters are there.
+        path: the file, when it is complete; it must not exist yet.
+        purpose: what is exported, and of which stack.
+        continues: whether an interrupted export may go on; else the file is a new one.
+        new_id: makes the id of a new export.
 
     Raises:
-        BadSetting: its part is gone, or has fewer lines; or the file exists.
+        BadSetting: the file exists, cannot be written, or another process writes it; or its place
+            is the file of something else.
     """
     _check_free(path)
-    part = part_beside(path)
+    stream, there = _locked_part(path)
     try:
-        stream = part.open("r+b")
-    except OSError as error:
-        raise BadSetting(
-            f"{part} cannot be gone on with: {error.strerror}; remove {place_beside(path)} to "
-            "start again"
-        ) from error
-    with stream:
-        _lock(stream, path)
-        left, unread = counters, []
-        while left or _is_namespace(stream):
-            text = stream.readline()
-            if not text.endswith(b"\n"):
-                raise BadSetting(f"{part} has fewer lines than {place_beside(path)} knows of")
-            line = parse_line(text)
-            left -= not _is_of_a_namespace(line)
+        kept = _kept_of(path, stream, purpose) if continues and there else None
+        if kept is not None:
+            file = ExportFile(path, stream, HeaderLine(export=kept.place.export, of=purpose))
+            file.go_on_after(kept)
+        else:
+            if there:
+                part_beside(path).unlink(missing_ok=True)
+                old, (stream, _) = stream, _locked_part(path)
+                old.close()
+            place_beside(path).unlink(missing_ok=True)
+            file = ExportFile(path, stream, HeaderLine(export=new_id(), of=purpose))
+            file.replaced = there
+            file.begin()
+        yield file
+    finally:
+        stream.close()
+
+
+def _kept_of(path: Path, stream: IO[bytes], purpose: str) -> _Kept | None:
+    """The done lines of a part; None: it belongs to another export than its place, or to none.
+
+    Raises:
+        BadSetting: the place cannot be read.
+    """
+    place = _place_of(path)
+    if place is None:
+        return None
+    counters, unread, early = 0, [], set[str]()
+    try:
+        header = parse_line(stream.readline())
+        if header != HeaderLine(export=place.export, of=purpose):
+            return None
+        while (at := stream.tell()) < place.length:
+            line = parse_line(stream.readline())
+            counter = _counter_of(line)
+            counters += counter is not None
+            if counter is not None and at < place.early:
+                early.add(counter)
             if isinstance(line, UnreadLine):
                 unread.append(line)
-        stream.truncate()
-        yield ExportFile(path, stream, unread)
+    except BadPayload:
+        return None
+    return _Kept(place, counters, unread, early) if stream.tell() == place.length else None
+
+
+def _place_of(path: Path) -> _ExportPlace | None:
+    """The place beside a file; None: there is none."""
+    place = place_beside(path)
+    try:
+        return _ExportPlace.model_validate_json(place.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        raise BadSetting(
+            f"{place} is not the place of an export: name another file, or remove it ({error})"
+        ) from error
+
+
+def _counter_of(line: ExportLine | HeaderLine) -> str | None:
+    """The counter that a line is of, also of one that could not be read; None: it is of none."""
+    if isinstance(line, CounterLine):
+        return line.counter
+    if isinstance(line, UnreadLine) and not line.is_of_a_namespace:
+        return line.unreadable
+    return None
+
+
+def _locked_part(path: Path) -> tuple[IO[bytes], bool]:
+    """The part, which only this process writes until it closes the file; and whether it was there.
+
+    Raises:
+        BadSetting: it cannot be opened, another process writes it, or has completed it just now.
+    """
+    part = part_beside(path)
+    no_link = getattr(os, "O_NOFOLLOW", 0)  # of Windows, which has none
+    try:
+        try:
+            there, descriptor = True, os.open(part, os.O_RDWR | no_link)
+        except FileNotFoundError:
+            there, descriptor = False, create_private(part)
+    except OSError as error:
+        raise BadSetting(f"{part} cannot be written: {error.strerror}") from error
+    stream = os.fdopen(descriptor, "r+b")
+    try:
+        _lock(stream, path)
+    except BadSetting:
+        stream.close()
+        raise
+    return stream, there
 
 
 def _lock(stream: IO[bytes], path: Path) -> None:
@@ -138,22 +312,3 @@ def _lock(stream: IO[bytes], path: Path) -> None:
 def _check_free(path: Path) -> None:
     if path.exists():
         raise BadSetting(f"{path} exists: name another file, or remove it")
-
-
-def _is_namespace(stream: IO[bytes]) -> bool:
-    """Whether the next line is whole, and one of a namespace; the place does not move."""
-    place = stream.tell()
-    line = stream.readline()
-    stream.seek(place)
-    if not line.endswith(b"\n"):
-        return False
-    try:
-        return _is_of_a_namespace(parse_line(line))
-    except BadPayload:
-        return False
-
-
-def _is_of_a_namespace(line: ExportLine) -> bool:
-    return isinstance(line, NamespaceLine) or (
-        isinstance(line, UnreadLine) and line.is_of_a_namespace
-    )

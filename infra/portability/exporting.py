@@ -11,12 +11,17 @@ What cannot be read has a line as well, which says why, and hides nothing else.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.audit import Audit, FileBookmarks, NoBookmarks
-from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker
+from countledger.consumers.audit import Audit, NoBookmarks
+from countledger.consumers.walk import (
+    ENTRIES_PER_PAGE,
+    SEGMENTS_DEFAULT,
+    TOTALS_PER_PAGE,
+    Walker,
+)
 from countledger.infra.portability.lines import (
     CounterLine,
     NamespaceLine,
@@ -30,9 +35,10 @@ from countledger.ledger.namespace import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from countledger import CountLedger
+    from countledger.consumers.audit import Bookmarks
+    from countledger.infra.portability.export_file import ExportFile
     from countledger.ledger.namespace import Namespace
 
 
@@ -143,27 +149,64 @@ class Exporter:
                 names = (one.counter for one in self.client.counters(namespace.name))
                 yield from self._lines_of_use(names)
 
+    @property
+    def purpose(self) -> str:
+        """What is exported, for people and for the file."""
+        connection = self.client.connection
+        return (
+            f"{self.namespace or 'all'} in {connection.setting('ledger_table')} "
+            f"in {connection.region}"
+        )
+
+    def write_all(
+        self,
+        file: ExportFile,
+        *,
+        entries_per_page: int = ENTRIES_PER_PAGE,
+        totals_per_page: int = TOTALS_PER_PAGE,
+    ) -> Iterator[int]:
+        """Write everything into a file, from where it is, and complete it.
+
+        Args:
+            file: a new file, or that of an interrupted export.
+            entries_per_page: how many entries of each segment are read at a time.
+            totals_per_page: how many totals.
+
+        Yields:
+            How many counters are in the file, after each round of the walk.
+        """
+        if not file.continues:
+            file.add(self.namespaces())
+        walk = self.walk(file)
+        walk.walker = replace(
+            walk.walker, page_size=totals_per_page, entries_per_page=entries_per_page
+        )
+        for lines in walk.rounds():
+            file.add(lines)
+            yield file.counters
+        file.add(self.over_regions())
+        file.complete()
+
     def walk(
-        self, *, segments: int = SEGMENTS_DEFAULT, resume: Path | None = None
+        self, bookmarks: Bookmarks | None = None, *, segments: int = SEGMENTS_DEFAULT
     ) -> Audit[CounterLine | UnreadLine]:
         """The lines of all counters, found by reading the keys of both tables whole.
 
         A ledger without any entry, merged or not, has none: it was deleted, or never recorded.
 
         Args:
+            bookmarks: store the position; the walk continues after it. None: it is not stored.
             segments: into how many parts each table is cut, to be read side by side: 1 to 64.
-            resume: a file that stores the position; the walk continues after it.
         """
         connection = self.client.connection
         ledger, totals = connection.setting("ledger_table"), connection.setting("counters_table")
-        purpose = f"export of {self.namespace or 'all'} in {ledger} in {connection.region}"
         return Audit(
             Walker(connection.dynamo("standard"), ledger, totals),
             self._lines_of_use,
             _kind_of,
             self._is_wanted,
             segments,
-            NoBookmarks() if resume is None else FileBookmarks(resume, purpose),
+            bookmarks or NoBookmarks(),
         )
 
     def _lines_of_use(self, counters: Iterable[str]) -> Iterator[CounterLine | UnreadLine]:

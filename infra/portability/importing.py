@@ -296,9 +296,11 @@ class ChunkImporter:
         failures: list[tuple[int, CountledgerError]] = []
         for number, text in chunk:
             try:
-                lines.append((number, importable(text, drop_holds=self.drop_holds)))
+                line = importable(text, drop_holds=self.drop_holds)
             except BadInput as error:
                 failures.append((number, error))
+            else:
+                lines += [] if line is None else [(number, line)]
         counts: Counter[str] = Counter({str(done): 0 for done in ImportResult})
         outcomes = self.importer.outcomes(line for _, line in lines)
         stopped = False

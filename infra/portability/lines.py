@@ -1,5 +1,6 @@
 """One line of an export: a namespace, a counter and its value, or what could not be read. JSON.
 
+    {"v": 1, "export": "0190...", "of": "all in ledger in eu-west-1"}      the first line of a file
     {"v": 1, "namespace": "likes", "kind": "ledger", "spread": 1, "horizon_ms": 86400000}
     {"v": 1, "namespace": "views", ..., "windows": {"by": "hour", "time_zone": "UTC", ...}}
     {"v": 1, "counter": "likes:post-1", "kind": "ledger", "value": 14, "events": 7}
@@ -171,11 +172,19 @@ class UnreadLine(_Line):
         )
 
 
+class HeaderLine(_Line):
+    """The first line of a file: the id of its export, and what is exported. An import skips it."""
+
+    export: str
+    of: str
+
+
 Line = NamespaceLine | CounterLine
 ExportLine = Line | UnreadLine
+FileLine = ExportLine | HeaderLine
 
 
-def encode_line(line: ExportLine) -> str:
+def encode_line(line: FileLine) -> str:
     """One line of JSON, without its end; what is not set is left out."""
     fields = {name: _plain(value) for name, value in line if value is not None}
     if isinstance(line, CounterLine) and line.bins == 1:
@@ -183,7 +192,7 @@ def encode_line(line: ExportLine) -> str:
     return json.dumps(fields, ensure_ascii=False, separators=(", ", ": "))
 
 
-def parse_line(line: str | bytes) -> ExportLine:
+def parse_line(line: str | bytes) -> FileLine:
     """The line.
 
     Raises:
@@ -207,13 +216,15 @@ def parse_line(line: str | bytes) -> ExportLine:
         ) from None
 
 
-def importable(text: bytes, *, drop_holds: bool) -> Line:
-    """A line that can be imported.
+def importable(text: bytes, *, drop_holds: bool) -> Line | None:
+    """A line that can be imported; None: it is a header, which has nothing to import.
 
     Raises:
         BadInput: it is malformed, the export could not read the item, or some of it was held.
     """
     line = parse_line(text)
+    if isinstance(line, HeaderLine):
+        return None
     if isinstance(line, UnreadLine):
         raise missing(line)
     if isinstance(line, CounterLine) and line.held and not drop_holds:
@@ -235,7 +246,9 @@ def held_in(line: CounterLine) -> BadPayload:
     )
 
 
-def _kind_of(value: Mapping[str, object]) -> type[NamespaceLine | CounterLine | UnreadLine]:
+def _kind_of(value: Mapping[str, object]) -> type[FileLine]:
+    if "export" in value:
+        return HeaderLine
     if "unreadable" in value:
         return UnreadLine
     return NamespaceLine if "namespace" in value else CounterLine

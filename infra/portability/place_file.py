@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from countledger.ledger.errors import BadSetting
+from countledger.ledger.private_files import ensure_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,6 +119,7 @@ def open_place(path: Path) -> Iterator[PlaceFile]:
         BadSetting: another process uses it, it is another program's, or it cannot be written.
     """
     with _refusing(path):
+        ensure_private(path)
         connection = sqlite3.connect(path, timeout=0)
     try:
         with _refusing(path):
@@ -139,10 +141,10 @@ def open_place(path: Path) -> Iterator[PlaceFile]:
 
 @contextmanager
 def _refusing(path: Path) -> Iterator[None]:
-    """Raise `BadSetting` for each error of SQLite."""
+    """Raise `BadSetting` for each error of SQLite, and of the file itself."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise BadSetting(
                 f"{path} is in use: another emit or import of this file is running"

@@ -6,9 +6,9 @@ Events that wait to be coalesced have rows of their own. One commit replaces the
 *before* its first send: after a crash the spool has either the events or the entry, never both.
 
 It is an SQLite database with a write-ahead log: a commit survives the end of the process without
-any sync, and the end of the machine with `fsync`. One process locks the file until it closes the
-file or dies. A fork must not use the connection: SQLite in a fork could remove the log of its
-parent, even at the end of the fork.
+any sync, and the end of the machine with `fsync`. Its owner alone can read it. One process locks
+the file until it closes the file or dies. A fork must not use the connection: SQLite in a fork
+could remove the log of its parent, even at the end of the fork.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from countledger.ledger.forks import abandon, this_process
+from countledger.ledger.private_files import ensure_private
 from countledger.producers.buffer.buffering import SpoolRefused
 from countledger.producers.buffer.spool_rows import (
     Spooled,
@@ -84,6 +85,7 @@ class Spool:
                 release, it is not a spool, or it cannot be read or written.
         """
         with _refusing(path):
+            ensure_private(path)
             connection = sqlite3.connect(
                 path, timeout=0, isolation_level=None, check_same_thread=False
             )
@@ -272,7 +274,7 @@ def _prepare(connection: sqlite3.Connection, path: str, ledger: str, *, fsync: b
 
 @contextmanager
 def _refusing(path: object) -> Iterator[None]:
-    """Raise `SpoolRefused` for each error of SQLite."""
+    """Raise `SpoolRefused` for each error of SQLite, and of the file itself."""
     try:
         yield
     except sqlite3.Error as error:
@@ -282,3 +284,5 @@ def _refusing(path: object) -> Iterator[None]:
         else:
             text = f"spool {str(path)!r} cannot be used: {error}"
         raise SpoolRefused(text) from error
+    except OSError as error:
+        raise SpoolRefused(f"spool {str(path)!r} cannot be used: {error.strerror}") from error

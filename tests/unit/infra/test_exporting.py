@@ -1,24 +1,14 @@
-"""What an export says of counters that are deleted meanwhile, and one file of two exports."""
-
-from pathlib import Path
+"""What an export says of counters that are deleted meanwhile."""
 
 import pytest
 
 from countledger import Kind
-from countledger.infra.portability.export_file import (
-    ExportFile,
-    continued_file,
-    new_file,
-    part_beside,
-)
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
-from countledger.infra.portability.lines import CounterLine, UnreadLine
+from countledger.infra.portability.lines import UnreadLine
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.errors import BadSetting, NoSuchCounter
+from countledger.ledger.errors import NoSuchCounter
 from countledger.testing import MemoryStack
-
-_LINE = CounterLine(counter="likes:a", value=1)
 
 
 def test_a_sequence_that_was_deleted_during_the_export_has_no_line() -> None:
@@ -64,50 +54,3 @@ def test_a_sequence_that_begins_at_zero_moves_before_its_first_number() -> None:
     new.ledger.namespaces.create("q", kind=Kind.SEQUENCE)
     assert [*Importer.begin(new.ledger, "move").outcomes([line])] == [ImportResult.MADE]
     assert new.ledger.sequences.draw("q:a") == 0
-
-
-def _go_on(out: Path) -> None:
-    with continued_file(out, 1) as file:
-        file.add([_LINE])
-        file.complete()
-
-
-def test_an_export_that_was_suspended_never_writes_into_the_file_of_another_one(
-    tmp_path: Path,
-) -> None:
-    """The second one waits for nobody: it is refused until the first one has ended."""
-    out = tmp_path / "all.jsonl"
-    with new_file(out) as suspended:
-        suspended.add([_LINE])
-        with pytest.raises(BadSetting, match="in use"):
-            _go_on(out)
-        with pytest.raises(BadSetting, match="in use"), new_file(out):
-            pass
-        suspended.add([_LINE])
-    assert part_beside(out).read_text().count("\n") == 2
-
-    _go_on(out)
-
-    assert out.read_text().count("\n") == 2
-
-
-def test_an_export_that_opened_a_file_before_it_was_complete_does_not_write_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between its open and its lock the other one gave the file its name."""
-    out = tmp_path / "all.jsonl"
-    with new_file(out) as first:
-        first.add([_LINE])
-    opened = Path.open
-
-    def completed(self: Path, mode: str = "r") -> object:
-        stream = opened(self, mode)
-        monkeypatch.setattr(Path, "open", opened)
-        ExportFile(out, stream).complete()
-        return stream
-
-    monkeypatch.setattr(Path, "open", completed)
-    with pytest.raises(BadSetting, match="in use"), new_file(out):
-        pass
-
-    assert out.read_text().count("\n") == 1

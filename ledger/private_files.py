@@ -1,0 +1,53 @@
+"""Files with data of users: their owner alone may read them, whatever the umask."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_OWNER_ALONE: Final = 0o600
+# Windows has neither of them.
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
+
+
+def create_private(path: str | Path) -> int:
+    """A descriptor of a new file, open for reading and writing.
+
+    Raises:
+        FileExistsError: something of that name exists.
+        OSError: it cannot be created.
+    """
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, _OWNER_ALONE)
+
+
+def ensure_private(path: str | Path) -> None:
+    """Create an empty file, unless it exists: an existing one keeps its mode.
+
+    What creates its files by itself, such as SQLite, gives those beside it the mode of this one.
+
+    Raises:
+        OSError: it cannot be created or opened.
+    """
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, _OWNER_ALONE))
+
+
+def replace_private(path: Path, text: str) -> None:
+    """Give a file this text, at once: a reader sees all of the old or of the new one.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    beside = path.with_name(f"{path.name}.new")
+    beside.unlink(missing_ok=True)  # of a process that was killed here
+    try:
+        with os.fdopen(create_private(beside), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
