@@ -159,7 +159,7 @@ _QUOTAS: Final = (
     ),
     Operation(
         "delete a quota",
-        _DELETE,
+        _PUT,
         limiting.changing(lambda q, prefix: q.delete(prefix), []),
         Words("done", "NoSuchQuota"),
     ),

@@ -35,6 +35,13 @@ def _in_the_present_window(resolve: Any, context: Any, ticket: Any, *more: Any) 
     return resolve(context, replace(ticket, window=window.name), *more)
 
 
+def _of_any_ticket(resolution: Any, table: str, ticket: Any, *more: Any) -> Any:  # noqa: ANN401
+    """What the marker says of the amount and the window does not count."""
+    write = resolution(table, ticket, *more)
+    open_one = Compare("call", "=", ticket.reservation), Compare("state", "=", decision.RESERVED)
+    return replace(write, condition=AllOf(*open_one))
+
+
 def _again(resolution: Any, table: str, ticket: Any, *more: Any) -> Any:  # noqa: ANN401
     """A reservation that is resolved can be resolved in another way."""
     write = resolution(table, ticket, *more)
@@ -76,6 +83,7 @@ CANARIES: Final = [
         "quota: a commit is counted in the window of its reserve",
         all_of(
             wrapped(resolving, "_resolving", _in_the_present_window),
+            wrapped(decision, "resolution", _of_any_ticket),
             wrapped(decision, "correction", _of_any_window),
         ),
         "quotas",
