@@ -169,9 +169,11 @@ def judge_attempt(
 
 def _refused(error: Exception | None, response: tuple[Any, Any] | None) -> bool:
     """Whether an attempt that has ended so changed nothing, and never will."""
-    if error is not None and not hasattr(error, "response"):
+    # Errors without an answer may have the attribute too: botocore's `HTTPClientError`.
+    answer: Any = getattr(error, "response", None)
+    if error is not None and not answer:
         return never_sent(error)
-    answer: Any = getattr(error, "response", None) or (response[1] if response else {})
+    answer = answer or (response[1] if response else {})
     status: int = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     code = answer.get("Error", {}).get("Code")
     return _CLIENT_FAULT <= status < _SERVER_FAULT and code != _IN_PROGRESS
