@@ -101,7 +101,7 @@ CANARIES: Final = [
         "each region's total is proven before numbers go",
         replaced(CounterRegions, "unproven", lambda *_: None),
         DELETED_EVERYWHERE,
-        seed=50,
+        seed=166,
     ),
     # A home that was replaced meanwhile empties what the next one has merged.
     Canary(
@@ -111,7 +111,7 @@ CANARIES: Final = [
             replaced(HeadEmptier, "_refuse_if_late", lambda *_: None),
         ),
         DELETED_EVERYWHERE,
-        seed=298,
+        seed=864,
     ),
     Canary(
         "archives are recorded", replaced(GenerationArchiver, "owes", _owes), "deletion", seed=3
