@@ -241,8 +241,9 @@ class Run:
                 self._views.home.put(plan.publish_of(self._table, self._counter, head, after))
         except ConditionFailed as failed:
             # The SDK repeats a write that got no answer, and then finds its own first attempt.
+            # A copy of this process's memory may have published other entries under the same run.
             found = decode_head(failed.item)
-            if not plan.same_head(found, after):
+            if found != after:
                 self._head = found
                 detail = f"another run has published generation {found.generation}"
                 if not found.generation:

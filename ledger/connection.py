@@ -15,6 +15,7 @@ from countledger.ledger.attempts import CallLimits
 from countledger.ledger.batch_body import spell
 from countledger.ledger.before_send import watch
 from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.copies import close_before_snapshot
 from countledger.ledger.credentials import renew_in_fork
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import (
@@ -263,7 +264,9 @@ class Connection:
     def _client(
         self, service: str, retries: Retries = "standard", region: str | None = None
     ) -> Any:  # noqa: ANN401 - typed by its callers
-        return ClientPerProcess(partial(self.make_client, service, retries, region))
+        client = ClientPerProcess(partial(self.make_client, service, retries, region))
+        close_before_snapshot(client)
+        return client
 
     def make_client(self, service: str, retries: Retries, region: str | None) -> object:
         """A client of a service for this process, whose requests are checked as they leave."""

@@ -189,7 +189,7 @@ def lock_open_in_forks() -> LockPerProcess:
 class ClientPerProcess:
     """A client of AWS, or another object, whose attributes are those of this process's own."""
 
-    __slots__ = ("_client",)
+    __slots__ = ("__weakref__", "_client")
 
     def __init__(self, make: Callable[[], object]) -> None:
         """Make the client of this process.

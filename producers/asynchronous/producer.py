@@ -17,8 +17,10 @@ import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
+from countledger.ledger.copies import before_snapshot
 from countledger.ledger.forks import abandon, abandon_in_forks
 from countledger.producers.assembly import delivery_of
 from countledger.producers.asynchronous.buffer import AsyncBuffer
@@ -105,7 +107,9 @@ class AsyncBufferedProducer:
             if left:
                 await buffer.accept(left)
             self._stack = stack.pop_all()
+        self._loop = asyncio.get_running_loop()
         abandon_in_forks(self)
+        _OPEN.add(self)
         return self
 
     async def __aexit__(
@@ -173,6 +177,15 @@ class AsyncBufferedProducer:
         if failures:
             raise NotRecorded(failures)
 
+    def flush_before_snapshot(self) -> None:
+        """As `flush`, from outside of the event loop, which a thread runs or nobody."""
+        if self._buffer.belongs_to_parent or self._loop.is_closed():
+            return
+        if self._loop.is_running():
+            asyncio.run_coroutine_threadsafe(self.flush(), self._loop).result()
+        else:
+            self._loop.run_until_complete(self.flush())
+
     async def close(self, timeout_s: float | None = None) -> None:
         """Send all events that are left, and accept no more. If it is cancelled, the wait ends.
 
@@ -197,6 +210,7 @@ class AsyncBufferedProducer:
     async def _hand_back(self) -> tuple[Failure, ...]:
         """Fail the entries that are left, and close the client and the spool."""
         failures = self._buffer.hand_back()
+        _OPEN.discard(self)
         await self._stack.aclose()
         return failures
 
@@ -209,6 +223,15 @@ class AsyncBufferedProducer:
         if not events:
             return []
         return await self._buffer.accept([self._buffer.state.pending_of(event) for event in events])
+
+
+def _flush_all() -> None:
+    for producer in list(_OPEN):
+        producer.flush_before_snapshot()
+
+
+_OPEN: Final[WeakSet[AsyncBufferedProducer]] = WeakSet()
+before_snapshot(_flush_all)
 
 
 def async_producer(

@@ -1,7 +1,8 @@
-"""Buffered producers at the end of their process, in a fork, and at the end of an invocation.
+"""Buffered producers at the end of their process or invocation, in a fork, before a snapshot.
 
 A process sends all its events before it ends, and a fork never sends those of its parent. Lambda
-freezes a process between two invocations, so a handler flushes before each invocation ends.
+freezes a process between two invocations, so a handler flushes before each invocation ends. Each
+copy of a snapshot would send the events that are in it, so SnapStart's hook flushes before.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from countledger.ledger.copies import before_snapshot
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import SECOND_MS
 
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
         def close(self, timeout_s: float | None = ...) -> None:
             """Send the events that are left."""
+
+        def flush(self, timeout_s: float | None = ...) -> None:
+            """Send the events that were added."""
 
         def restart_in_fork(self) -> None:
             """Start empty in a fork."""
@@ -64,6 +69,12 @@ def _close_all() -> None:
             producer.close(_AT_EXIT_S)
         except CountledgerError:
             _LOG.exception("entries were not acknowledged when the process ended")
+
+
+def _flush_all() -> None:
+    """Send all events, before a snapshot; an error keeps Lambda from taking one."""
+    for producer in list(_OPEN):
+        producer.flush()
 
 
 def _restart_all() -> None:
@@ -111,5 +122,6 @@ def _time_left_s(arguments: tuple[Any, ...]) -> float | None:
 
 
 atexit.register(_close_all)
+before_snapshot(_flush_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_restart_all)

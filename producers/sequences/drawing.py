@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.attempts import Again, Attempts, Done, GiveUp, Send, attempt, otherwise
 from countledger.ledger.attributes import require
+from countledger.ledger.copies import clock_offset_s, has_jumped, this_copy
 from countledger.ledger.errors import (
     ConditionFailed,
     CorruptItem,
@@ -17,7 +18,7 @@ from countledger.ledger.errors import (
     SequenceExists,
     Unclear,
 )
-from countledger.ledger.forks import SuspendableLock, this_process
+from countledger.ledger.forks import SuspendableLock
 from countledger.producers.sequences.sequence import exhausted, plan_draw, plan_making
 from countledger.producers.strict.context import POLICY, raise_exhausted
 
@@ -123,9 +124,10 @@ def make(context: MethodContext, sequence: str, first: int) -> None:
 
 @dataclass(slots=True)
 class _Block:
-    """The rest of a process's block, and the lock under which its threads draw from it."""
+    """The rest of a block, the lock under which threads draw from it, and the clock then."""
 
     left: Iterator[int] = field(default_factory=lambda: iter(()))
+    offset_s: float = field(default_factory=clock_offset_s)
     lock: SuspendableLock = field(default_factory=SuspendableLock)
 
 
@@ -133,8 +135,9 @@ class Lease:
     """Draws numbers out of a block, and takes another block when it is empty.
 
     Safe to share between threads, which get growing numbers in the order in which they are given.
-    A block belongs to one process: a child that was forked off takes a block of its own. What is
-    left when the process ends is never given out.
+    A block belongs to one process: a child that was forked off takes a block of its own, and so
+    does a copy of a memory image that is seen (see `Sequences.lease`). What is left when the
+    process ends is never given out.
     """
 
     def __init__(self, take: Callable[[], range]) -> None:
@@ -144,7 +147,7 @@ class Lease:
             take: draws a block.
         """
         self._take = take
-        self._blocks: dict[object, _Block] = {this_process(): _Block()}
+        self._blocks: dict[object, _Block] = {this_copy(): _Block()}
 
     def draw(self) -> int:
         """The next number: one write unit for each block.
@@ -152,22 +155,26 @@ class Lease:
         Raises:
             ServiceFailed, SetupError, SequenceExhausted: no block could be drawn.
         """
-        process = this_process()
-        block = self._blocks.get(process) or self._in_a_child(process)
+        copy = this_copy()
+        block = self._blocks.get(copy) or self._in_a_copy(copy)
         with block.lock:
+            offset_s = clock_offset_s()
+            if has_jumped(offset_s, block.offset_s):
+                # Perhaps of a copy: what the block had left may be another one's.
+                block.left, block.offset_s = iter(()), offset_s
             number = next(block.left, None)
             if number is None:
                 block.left = iter(self._take())
                 number = next(block.left)
             return number
 
-    def _in_a_child(self, process: object) -> _Block:
-        """The child's own block: its parent draws from the other one, and may hold its lock.
+    def _in_a_copy(self, copy: object) -> _Block:
+        """The block of a child or a copy: others draw from the one before, and may hold its lock.
 
         Of several threads the first one decides (`setdefault` is one step), so none of them throws
         away what another one has taken.
         """
-        block = self._blocks.setdefault(process, _Block())
-        for other in set(self._blocks) - {process}:
+        block = self._blocks.setdefault(copy, _Block())
+        for other in set(self._blocks) - {copy}:
             self._blocks.pop(other, None)
         return block

@@ -106,9 +106,10 @@ class Sequences:
         For rates beyond what one item takes (about 1,000 writes a second): share one lease among
         the threads of a process. Numbers grow within a lease; those of two leases have no order.
 
-        A forked process takes a block of its own. Copies of a memory image (Lambda SnapStart, a
-        restored machine) are not seen, and would give out the same numbers: do not draw from a
-        lease before a snapshot.
+        A forked process takes a block of its own. So does a copy of a memory image that is seen: a
+        function that Lambda SnapStart restores, and a machine whose clock was set by a second or
+        more since the last draw. Another copy (a restored machine before its clock is set) is not
+        seen, and gives out the same numbers: do not draw from a lease before such a snapshot.
 
         Args:
             sequence: its name.

@@ -6,7 +6,7 @@ time. The product's code is as it is; the names that its modules import stand fo
 
     threaded, outcomes, state, producerThread, Lock, Condition, monotonic, get_ident
     asynchronous                          Lock, monotonic
-    drawing                               Lock, this_process
+    drawing                               this_copy
     producer                              the spool, and no care for the end of Python
 
 A process dies whole: whichever of its threads meets the crash, the others wake up dead.
@@ -212,6 +212,7 @@ _NAMES: Final[dict[str, Any]] = {
     "monotonic": monotonic,
     "get_ident": get_ident,
     "this_process": this_process,
+    "this_copy": this_process,
     # At the end of Python they would be closed; those of a simulation end with it.
     "opened": lambda _producer: None,
 }

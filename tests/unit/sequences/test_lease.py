@@ -72,13 +72,13 @@ def test_threads_that_draw_first_in_a_child_share_one_block(
     slow = threading.Event()
     go_on = threading.Event()
 
-    def this_process() -> tuple[int, int]:
+    def this_copy() -> tuple[int, int]:
         if threading.current_thread().name == "slow":
             slow.set()
             go_on.wait(10)
         return 2, 0
 
-    monkeypatch.setattr(drawing, "this_process", this_process)
+    monkeypatch.setattr(drawing, "this_copy", this_copy)
     drawn: list[int] = []
     thread = threading.Thread(target=lambda: drawn.append(lease.draw()), name="slow")
     thread.start()
@@ -90,3 +90,23 @@ def test_threads_that_draw_first_in_a_child_share_one_block(
 
     assert drawn == [200, 201, 202]
     assert len(taken) == 2
+
+
+def test_a_lease_takes_another_block_once_the_clock_was_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As that of a copy is: what the block had left may be given out by another copy."""
+    offset_s = [1_900_000_000.0]
+    monkeypatch.setattr(drawing, "clock_offset_s", lambda: offset_s[0])
+    blocks = iter([range(1, 100), range(101, 200), range(201, 300)])
+    lease = Lease(lambda: next(blocks))
+
+    drawn = [lease.draw(), lease.draw()]
+    offset_s[0] += 0.2
+    drawn.append(lease.draw())
+    offset_s[0] += 3_600
+    drawn += [lease.draw(), lease.draw()]
+    offset_s[0] -= 5
+    drawn.append(lease.draw())
+
+    assert drawn == [1, 2, 3, 101, 102, 201]

@@ -1,0 +1,115 @@
+"""Two copies of one process's memory: each event counts, and no number is given out twice."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any, Final
+
+import pytest
+
+from countledger.ledger import copies
+from tests.engines.running import REGION
+from tests.engines.store import Store
+from tests.transport.copying import COUNTER, connections
+from tests.transport.server import HostileServer
+from tests.transport.test_forks import entries_of, ledger_of, stored_ids
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+_ROUNDS: Final = 3
+_CALLS: Final = 3
+
+
+@pytest.fixture
+def copied(store: Store, server: HostileServer) -> Any:  # noqa: ANN401 - a function
+    """Runs an operation before, and in each of two copies; what each was told."""
+
+    def run(operation: str) -> dict[str, list[Any]]:
+        settings = store.connection.settings
+        environment = {
+            **os.environ,
+            "AWS_ACCESS_KEY_ID": "000000000000",
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ENDPOINT_URL": server.url,
+            "COUNTLEDGER_LEDGER_TABLE": str(settings.ledger_table),
+            "COUNTLEDGER_COUNTERS_TABLE": str(settings.counters_table),
+            "COUNTLEDGER_HOME_REGION": REGION,
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.transport.copying", operation, str(_ROUNDS)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        answers: dict[str, list[Any]] = {"before": [], "original": [], "copy": []}
+        for line in done.stdout.splitlines():
+            for name, told in json.loads(line).items():
+                answers[name] += told
+        assert len(answers["original"]) == len(answers["copy"]), done.stderr
+        return answers
+
+    return run
+
+
+@pytest.mark.parametrize("operation", ["record", "record_many", "buffered"])
+def test_every_event_of_each_copy_counts(
+    store: Store,
+    copied: Any,  # noqa: ANN401 - a fixture
+    operation: str,
+) -> None:
+    before = stored_ids(store, COUNTER)
+    told = [one for answers in copied(operation).values() for one in answers]
+
+    assert len(told) == 3 * _ROUNDS * _CALLS
+    assert sorted(told) == sorted(stored_ids(store, COUNTER) - before)
+
+
+@pytest.mark.parametrize("operation", ["draw", "draw_block"])
+def test_no_number_is_drawn_by_two_copies(copied: Any, operation: str) -> None:  # noqa: ANN401
+    told = [one for answers in copied(operation).values() for one in answers]
+
+    assert len(set(told)) == len(told) == 3 * _ROUNDS * _CALLS
+
+
+def test_an_entry_that_was_made_before_the_copy_counts_once(
+    store: Store,
+    copied: Any,  # noqa: ANN401 - a fixture
+) -> None:
+    before = stored_ids(store, COUNTER)
+    answers = copied("sealed")
+
+    assert answers["original"] == answers["copy"]
+    assert sorted(answers["copy"]) == sorted(stored_ids(store, COUNTER) - before)
+
+
+def test_an_event_that_waits_at_the_copy_counts_in_each(
+    store: Store,
+    copied: Any,  # noqa: ANN401 - a fixture
+) -> None:
+    """With what joins it there: neither copy takes the other's entry for its own."""
+    before = stored_ids(store, COUNTER)
+    answers = copied("joined")
+    told = [*answers["original"], *answers["copy"]]
+    new = {str(one["entry"]).removeprefix("e#"): one for one in entries_of(store, COUNTER)}
+    deltas = {one: item["delta"] for one, item in new.items() if one not in before}
+
+    assert deltas == dict.fromkeys(told[::2], 2)
+    assert len(deltas) == 2 * _ROUNDS
+    assert set(told[1::2]) == {2}
+
+
+def test_no_connection_is_in_a_snapshot(store: Store) -> None:
+    """Its copies would wait for answers that never come."""
+    ledger = ledger_of(store)
+    ledger.record(COUNTER, 1)
+    before = len(connections())
+    copies._prepare()
+    closed = before - len(connections())
+    ledger.record(COUNTER, 1)
+
+    assert closed > 0
