@@ -89,7 +89,9 @@ class HoldChange(MarkerChange):
             stored = yield from stored_marker(self.context, self.definition, self.change.id)
         except PASSING:
             return self._unknown
-        return (yield from self._meaning_of(stored)) if is_hold(stored) else None
+        if stored is None or not is_hold(stored):
+            return None
+        return (yield from self._meaning_of(stored))
 
     def writes(self, parts: Sequence[Part]) -> list[Write]:
         """The hold, and what each item reserves."""
