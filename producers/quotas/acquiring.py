@@ -19,9 +19,10 @@ The window of a call is that of the time when it began, for all of its attempts.
                                 (at-most-once) or again (at-least-once)
 
 A token is forgotten ten minutes after its success, and a late request is not. So a request with a
-token names the number of the fence of its window (`fence`), and after one without an answer the
-call raises it before it says that the amount is admitted: one write unit. An amount is never denied
-while a request of the call may be applied.
+token names the number of the fence of its window (`fence`). After one without an answer the call
+raises the number (one write unit) and asks with the same request once more (two): the token says
+whether it was counted. If not, it is sent under the new number. An amount is never denied while a
+request of the call may be applied.
 
 A denial is final only if no request of this call can still be applied. Otherwise the outcome is
 unknown: the same call under its key finds out.
@@ -31,14 +32,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from enum import Enum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.ledger import keys
 from countledger.ledger.attempts import (
     PASSING,
     Again,
     Done,
+    Recheck,
     RetryPeriodOver,
     Send,
     attempt,
@@ -60,7 +63,7 @@ from countledger.producers.quotas.outcome import Denied, left_of
 from countledger.producers.strict.change import check_key_age
 from countledger.producers.strict.context import raise_exhausted
 from countledger.producers.strict.definition import Method
-from countledger.producers.strict.fence import fence_of, raise_fences, unraised
+from countledger.producers.strict.fence import fence_of, unraised
 
 if TYPE_CHECKING:
     from countledger.ledger.attempts import Attempts, Exhausted, Reply, Steps, Verdict
@@ -75,6 +78,23 @@ if TYPE_CHECKING:
 _REVISIONS: Final = 10
 # How many numbers of the fence before the present one a repeated key is looked for under.
 _FENCES_BEFORE: Final = 3
+
+
+class _TokenStep(Enum):
+    """What a call with a token sends next."""
+
+    COUNT = "the amount"
+    RAISE = "the fence, so that a request without an answer is not applied later"
+    ASK = "the same request once more, to ask whether it was applied"
+
+
+class _Tokened(NamedTuple):
+    """The next request of a call with a token; `fence` is the number that it names."""
+
+    step: _TokenStep
+    fence: int
+
+
 _RAISED: Final = Throttled("the fence of the window was raised by another call")
 
 
@@ -191,7 +211,7 @@ class _Admission:
             None, lambda _: self._send(transaction), interpret, self._give_up, self.attempts
         )
         if isinstance(ended, dict):
-            return (yield from self._with_remaining(self.decision.meaning_of(ended)))
+            return (yield from self._with_remaining(self._meaning_of(ended)))
         if isinstance(ended, Denied):
             return (yield from self._confirmed(ended))
         return (yield from self._with_remaining(ended))
@@ -199,47 +219,63 @@ class _Admission:
     def _tokened(self) -> Steps[Admitted | Denied]:
         """The update under a token: two write units, and a read unit for what remains."""
         token = self._token()
-        place, known = self._window_key, self.context.fences
 
-        # The state is the number of the fence that the request names.
-        def request(fence: int) -> Send:
-            return self._send(Transact([self._fenced(fence)], token))
+        def request(state: _Tokened) -> Send:
+            if state.step is _TokenStep.RAISE:
+                return Send(self._raising)
+            transaction = Transact([self._fenced(state.fence)], token)
+            # A question cannot be applied, however old the limit is.
+            return Send(transaction) if state.step is _TokenStep.ASK else self._send(transaction)
 
-        def interpret(reply: Reply[int]) -> Verdict[int, Admitted | Denied | None]:
-            match reply.answer:
-                case bool(fresh):
-                    duplicate = not fresh and not reply.maybe_applied
-                    return Done(replace(self.decision.admitted(None), duplicate=duplicate))
-                case TokenMismatch():
-                    return Done(None)
-                case TransactionCancelled(reasons=(window,)) if window.condition_failed:
-                    if window.item is not None and fence_of(window.item) != reply.state:
-                        # The token is free: no request with it was applied, nor can this one be.
-                        known.learn(place, "", window.item)
-                        return Again(known.of(place, ""), _RAISED)
-                    return Done(self.decision.refused(window.item, self._now_ms))
-                case LimitChanged():
-                    raise reply.answer
+        def interpret(reply: Reply[_Tokened]) -> Verdict[_Tokened, Admitted | Denied | None]:
+            match reply.state.step, reply.answer:
+                case _TokenStep.COUNT, _:
+                    return self._counted(reply)
+                case _TokenStep.ASK, _:
+                    return self._asked(reply)
+                case _TokenStep.RAISE, dict(item):
+                    self.context.fences.learn(self._window_key, "", item)
+                    return Recheck(reply.state._replace(step=_TokenStep.ASK))
             return otherwise(reply)
 
-        ended = yield from attempt(
-            known.of(place, ""), request, interpret, self._give_up, self.attempts
-        )
+        ended = yield from attempt(self._counting, request, interpret, self._give_up, self.attempts)
         if ended is None:
             ended = yield from self._found_before(token)
         if isinstance(ended, Denied):
             return self._final(ended)
-        return (yield from self._counted_once(ended))
+        return (yield from self._with_remaining(ended))
 
-    def _counted_once(self, admitted: Admitted) -> Steps[Admitted]:
-        """The outcome, once no request of this call can count it again.
+    @property
+    def _counting(self) -> _Tokened:
+        return _Tokened(_TokenStep.COUNT, self.context.fences.of(self._window_key, ""))
 
-        Raises:
-            Unclear: one may, when the token is forgotten.
-        """
-        if self.attempts.maybe_applied and not (yield from self._raise()):
-            raise self.decision.unknown()
-        return (yield from self._with_remaining(admitted))
+    def _counted(self, reply: Reply[_Tokened]) -> Verdict[_Tokened, Admitted | Denied | None]:
+        match reply.answer:
+            case bool(fresh):
+                return Done(replace(self.decision.admitted(None), duplicate=not fresh))
+            case TokenMismatch():
+                return Done(None)
+            case Unclear():
+                return Again(_Tokened(_TokenStep.RAISE, reply.state.fence))
+            case TransactionCancelled(reasons=(window,)) if window.condition_failed:
+                if window.item is not None and fence_of(window.item) != reply.state.fence:
+                    # The token is free: no request with it was applied, nor can this one be.
+                    self.context.fences.learn(self._window_key, "", window.item)
+                    return Again(self._counting, _RAISED)
+                return Done(self.decision.refused(window.item, self._now_ms))
+            case LimitChanged():
+                raise reply.answer
+        return otherwise(reply)
+
+    def _asked(self, reply: Reply[_Tokened]) -> Verdict[_Tokened, Admitted | Denied | None]:
+        match reply.answer:
+            case bool():
+                return Done(self.decision.admitted(None))
+            case TransactionCancelled() if not reply.answer.condition_failed:
+                return otherwise(reply)
+            case TransactionCancelled() | TokenMismatch():
+                return Recheck(self._counting, resolved=True)
+        return otherwise(reply)
 
     def _token(self) -> str:
         """The token of the key.
@@ -257,36 +293,37 @@ class _Admission:
         scope = f"{self.limit.quota.incarnation}#{wanted.counter}#{wanted.key_id}"
         return blake2b(scope.encode(), digest_size=16, person=b"quota").hexdigest()
 
-    def _raise(self) -> Steps[bool]:
-        """Raise the fence of the window: one write unit; whether it is raised."""
-        write = writing.raising(self.context.table, self.limit, self.decision.window)
-        items = yield from raise_fences([write], self.context.attempts())
-        for item in items or ():
-            if item is not None:
-                self.context.fences.learn(self._window_key, "", item)
-        return items is not None
-
     def _found_before(self, token: str) -> Steps[Admitted]:
-        """What another process counted under the token, if it named a fence of before.
+        """What another process counted under the token, if it named another number of the fence.
 
-        A read unit, and two write units for each number of the fence, up to four.
+        A read unit, and two write units for each number, up to four; and one if the number is not
+        the one that this call has asked with.
 
         Raises:
             IdempotencyKeyReused: the token stands for something else.
             Unclear: a request of this call may be applied.
         """
-        maybe_applied = self.attempts.maybe_applied
+        maybe_applied, place = self.attempts.maybe_applied, self._window_key
+        asked = self.context.fences.of(place, "")
         try:
-            item: Item | None = yield Send(Get(self.context.table, self._window_key))
-            now = 0 if item is None else fence_of(item)
-            # With a fence that was never raised, the request was the only one that there can be.
-            for fence in range(now, max(-1, now - _FENCES_BEFORE - 1), -1) if now else ():
+            item: Item | None = yield Send(Get(self.context.table, place))
+            number = 0 if item is None else fence_of(item)
+            # A question under the present number could be counted, once the token is forgotten.
+            if number == asked:
+                number -= 1
+            else:
+                self.context.fences.learn(place, "", (yield Send(self._raising)))
+            for fence in range(number, max(-1, number - _FENCES_BEFORE - 1), -1):
                 with suppress(TokenMismatch):
-                    yield self._send(Transact([self._fenced(fence)], token))
+                    yield Send(Transact([self._fenced(fence)], token))
                     return replace(self.decision.admitted(None), duplicate=not maybe_applied)
         except (*PASSING, TransactionCancelled, LimitChanged) as error:
             raise self.decision.unknown() from error
         raise self.decision.used_elsewhere(maybe_applied=maybe_applied)
+
+    @property
+    def _raising(self) -> Any:  # noqa: ANN401 - a write
+        return writing.raising(self.context.table, self.limit, self.decision.window)
 
     def _fenced(self, fence: int) -> Any:  # noqa: ANN401 - a write
         return writing.admission(
@@ -329,7 +366,19 @@ class _Admission:
             raise
         if marker is None:
             return self._final(refused)
-        return (yield from self._with_remaining(self.decision.meaning_of(marker)))
+        return (yield from self._with_remaining(self._meaning_of(marker)))
+
+    def _meaning_of(self, marker: Item) -> Admitted:
+        """What a marker that exists says of this call.
+
+        Raises:
+            Unclear: it is of an earlier call, and expires before a late request is too old.
+            IdempotencyKeyReused, TicketResolved: as `Decision.meaning_of`.
+        """
+        lasting = self.context.outlives_requests(marker)
+        if self.attempts.maybe_applied and not lasting and marker.get("call") != self.wanted.call:
+            raise self.decision.unknown()
+        return self.decision.meaning_of(marker)
 
     def _final(self, refused: Denied) -> Denied:
         """A denial, unless a request of this call may be applied yet.

@@ -76,9 +76,18 @@ def admission(
 
 
 def raising(table: str, limit: CounterLimit, window: Window) -> Update:
-    """Raise the fence of the counter of a window, which exists: one write unit."""
+    """Raise the fence of the counter of a window, which it may create: one write unit.
+
+    A request that is under way would create it otherwise.
+    """
+    clauses = (
+        AssignOnce("revision", limit.revision),
+        AssignOnce("expires_at", window_expires_at(window.end_ms)),
+        Add("used", 0),
+        Add(FENCE, 1),
+    )
     key = keys.quota_window_key(limit.quota.incarnation, limit.counter, window.name)
-    return Update(table, key, (Add(FENCE, 1),), Compare("used", ">=", 0), returning="ALL_NEW")
+    return Update(table, key, clauses, returning="ALL_NEW")
 
 
 def marker(table: str, limit: CounterLimit, window: Window, key_id: str, facts: Item) -> Put:

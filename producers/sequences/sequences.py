@@ -61,8 +61,7 @@ class Sequences:
 
         Args:
             sequence: its name, as that of a counter.
-            first: the first number that it will give out, from 0. One more than the last number of
-                every sequence creates one that has no number left.
+            first: the first number that it will give out, from 0.
 
         Raises:
             SequenceExists: a sequence of that name exists.
@@ -71,7 +70,7 @@ class Sequences:
             WrongKind: its namespace is of another kind.
             WrongRegion: this is not the home region.
         """
-        check_number("first number", first, 0, SEQUENCE_LAST + 1)
+        check_number("first number", first, 0, SEQUENCE_LAST)
         drawing.make(self.context, self._usable(sequence), first)
         return self.show(sequence)
 

@@ -172,6 +172,15 @@ class MethodContext:
         """For how long the service surely remembers the client token of a key with a time."""
         return TOKEN_LIFE_MS - self.clock_skew_ms
 
+    def outlives_requests(self, marker: Item) -> bool:
+        """Whether a marker is stored for longer than any request of before can be late.
+
+        Once it is deleted, a request that it would have refused is applied.
+        """
+        expires_at = marker.get("expires_at")
+        latest_ms = self.clock.now_ms() + self.request_life_ms + self.clock_skew_ms
+        return expires_at is None or expires_at * SECOND_MS > latest_ms
+
     def attempts(self, until_ms: int | None = None, policy: Backoff = POLICY) -> Attempts:
         """The attempts of one call.
 

@@ -2,9 +2,10 @@
 
 Each item of a counter has a number (`fence`, absent as long as it is 0). Every request of method
 `request_token`, and every deletion, is conditional on the number that its process knows. A call
-that had a request without a clear answer raises the number before it says its outcome: then none of
-its requests can be applied any more, however late it arrives. Raising costs one write unit for each
-item that the call wrote to. A call whose requests were all answered raises nothing.
+that had a request without a clear answer raises the number before it says its outcome, by method
+`request_token` before it sends anything else: then that request cannot be applied any more, however
+late it arrives. Raising costs one write unit. A call whose requests were all answered raises
+nothing.
 
 A process takes the number for 0 until it reads another one, in the counter or in the item that
 refused a request. Only a raised fence costs another process one refused request.

@@ -185,7 +185,10 @@ class KeyedWrite:
 
     def meaning_of(self, marker: Item) -> Steps[StrictOutcome]:
         """What a marker that exists says of this request: one read unit for each counter."""
-        what = self.request.what
+        what, mine = self.request.what, marker.get("call") == self.call
+        lasting = mine or self.context.outlives_requests(marker)
+        if self.attempts.maybe_applied and not lasting:
+            return self.unknown  # it expires before a late request of this call is too old
         if "void" in marker:
             return Withdrawn(what, self.request.id)
         if any(marker.get(name) != fact for name, fact in self.request.facts.items()):
@@ -193,7 +196,7 @@ class KeyedWrite:
                 f"idempotency key {self.request.key_text!r} was used for other changes, and now "
                 f"comes for {what}: new changes need a new key"
             )
-        if marker.get("call") == self.call:
+        if mine:
             return Applied(what, self.request.value)
         known = {one.counter: one.incarnation for one in self.definitions}
         try:

@@ -13,6 +13,8 @@ conditional on there being no marker of this incarnation of the counter. `Marker
 - "Bound reached" is not final while a request of this call got no answer: it may still be applied,
   and find headroom. Then a void marker is written first. If that finds the marker, the change was
   applied meanwhile.
+- A marker of an earlier call under a bare key may expire before a late request of this call is
+  too old. So after a request without an answer it settles nothing unless it is stored for longer.
 
 A key that is used again after its window is refused if it has a time; a bare one counts again.
 """
@@ -87,15 +89,6 @@ def put_marker(context: MethodContext, definition: Definition, change_id: str, f
     )
 
 
-def stored_marker(
-    context: MethodContext, definition: Definition, change_id: str
-) -> Steps[Item | None]:
-    """The marker, the void one or the hold under a key; None: there is none. One read unit."""
-    key = keys.marker_key(definition.counter, definition.bins, change_id)
-    found = yield Send(Get(context.table, key))
-    return found if definition.is_of(found) else None
-
-
 @dataclass(slots=True)
 class MarkerChange:
     """One change by method marker."""
@@ -117,13 +110,6 @@ class MarkerChange:
             KeyExpired, ClockSkew: its key is too old, or dated too far ahead.
         """
         change.check_age(context.clock.now_ms(), definition.marker_window_ms, context.clock_skew_ms)
-        return cls.of_any_age(context, definition, change)
-
-    @classmethod
-    def of_any_age(
-        cls, context: MethodContext, definition: Definition, change: StrictChange
-    ) -> MarkerChange:
-        """`begin`, where the caller checks the key's age before anything is sent."""
         until_ms = change.remembered_until(definition.marker_window_ms)
         attempts = context.attempts(until_ms)
         call = context.new_id(change.at_ms)
@@ -200,16 +186,21 @@ class MarkerChange:
     def _confirm_by_marker(self, refused: Refusal) -> Steps[StrictOutcome]:
         if not isinstance(refused, BoundReached):
             return refused
+        key = {name: self.marker.item[name] for name in ("counter", "part")}
         try:
-            marker = yield from stored_marker(self.context, self.definition, self.change.id)
+            marker = yield Send(Get(self.context.table, key))
         except PASSING:
             return self._unknown
-        return refused if marker is None else (yield from self._meaning_of(marker))
+        if not self.definition.is_of(marker):
+            return refused
+        return (yield from self._meaning_of(marker))
 
     def _meaning_of(self, marker: Item) -> Steps[StrictOutcome]:
         """What a marker that exists says of this change: one read unit."""
         if marker.get("call") == self.call:
             return (yield from self.applied(Applied(self.change.counter, None)))
+        if self.attempts.maybe_applied and not self.context.outlives_requests(marker):
+            return self._unknown
         # It is of the incarnation that this process knows; the counter may have been recreated.
         try:
             main = yield from self.context.read_incarnation(self.definition)

@@ -23,7 +23,13 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import amount
 from countledger.ledger.attempts import Again, Done, Recheck, Reply, Send, attempt, otherwise
-from countledger.ledger.errors import BadSetting, CountledgerError, Throttled, TooManyCounters
+from countledger.ledger.errors import (
+    BadBounds,
+    BadSetting,
+    CountledgerError,
+    Throttled,
+    TooManyCounters,
+)
 from countledger.ledger.expressions import Add, Assign, Compare
 from countledger.ledger.limits import TRANSACTION_ACTIONS
 from countledger.ledger.operations import Update
@@ -229,12 +235,29 @@ class ExactWrite:
             StaleDefinition: the counter was deleted or recreated, and no request may be applied.
         """
         releases = Releases(self.write.context)
-        ended = yield from self._attempt()
-        ended = yield from releases.again(self.definition, ended, self._attempt)
+        try:
+            ended = yield from self._attempt()
+            ended = yield from releases.again(self.definition, ended, self._attempt)
+        except BadBounds as error:
+            return (yield from self._unless_set(error))
         if isinstance(ended, dict):
             return (yield from self.write.meaning_of(ended))
         if isinstance(ended, BoundReached | Contended):
             return (yield from self.write.confirm_refusal(ended))
+        return ended
+
+    def _unless_set(self, error: BadBounds) -> Steps[StrictOutcome]:
+        """The outcome of a request that got no answer; the error if none can be applied any more.
+
+        Raises:
+            BadBounds: the counter was not set.
+        """
+        if not self.write.attempts.maybe_applied:
+            raise error
+        refused = Contended(self.definition.counter, self.write.attempts.made, str(error))
+        ended = yield from self.write.confirm_refusal(refused)
+        if ended is refused:
+            raise error
         return ended
 
     def _attempt(self) -> Steps[StrictOutcome | Item]:

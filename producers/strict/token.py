@@ -9,16 +9,17 @@ remembered. A bare key has no age: used again more than ten minutes after its fi
 again, and nothing can detect that.
 
 A request that got no answer may arrive when its token is forgotten. So each request is conditional
-on the fence of its items as well (see `fence`), and after such a request the call ends in two
-steps:
+on the fence of its items as well (see `fence`), and such a request is resolved before anything else
+is sent, however long this process was suspended meanwhile:
 
-1.  Raise the fence of each item that it wrote to. Now none of its requests can be applied any more.
-2.  Before a refusal, ask again: send the same request once more. The service answers a remembered
-    token without looking at the fence:
+1.  Raise the fence of its first item. Now the request cannot be applied any more.
+2.  Ask: send the same request once more. The service answers a remembered token without looking at
+    the fence:
 
         done before           the change is applied
-        condition failed      the token is free, so the change is not applied, for good
-        token of other writes another request of the call may have it; else see `_taken`
+        condition failed      the token is free, so the change is not applied, for good: send it
+                              again, under the new number
+        token of other writes another call has it: so too
 
 A request of another process under the same key is the same one unless a fence was raised between
 the two. If it meets the token of other writes, it asks with the numbers before.
@@ -26,9 +27,10 @@ the two. If it meets the token of other writes, it asks with the numbers before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from hashlib import blake2b
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.attempts import (
@@ -42,15 +44,16 @@ from countledger.ledger.attempts import (
     otherwise,
 )
 from countledger.ledger.errors import (
+    ConditionFailed,
     Throttled,
     TokenMismatch,
     TransactionCancelled,
+    Unclear,
 )
 from countledger.ledger.operations import Transact
 from countledger.producers.strict.bins import Part
 from countledger.producers.strict.change import refused_among, update_of
 from countledger.producers.strict.context import end, withdrawal
-from countledger.producers.strict.definition import StaleDefinition
 from countledger.producers.strict.fence import fence_of, raising, unraised
 from countledger.producers.strict.outcome import (
     Applied,
@@ -60,9 +63,10 @@ from countledger.producers.strict.outcome import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from countledger.ledger.attempts import Answer, Attempts, Exhausted, Steps, Verdict
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attempts import Answer, Attempts, Steps, Verdict
     from countledger.ledger.errors import Reason
     from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.context import MethodContext
@@ -77,17 +81,8 @@ _ADVICE: Final = (
 )
 _WITHDRAW_ADVICE: Final = "no attempt to withdraw the change got a clear answer: withdraw it again"
 _RAISED: Final = Throttled("the fence of the counter was raised by another call")
-# How many numbers before the present one another process is asked about, by one request each.
-_FENCES_BEFORE: Final = 3
-
-
-class Asked(Enum):
-    """What a request says of its token, once its fence is raised."""
-
-    APPLIED = "the token stands for this request"
-    FREE = "the token stands for nothing: no request with it was applied"
-    TAKEN = "the token stands for other writes"
-    UNKNOWN = "no clear answer"
+# About how many of the last numbers of a fence a token is asked, by one request each.
+_FENCES_BEFORE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +98,38 @@ class TokenRequest:
     fences: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _SendChange:
+    """Send the change."""
+
+    request: TokenRequest
+
+
+@dataclass(frozen=True, slots=True)
+class _RaiseFence:
+    """Keep a request without an answer from being applied later."""
+
+    request: TokenRequest
+
+
+@dataclass(frozen=True, slots=True)
+class _AskToken:
+    """Whether that request was applied, now that it cannot be any more."""
+
+    request: TokenRequest
+
+
+_Next = _SendChange | _RaiseFence | _AskToken
+
+
+class _AppliedBy(Enum):
+    """What a token says of the change that was applied."""
+
+    NOW = "applied by this request"
+    BEFORE = "applied by a request of another call"
+    ASKED = "applied by a request of this call, or of another one under the same key"
+
+
 @dataclass(slots=True)
 class RequestTokenChange:
     """One change by method request_token.
@@ -112,14 +139,12 @@ class RequestTokenChange:
         definition: of the counter.
         change: what to do.
         attempts: of the call.
-        sent: the requests of this call that may have been applied, the last one at the end.
     """
 
     context: MethodContext
     definition: Definition
     change: StrictChange
     attempts: Attempts
-    sent: list[TokenRequest] = field(default_factory=list)
 
     @classmethod
     def begin(
@@ -138,85 +163,104 @@ class RequestTokenChange:
     def at(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
         """Apply it to these items: two write units each, and one read unit for the value.
 
-        After a request without an answer one write unit more for each item, for its fence.
+        After a request without an answer one write unit more for the fence, and two for each item
+        for the question.
 
         Raises:
             IdempotencyKeyReused: the key was used with another delta.
             TokenMismatch: the same for a counter with bins, where another bin may have taken it.
             StaleDefinition: the counter was deleted or recreated.
         """
+        first: _Next = _SendChange(self._request(parts))
         try:
             ended = yield from attempt(
-                self._request(parts), self._send, self._interpret, self._give_up, self.attempts
+                first,
+                self._send,
+                self._interpret,
+                lambda exhausted: end(exhausted, self.change.counter, _ADVICE),
+                self.attempts,
             )
-            if not isinstance(ended, bool):
-                return ended
-            return (yield from self._applied(fresh=ended))
         except TokenMismatch:
             if self.definition.bins == 1:
                 return (yield from self._taken())
             if not (yield from self._applied_before(parts)):
                 raise
-            return self._found()
-        except StaleDefinition:
-            if not self.attempts.maybe_applied:
-                raise
-            return self._unknown
+            return self._before(None)
+        return (yield from self._applied(ended)) if isinstance(ended, _AppliedBy) else ended
 
-    def confirm_refusal(  # noqa: PLR0911 - one for each answer
-        self, refused: Refusal
-    ) -> Steps[StrictOutcome]:
-        """Make a refusal final if a request may still be applied: raise the fence, ask again.
-
-        One write unit for each item, and two for the question.
-        """
-        if not self.attempts.maybe_applied:
-            return refused
-        if not (yield from self._raise()):
-            return self._unknown
-        for request in reversed(self.sent):
-            match (yield from self._ask(request)):
-                case Asked.FREE:
-                    return refused
-                case Asked.APPLIED:
-                    return Applied(
-                        self.change.counter, (yield from self.context.value_of(self.definition))
-                    )
-                case Asked.UNKNOWN:
-                    return self._unknown
-        if self.definition.bins > 1:
-            return self._unknown
-        return (yield from self._taken())
+    def confirm_refusal(self, refused: Refusal) -> Steps[StrictOutcome]:
+        """Final as it is: a request without an answer was resolved before the refusal."""
+        yield from ()
+        return refused
 
     def _request(self, parts: Sequence[Part]) -> TokenRequest:
         identity = self.definition.incarnation
         fences = (self.context.fences.of(part.key, identity) for part in parts)
         return TokenRequest(tuple(parts), tuple(fences))
 
-    def _send(self, request: TokenRequest) -> Send:
-        if request not in self.sent:
-            self.sent.append(request)
-        token = token_of(self.definition, self.change.id)
+    def _send(self, state: _Next) -> Send:
+        table, definition = self.context.table, self.definition
+        if isinstance(state, _RaiseFence):
+            # A transaction cannot be applied once one of its conditions is false.
+            first = state.request.parts[0].key
+            return Send(raising(table, first, definition.incarnation))
         # A retry by another call must send the same: the time is not written.
         writes = [
-            update_of(self.context.table, self.definition, part, None, unraised(fence))
-            for part, fence in zip(request.parts, request.fences, strict=True)
+            update_of(table, definition, part, None, unraised(fence))
+            for part, fence in zip(state.request.parts, state.request.fences, strict=True)
         ]
-        return Send(Transact(writes, token))
+        return Send(Transact(writes, token_of(definition, self.change.id)))
 
-    def _interpret(self, reply: Reply[TokenRequest]) -> Verdict[TokenRequest, StrictOutcome | bool]:
+    def _interpret(self, reply: Reply[_Next]) -> Verdict[_Next, StrictOutcome | _AppliedBy]:
+        match reply.state:
+            case _SendChange(request):
+                return self._written(reply, request)
+            case _RaiseFence(request):
+                return self._raised(reply, request)
+            case _AskToken(request):
+                return self._asked(reply, request)
+
+    def _written(
+        self, reply: Reply[_Next], request: TokenRequest
+    ) -> Verdict[_Next, StrictOutcome | _AppliedBy]:
         match reply.answer:
-            case bool(fresh):  # applied by this request, or by an earlier one with the token
-                return Done(fresh)
+            case bool(fresh):
+                return Done(_AppliedBy.NOW if fresh else _AppliedBy.BEFORE)
             case TokenMismatch():
                 raise reply.answer
+            case Unclear():
+                return Again(_RaiseFence(request))
             case TransactionCancelled(reasons=reasons):
-                if self._is_raised(reply.state, reasons):
+                if self._is_raised(request, reasons):
                     # The token is free, so no request with it was applied, nor can this one be.
-                    return Again(self._request(reply.state.parts), _RAISED)
-                refused = refused_among(self.definition, reply.state.parts, reasons)
+                    return Again(_SendChange(self._request(request.parts)), _RAISED)
+                refused = refused_among(self.definition, request.parts, reasons)
                 if refused is not None:
                     return Done(refused)
+        return otherwise(reply)
+
+    def _raised(
+        self, reply: Reply[_Next], request: TokenRequest
+    ) -> Verdict[_Next, StrictOutcome | _AppliedBy]:
+        match reply.answer:
+            case dict(item):
+                first = request.parts[0].key
+                self.context.fences.learn(first, self.definition.incarnation, item)
+                return Recheck(_AskToken(request))
+            case ConditionFailed():  # it is gone, or of another incarnation
+                return Recheck(_AskToken(request))
+        return otherwise(reply)
+
+    def _asked(
+        self, reply: Reply[_Next], request: TokenRequest
+    ) -> Verdict[_Next, StrictOutcome | _AppliedBy]:
+        match reply.answer:
+            case bool():
+                return Done(_AppliedBy.ASKED)
+            case TransactionCancelled() if not reply.answer.condition_failed:
+                return otherwise(reply)
+            case TransactionCancelled() | TokenMismatch():
+                return Recheck(_SendChange(self._request(request.parts)), resolved=True)
         return otherwise(reply)
 
     def _is_raised(self, request: TokenRequest, reasons: Sequence[Reason]) -> bool:
@@ -230,57 +274,21 @@ class RequestTokenChange:
                 raised = True
         return raised
 
-    def _give_up(self, exhausted: Exhausted[TokenRequest]) -> StrictOutcome:
-        return end(exhausted, self.change.counter, _ADVICE)
-
-    def _applied(self, *, fresh: bool) -> Steps[StrictOutcome]:
+    def _applied(self, found: _AppliedBy) -> Steps[StrictOutcome]:
         """The outcome of a token that stands for this change: one read unit."""
-        mine = fresh or self.attempts.maybe_applied or self.change.key is None
-        if self.attempts.maybe_applied and not (yield from self._raise()):
-            return self._unknown
-        value = None
-        if fresh:
+        if found is not _AppliedBy.BEFORE:
             value = yield from self.context.value_of(self.definition)
-        else:
-            # The service answers a remembered token without evaluating conditions.
-            try:
-                item = yield from self.context.read_incarnation(self.definition)
-            except PASSING:
-                return self._unknown
-            value = None if self.definition.bins > 1 else item.get("total")
-        return (Applied if mine else Duplicate)(self.change.counter, value)
+            return Applied(self.change.counter, value)
+        # The service answers a remembered token without evaluating conditions.
+        try:
+            item = yield from self.context.read_incarnation(self.definition)
+        except PASSING:
+            return self._unknown
+        return self._before(None if self.definition.bins > 1 else item.get("total"))
 
-    def _raise(self) -> Steps[bool]:
-        """Raise the fence of each item that a request of this call names; whether all are."""
-        places = {part.key["counter"]: part.key for one in self.sent for part in one.parts}
-        return (yield from self.context.raise_fences(self.definition, places.values()))
-
-    def _ask(self, request: TokenRequest) -> Steps[Asked]:
-        """What the token stands for, by a request that cannot be applied: two write units."""
-
-        def interpret(reply: Reply[TokenRequest]) -> Verdict[TokenRequest, Asked]:
-            match reply.answer:
-                case False:
-                    return Done(Asked.APPLIED)
-                case TokenMismatch():
-                    return Done(Asked.TAKEN)
-                case TransactionCancelled() if reply.answer.condition_failed:
-                    return Done(Asked.FREE)
-                case True:
-                    return Done(Asked.UNKNOWN)
-            return otherwise(reply)
-
-        attempts = self.context.attempts(self.attempts.until_ms)
-        attempts.maybe_applied = True
-        return (
-            yield from attempt(
-                request,
-                self._send,
-                interpret,
-                lambda _: Asked.UNKNOWN,
-                attempts,
-            )
-        )
+    def _before(self, value: Amount | None) -> StrictOutcome:
+        """Applied by an earlier request; without a key no other call can have sent one."""
+        return (Applied if self.change.key is None else Duplicate)(self.change.counter, value)
 
     def _applied_before(self, parts: Sequence[Part]) -> Steps[bool]:
         """Whether it was applied to this bin, under one of the last numbers of its fence.
@@ -290,15 +298,32 @@ class RequestTokenChange:
         if len(parts) > 1:
             return False
         number = self.context.fences.of(parts[0].key, self.definition.incarnation)
-        for fence in range(number - 1, max(0, number - _FENCES_BEFORE) - 1, -1):
-            request = TokenRequest(tuple(parts), (fence,))
-            if request not in self.sent and (yield from self._ask(request)) is Asked.APPLIED:
+        return (yield from self._is_one_of(parts[0], range(number - 1, -1, -1)))
+
+    def _is_one_of(self, part: Part, fences: Iterable[int]) -> Steps[bool]:
+        """Whether the token stands for the change under one of these numbers, the first few."""
+        for fence in islice(fences, _FENCES_BEFORE):
+            if (yield from self._is_applied(TokenRequest((part,), (fence,)))):
                 return True
         return False
 
-    def _found(self) -> StrictOutcome:
-        mine = self.attempts.maybe_applied or self.change.key is None
-        return (Applied if mine else Duplicate)(self.change.counter, None)
+    def _is_applied(self, request: TokenRequest) -> Steps[bool]:
+        """Whether the token stands for this request: two write units."""
+
+        def interpret(reply: Reply[_AskToken]) -> Verdict[_AskToken, bool]:
+            match reply.answer:
+                case False:
+                    return Done(True)
+                case True | TokenMismatch():
+                    return Done(False)
+                case TransactionCancelled() if reply.answer.condition_failed:
+                    return Done(False)
+            return otherwise(reply)
+
+        attempts = self.context.attempts(self.attempts.until_ms)
+        return (
+            yield from attempt(_AskToken(request), self._send, interpret, lambda _: False, attempts)
+        )
 
     def _taken(self) -> Steps[StrictOutcome]:
         """The token stands for other writes: the change under another fence, none, or another one.
@@ -307,23 +332,24 @@ class RequestTokenChange:
             IdempotencyKeyReused: for another delta.
             StaleDefinition: the counter was deleted or recreated.
         """
-        if self.attempts.maybe_applied and not (yield from self._raise()):
-            return self._unknown
+        context, whole = self.context, Part(self.definition.main, self.change.delta)
+        asked = context.fences.of(whole.key, self.definition.incarnation)
         try:
-            number = fence_of((yield from self.context.read_incarnation(self.definition)))
+            number = fence_of((yield from context.read_incarnation(self.definition)))
         except PASSING:
             return self._unknown
-        whole = (Part(self.definition.main, self.change.delta),)
-        oldest = max(0, number - _FENCES_BEFORE)
-        for fence in range(number, oldest - 1, -1):
-            request = TokenRequest(whole, (fence,))
-            if request not in self.sent and (yield from self._ask(request)) is Asked.APPLIED:
-                return self._found()
+        # A question under the present number could be applied, once the token is forgotten.
+        if number == asked:
+            number -= 1
+        elif not (yield from context.raise_fences(self.definition, [whole.key])):
+            return self._unknown
+        if (yield from self._is_one_of(whole, range(number, -1, -1))):
+            return self._before(None)
         until_ms = self.attempts.until_ms
         ended = yield from withdraw(self.context, self.definition, self.change.id, until_ms)
         if isinstance(ended, Withdrawn):
             return ended
-        if isinstance(ended, Duplicate) and not oldest:
+        if isinstance(ended, Duplicate) and number < _FENCES_BEFORE:
             raise self.change.reused("another amount")
         return self._unknown
 

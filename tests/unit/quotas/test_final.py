@@ -30,6 +30,27 @@ def test_a_late_twin_of_an_admitted_amount_is_not_used_again(stack: MemoryStack)
     assert quotas.show(COUNTER).used == 3
 
 
+@pytest.mark.parametrize(("sent", "counted"), [(0, 3), (1, 0), (2, 0)])
+def test_a_call_that_is_suspended_after_a_lost_answer_counts_once_at_the_most(
+    stack: MemoryStack, sent: int, counted: int
+) -> None:
+    """Its late request lands before the next request of the call leaves, or one of those after."""
+    quotas = stack.ledger.quotas
+    quotas.show(COUNTER)
+
+    def twelve_minutes_later() -> None:
+        stack.advance(minutes=12)
+        stack.land()
+
+    stack.delay_next()
+    stack.before_next_request(twelve_minutes_later, skip=sent)
+
+    with pytest.raises((errors.Unclear, errors.Throttled)):
+        quotas.acquire(COUNTER, 3, key="job-1")
+
+    assert quotas.show(COUNTER).used == counted
+
+
 def test_a_key_that_is_repeated_after_the_fence_was_raised_is_a_duplicate(
     stack: MemoryStack,
 ) -> None:

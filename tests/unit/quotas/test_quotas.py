@@ -19,6 +19,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from countledger.producers.quotas.outcome import Admitted, Denied
 from countledger.producers.quotas.quotas import Quotas
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient, applied_then_lost, meanwhile, refuses
@@ -281,10 +282,9 @@ def test_a_key_of_yesterday_is_refused(quotas: Quotas, clock: ManualClock) -> No
 # ---- lost answers ----
 
 
-@pytest.mark.parametrize("method", ["request_token", "marker"])
-def test_no_denial_while_a_request_may_be_applied_yet(
+def _refused_after_a_lost_request(
     dynamo: MemoryClient, clock: ManualClock, method: str
-) -> None:
+) -> Admitted | Denied:
     """It is held back; another one takes what is left; then it is refused, for now."""
     quotas = process(dynamo, clock)
     quotas.create("api:", limit=10, per="day", method=method)
@@ -292,9 +292,20 @@ def test_no_denial_while_a_request_may_be_applied_yet(
     dynamo.plans.append(refuses(Unclear("no answer"), "transact"))
     take = partial(process_like(quotas).acquire, "api:a", 10)
     dynamo.plans.append(meanwhile(take, "transact", where=lambda _: True))
+    return quotas.acquire("api:a", 4, key="k")
 
+
+def test_no_denial_while_a_request_may_be_applied_yet(
+    dynamo: MemoryClient, clock: ManualClock
+) -> None:
     with pytest.raises(Unclear, match="same key"):
-        quotas.acquire("api:a", 4, key="k")
+        _refused_after_a_lost_request(dynamo, clock, "marker")
+
+
+def test_a_denial_of_a_request_that_the_fence_keeps_out_is_final(
+    dynamo: MemoryClient, clock: ManualClock
+) -> None:
+    assert isinstance(_refused_after_a_lost_request(dynamo, clock, "request_token"), Denied)
 
 
 def test_a_call_that_was_suspended_sends_nothing(

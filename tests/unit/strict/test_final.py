@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from countledger import errors
-from countledger.producers.strict.outcome import Applied, BoundReached, Confirmed, Held, Unknown
+from countledger.producers.strict.outcome import (
+    Applied,
+    BoundReached,
+    Confirmed,
+    Contended,
+    Held,
+    Unknown,
+)
 from countledger.testing import MemoryStack
 
 COUNTER = "s:hall"
@@ -46,6 +53,23 @@ def test_a_late_twin_of_an_applied_change_does_not_count_again(
     _land_later(stack)
 
     assert _value(stack) == 5
+
+
+@pytest.mark.parametrize("bins", [1, 2])
+@pytest.mark.parametrize(("sent", "counted"), [(0, 5), (1, 0), (2, 0)])
+def test_a_call_that_is_suspended_after_a_lost_answer_counts_once_at_the_most(
+    stack: MemoryStack, bins: int, sent: int, counted: int
+) -> None:
+    """Its late request lands before the next request of the call leaves, or one of those after."""
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="request_token", bins=bins)
+    stack.delay_next()
+    stack.before_next_request(lambda: _land_later(stack), skip=sent)
+
+    outcome = strict.change(COUNTER, 5, key="order-1")
+
+    assert isinstance(outcome, Unknown | Contended)
+    assert _value(stack) == counted
 
 
 def test_a_late_twin_of_a_refused_change_is_not_applied(stack: MemoryStack) -> None:
@@ -223,3 +247,67 @@ def test_a_late_change_of_method_atomic_says_until_when_it_may_be_applied(
 
     assert isinstance(outcome, Unknown)
     assert "until 2030-01-01T00:16:00+00:00 it may still be applied" in outcome.advice
+
+
+def test_a_value_that_was_set_by_a_late_request_is_not_refused_by_a_bound(
+    stack: MemoryStack,
+) -> None:
+    """Another call forces a bound past the value after the request without an answer landed."""
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="marker", opening=1)
+
+    def forced() -> None:
+        stack.land()
+        strict.set_bounds(COUNTER, lower=50, force=True)
+
+    stack.delay_next()
+    stack.before_next_request(forced)
+
+    assert isinstance(strict.transactions.set_value(COUNTER, 7, key="count-1"), Applied)
+    assert _value(stack) == 7
+
+
+def test_a_value_that_a_bound_refuses_is_not_set_later(stack: MemoryStack) -> None:
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="marker", opening=1)
+    stack.delay_next()
+    stack.before_next_request(lambda: strict.set_bounds(COUNTER, lower=50, force=True))
+
+    with pytest.raises(errors.BadBounds):
+        strict.transactions.set_value(COUNTER, 7, key="count-1")
+    stack.land()
+
+    assert _value(stack) == 1
+
+
+def test_a_marker_that_expires_soon_settles_no_call_with_a_late_request(
+    stack: MemoryStack,
+) -> None:
+    """Once it is deleted, the late request counts."""
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="marker", window_ms=60_000)
+    strict.change(COUNTER, 5, key="order-1")
+    stack.advance(minutes=10)
+    stack.delay_next()
+
+    assert isinstance(strict.change(COUNTER, 5, key="order-1"), Unknown)
+    stack.advance(minutes=8)
+    stack.land()
+
+    assert _value(stack) == 10
+
+
+def test_a_marker_of_several_counters_that_expires_soon_settles_no_call_with_a_late_request(
+    stack: MemoryStack,
+) -> None:
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="marker")
+    strict.transactions.change({COUNTER: 5}, key="order-1")
+    stack.advance(hours=24, minutes=10)
+    stack.delay_next()
+
+    assert isinstance(strict.transactions.change({COUNTER: 5}, key="order-1"), Unknown)
+    stack.advance(minutes=8)
+    stack.land()
+
+    assert _value(stack) == 10
