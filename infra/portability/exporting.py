@@ -242,6 +242,4 @@ def _kind_of(line: CounterLine | UnreadLine) -> str:
 
 def _is_empty(line: CounterLine | UnreadLine) -> bool:
     """Whether it is a ledger without any entry."""
-    if not isinstance(line, CounterLine) or line.kind is not Kind.LEDGER:
-        return False
-    return not line.events and not line.value
+    return isinstance(line, CounterLine) and line.kind is Kind.LEDGER and not line.events

@@ -22,7 +22,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from countledger.ledger import amount, keys
 from countledger.ledger.errors import BadPayload, CorruptItem, shown
-from countledger.ledger.limits import ENTRY_EVENTS_MAX
 from countledger.ledger.namespace import Kind
 from countledger.ledger.values import parse_amount
 
@@ -129,7 +128,7 @@ class CounterLine(_Line):
     counter: str
     kind: Kind = Kind.LEDGER
     value: Value
-    events: int | None = Field(default=None, ge=0, le=ENTRY_EVENTS_MAX)
+    events: int | None = Field(default=None, ge=0)
     method: str | None = None
     lower: Value | None = None
     upper: Value | None = None

@@ -10,12 +10,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.expressions import Compare
+from countledger.ledger.expressions import Absent, AnyOf, Compare
+from countledger.producers.quotas import acquiring, administration
 from countledger.producers.sender import Sender
 from countledger.producers.sequences import sequences
+from countledger.producers.strict import bounds, creation, token
+from countledger.producers.strict.context import MethodContext
+from countledger.producers.strict.keyed_write import KeyedWrite
+from countledger.producers.strict.marker import MarkerChange
+from countledger.producers.strict.token_set import SetChange
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import pytest
+
+    from countledger.ledger.attempts import Steps
+    from countledger.ledger.operations import Update
+    from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +59,114 @@ def _any_age(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sender, "_check_it_stays", lambda *_: None)
 
 
+# True of every item, and of none that is absent.
+_ANYTHING: Final = Compare("part", "<>", "")
+
+
+def _unfenced(module: ModuleType) -> Callable[[pytest.MonkeyPatch], None]:
+    """Every request is applied, whatever the number of the fence is."""
+    return lambda patch: patch.setattr(module, "unraised", lambda _: _ANYTHING)
+
+
+def _over_any_tombstone(module: ModuleType) -> Callable[[pytest.MonkeyPatch], None]:
+    free = AnyOf(Absent("part"), _ANYTHING)
+    return lambda patch: patch.setattr(module, "vacant", lambda *_: free)
+
+
+def _without_void(write: type) -> Callable[[pytest.MonkeyPatch], None]:
+    def confirmed(_: object, refused: Refusal) -> Steps[StrictOutcome]:
+        yield from ()
+        return refused
+
+    return lambda patch: patch.setattr(write, "confirm_refusal", confirmed)
+
+
+def _unnumbered(patch: pytest.MonkeyPatch) -> None:
+    def same(write: Update, _moves: int, _call: str) -> Update:
+        return write
+
+    patch.setattr(bounds, "_numbered", same)
+
+
+def _without_fence(patch: pytest.MonkeyPatch) -> None:
+    def raised(*_: object) -> Steps[bool]:
+        yield from ()
+        return True
+
+    patch.setattr(MethodContext, "raise_fences", raised)
+
+
 CANARIES: Final = (
+    SwitchedOff(
+        "a change by request_token names the number of the fence",
+        "strict-request_token",
+        "created: add | add",
+        20_000,
+        _unfenced(token),
+    ),
+    SwitchedOff(
+        "a creation replaces no tombstone that is as new as itself",
+        "strict-life",
+        "absent: create | delete",
+        20_000,
+        _over_any_tombstone(creation),
+    ),
+    SwitchedOff(
+        "a deletion names the number of the fence",
+        "holds",
+        "held: confirm | delete",
+        20_000,
+        _unfenced(creation),
+    ),
+    SwitchedOff(
+        "a deletion that is refused raises the fence",
+        "holds",
+        "held: confirm | delete",
+        20_000,
+        _without_fence,
+    ),
+    SwitchedOff(
+        "a move of bounds names the number of the moves before",
+        "strict-marker",
+        "created: raise bound | lower bound",
+        20_000,
+        _unnumbered,
+    ),
+    SwitchedOff(
+        "a refusal by marker leaves a void marker",
+        "strict-marker",
+        "created: take | key, add",
+        20_000,
+        _without_void(MarkerChange),
+    ),
+    SwitchedOff(
+        "a refusal by set leaves a token of zero",
+        "strict-set",
+        "created: take | key, add",
+        20_000,
+        _without_void(SetChange),
+    ),
+    SwitchedOff(
+        "a refusal of several counters leaves a void marker",
+        "transfers",
+        "created: take | transfer, add",
+        20_000,
+        _without_void(KeyedWrite),
+    ),
+    SwitchedOff(
+        "an amount of a quota under a token names the number of the fence",
+        "quotas-request_token",
+        "created: key 1 | raise limit",
+        20_000,
+        _unfenced(acquiring),
+    ),
+    SwitchedOff(
+        "the creation of a quota replaces no tombstone that is as new as itself",
+        "quotas-marker",
+        "reserved: delete | delete, create",
+        20_000,
+        _over_any_tombstone(administration),
+    ),
     SwitchedOff(
         "an entry that may be deleted soon refuses no call with an unclear attempt",
         "ledger",

@@ -32,7 +32,8 @@ violation prints the schedule, and the line that replays it. `make explore` runs
 The size of a search: two scripts of one call with one fault are some thousand states; a call with
 ten requests beside another one, some ten thousand. Some 3,000 states take a second. Keep scripts
 short, and set `Bounds.jumps_ms` to the times that the capability knows (a claim: the life of a
-tombstone); fewer of them make it faster.
+tombstone); fewer of them make it faster. Where a token or a tombstone is forgotten while a request
+is late, let time pass without a fault (`free_jumps`): a search is about four times as large then.
 """
 
 from __future__ import annotations

@@ -5,14 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tests.exploring.claim_scope import CLAIMS
+from tests.exploring.hold_scope import HOLDS
 from tests.exploring.ledger_scope import RECORDS
 from tests.exploring.mark_scope import MARKS
+from tests.exploring.quota_scope import QUOTAS
 from tests.exploring.sequence_scope import SEQUENCES
+from tests.exploring.strict_scope import STRICT
+from tests.exploring.transfer_scope import TRANSFERS
 
 if TYPE_CHECKING:
     from tests.exploring.scope import Capability
 
-CAPABILITIES: Final[tuple[Capability, ...]] = (SEQUENCES, RECORDS, MARKS)
+CAPABILITIES: Final[tuple[Capability, ...]] = (
+    SEQUENCES,
+    RECORDS,
+    MARKS,
+    *STRICT,
+    TRANSFERS,
+    *HOLDS,
+    *QUOTAS,
+)
 # `make explore` explores these too. Their violations are known; the tests leave them out until the
 # protocol has changed: a take beside releases by the same owner, two releases in one millisecond.
 OPEN: Final[tuple[Capability, ...]] = (CLAIMS,)

@@ -54,6 +54,7 @@ class Bounds:
         kinds: which of them.
         jumps_ms: how much time may pass at once.
         jumps: how often, at the most.
+        free_jumps: whether that is no fault: a late request may land after such a time as well.
         late: how many requests are under way without a caller, at the most.
         states: after how many states the search ends, incomplete.
         life_ms: how long after it was sent a request may land.
@@ -63,6 +64,7 @@ class Bounds:
     kinds: frozenset[Fault] = frozenset(Fault) - {Fault.STALE}
     jumps_ms: tuple[int, ...] = (12 * MINUTE_MS, 61 * MINUTE_MS)
     jumps: int = 1
+    free_jumps: bool = False
     late: int = 2
     states: int = 2_000_000
     life_ms: int = SIGNED_REQUEST_LIFE_MS
@@ -252,8 +254,7 @@ class Search:
             if not state.dead[actor] and not place.ended:
                 yield from self._act(state, actor, place)
         yield from self._land(state)
-        if state.faults < self.bounds.faults and state.jumps < self.bounds.jumps:
-            yield from self._pass_time(state)
+        yield from self._pass_time(state)
         if state.jumps:
             yield from _expire(state)
 
@@ -336,13 +337,17 @@ class Search:
             yield _with(made, contents)
 
     def _pass_time(self, state: Situation) -> Iterator[Situation]:
-        if Fault.JUMP not in self.bounds.kinds or (state.over and not state.late):
+        bounds = self.bounds
+        if Fault.JUMP not in bounds.kinds or (state.over and not state.late):
             return
-        for duration_ms in self.bounds.jumps_ms:
+        free = bounds.free_jumps
+        if state.jumps >= bounds.jumps or not (free or state.faults < bounds.faults):
+            return
+        for duration_ms in bounds.jumps_ms:
             made = self._at(state, state.now_ms + duration_ms)
             made.jumps += 1
             made.move = Move(-1, f"{duration_ms / MINUTE_MS:g} minutes pass")
-            yield _faulty(made)
+            yield made if free else _faulty(made)
 
     def _at(self, state: Situation, now_ms: int) -> Situation:
         """A state at a later time: what is older than the life of a request lands no more."""

@@ -1,11 +1,12 @@
 """Each rule that protects a pair of calls is needed: without it the explorer finds a schedule."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.exploring.canaries import CANARIES, SwitchedOff
 from tests.exploring.scope import Case
 from tests.exploring.scopes import CAPABILITIES
-from tests.exploring.search import Bounds
 
 
 @pytest.mark.parametrize("canary", CANARIES, ids=lambda one: one.rule)
@@ -13,7 +14,7 @@ def test_a_rule_that_is_switched_off_is_found(
     canary: SwitchedOff, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (capability,) = (one for one in CAPABILITIES if one.name == canary.capability)
-    bounds = Bounds(faults=canary.faults, jumps_ms=capability.bounds.jumps_ms, states=canary.states)
+    bounds = replace(capability.bounds, faults=canary.faults, states=canary.states)
     case = Case.parse(capability, canary.case, bounds)
     assert case.run().violation is None
 

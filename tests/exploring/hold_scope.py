@@ -1,0 +1,261 @@
+"""Holds: place, confirm, cancel, readmit, withdraw; with changes, bounds, deletion of the counter.
+
+Once with a hold that lasts for a day, and once with one whose time is over after ten minutes: then
+the model does not say at which moment, but what each answer says of it must be what is stored.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from countledger.infra.memory.tables import COUNTERS
+from countledger.ledger import keys
+from countledger.ledger.errors import BadBounds, CounterExists, NoSuchCounter, NoSuchHold, OpenHolds
+from countledger.ledger.ids import id_of_key
+from countledger.ledger.limits import MINUTE_MS
+from countledger.producers.strict.bins import whole_of
+from countledger.producers.strict.definition import decode_definition
+from countledger.producers.strict.hold import decode_hold, hold_id, is_hold
+from countledger.producers.strict.state import decode_state
+from tests.exploring.linear import Effect
+from tests.exploring.scope import Beginnings, Capability
+from tests.exploring.search import Bounds
+from tests.exploring.strict_scope import DELETED_TWICE, REFUSED_AND_WITHDRAWN, certainty
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from countledger.client import CountLedger
+    from tests.exploring.scope import Script
+    from tests.exploring.world import Contents
+
+_NAME: Final = "h:x"
+_KEY: Final = "basket"
+_ID: Final = hold_id(_NAME, id_of_key(_KEY))
+_OPENING: Final = 3
+_HELD: Final = 2
+_ENDING: Final = {"confirm", "confirm 1", "cancel"}
+
+
+class Shop(NamedTuple):
+    """The state of the model.
+
+    Attributes:
+        value: of the counter; None: it does not exist.
+        lower: its lower bound.
+        hold: `open`, `confirmed`, `cancelled`, `expired`; `void`: withdrawn; empty: none.
+        taken: how much of it was confirmed.
+    """
+
+    value: int | None
+    lower: int = 0
+    hold: str = ""
+    taken: int = 0
+
+    @property
+    def held(self) -> int:
+        """What it reserves."""
+        return _HELD if self.hold == "open" else 0
+
+    def confirmed(self, taken: int) -> Shop:
+        """The same with the hold confirmed."""
+        return self._replace(value=(self.value or 0) - taken, hold="confirmed", taken=taken)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What is explored.
+
+    Attributes:
+        bins: over how many items the counter is spread.
+        lapses: whether the time of the hold is over at some moment.
+    """
+
+    bins: int = 1
+    lapses: bool = False
+
+    def calls(self) -> Mapping[str, Callable[[CountLedger], object]]:
+        """What each call does."""
+        return {
+            "hold": self.hold,
+            "confirm": lambda ledger: _kind(ledger.strict.confirm(_ID)),
+            "confirm 1": lambda ledger: _kind(ledger.strict.confirm(_ID, 1)),
+            "readmit": lambda ledger: _kind(ledger.strict.confirm(_ID, readmit=True)),
+            "cancel": lambda ledger: _kind(ledger.strict.cancel(_ID)),
+            "withdraw": lambda ledger: _kind(ledger.strict.withdraw(_NAME, _KEY)),
+            "take": lambda ledger: _kind(ledger.strict.change(_NAME, -_HELD)),
+            "raise bound": _raise_bound,
+            "create": self.create,
+            "delete": lambda ledger: ledger.strict.delete(_NAME),
+        }
+
+    def create(self, ledger: CountLedger) -> None:
+        """Create the counter."""
+        ledger.strict.create(_NAME, method="marker", lower=0, opening=_OPENING, bins=self.bins)
+
+    def hold(self, ledger: CountLedger) -> str:
+        """Place the hold."""
+        length = timedelta(minutes=10 if self.lapses else 24 * 60)
+        return _kind(ledger.strict.hold(_NAME, _HELD, key=_KEY, expires_in=length))
+
+    def held(self, ledger: CountLedger) -> None:
+        """A counter with an open hold, placed when the world begins."""
+        self.create(ledger)
+        ledger.connection.clock.sleep_ms(60 * MINUTE_MS)
+        self.hold(ledger)
+
+    def model(self, shop: Shop, call: str) -> Iterator[Effect]:
+        """What a call does."""
+        if shop.value is None:
+            if call == "create":
+                yield Effect(None, Shop(_OPENING))
+            else:
+                yield Effect(NoSuchCounter, shop)
+                if call == "delete":
+                    yield Effect(None, shop, DELETED_TWICE)
+                if shop.hold in {"confirmed", "cancelled", "expired"} and call in _ENDING:
+                    # What became of the hold stays known to who knew the counter.
+                    yield from self._ending(shop, 0, call)
+            return
+        if call == "create":
+            yield Effect(CounterExists, shop)
+            return
+        yield from self._on(shop, shop.value, call)
+        if self.lapses and shop.hold == "open" and call != "withdraw":
+            # A call that is refused, or finds the hold lapsed, releases it first.
+            yield from self._on(shop._replace(hold="expired"), shop.value, call)
+
+    def _on(self, shop: Shop, value: int, call: str) -> Iterator[Effect]:
+        match call:
+            case "hold":
+                yield from _placing(shop, value)
+            case "withdraw":
+                used = shop.hold not in {"", "void"}
+                yield Effect(
+                    "Duplicate" if used else "Withdrawn",
+                    shop if used else shop._replace(hold="void"),
+                )
+            case "take":
+                fits = value - shop.held - _HELD >= shop.lower
+                after = shop._replace(value=value - _HELD)
+                yield Effect("Applied", after) if fits else Effect("BoundReached", shop)
+            case "raise bound":
+                fits = value - shop.held >= 1
+                yield Effect("moved", shop._replace(lower=1)) if fits else Effect(BadBounds, shop)
+            case "delete":
+                open_hold = shop.hold == "open"
+                yield (
+                    Effect(OpenHolds, shop)
+                    if open_hold
+                    else Effect(None, shop._replace(value=None))
+                )
+            case _:
+                yield from self._ending(shop, value, call)
+
+    def _ending(self, shop: Shop, value: int, call: str) -> Iterator[Effect]:
+        asked = {"confirm 1": 1}.get(call, _HELD)
+        match shop.hold, call:
+            case (("" | "void"), _):
+                yield Effect(NoSuchHold, shop)
+            case "open", "cancel":
+                yield Effect("Cancelled", shop._replace(hold="cancelled"))
+            case "open", _:
+                yield Effect("Confirmed", shop.confirmed(asked))
+                if self.lapses:
+                    yield Effect("HoldExpired", shop)
+            case "confirmed", ("confirm" | "readmit"):
+                yield Effect("Duplicate", shop)
+            case "confirmed", _:
+                again = call == "confirm 1" and shop.taken == 1
+                yield Effect("Duplicate" if again else "HoldConfirmed", shop)
+            case "cancelled", _:
+                yield Effect("Duplicate" if call == "cancel" else "HoldCancelled", shop)
+            case "expired", "readmit":
+                fits = value - _HELD >= shop.lower
+                yield (
+                    Effect("Confirmed", shop.confirmed(_HELD))
+                    if fits
+                    else Effect("BoundReached", shop)
+                )
+            case _:
+                yield Effect("HoldExpired", shop)
+
+    def scripts(self) -> tuple[Script, ...]:
+        """What one actor does."""
+        found: list[Script] = [("confirm",), ("cancel",), ("take",)]
+        if self.lapses:
+            return (*found, ("readmit",))
+        found += [("hold",), ("delete",)]
+        found += [("confirm 1",), ("withdraw",), ("raise bound",), ("cancel", "take")]
+        return (*found, ("delete", "create"))
+
+    def capability(self) -> Capability:
+        """Of these holds."""
+        spread = f"-{self.bins}" if self.bins > 1 else ""
+        held = Beginnings(self.held, Shop(_OPENING, hold="open"))
+        starts = {"held": held}
+        if not self.lapses:
+            starts["created"] = Beginnings(self.create, Shop(_OPENING))
+        return Capability(
+            name=f"holds-lapsing{spread}" if self.lapses else f"holds{spread}",
+            calls=self.calls(),
+            scripts=self.scripts(),
+            starts=starts,
+            model=self.model,
+            agrees=_agrees,
+            certainty=certainty,
+            prepare=_know,
+            masks=(DELETED_TWICE,) if self.lapses else (DELETED_TWICE, REFUSED_AND_WITHDRAWN),
+            bounds=Bounds(jumps_ms=(14 * MINUTE_MS,)),
+        )
+
+
+def _placing(shop: Shop, value: int) -> Iterator[Effect]:
+    if shop.hold:
+        yield Effect("Withdrawn" if shop.hold == "void" else "Duplicate", shop)
+    elif value - _HELD < shop.lower:
+        yield Effect("BoundReached", shop)
+        yield Effect("BoundReached", shop._replace(hold="void"), REFUSED_AND_WITHDRAWN)
+    else:
+        yield Effect("Held", shop._replace(hold="open"))
+
+
+def _agrees(shop: Shop, contents: Contents) -> bool:
+    items = contents.tables[COUNTERS]
+    main = items.get((_NAME, keys.TOTAL))
+    if main is None or shop.value is None:
+        return main is None and shop.value is None
+    definition = decode_definition(dict(main))
+    places = [items.get((place["counter"], place["part"])) for place in definition.places]
+    whole = whole_of([decode_state(definition.expect(dict(one or {}))) for one in places])
+    key = keys.marker_key(_NAME, definition.bins, id_of_key(_KEY))
+    found = dict(items.get((key["counter"], key["part"]), {}))
+    state, taken = "", 0
+    if definition.is_of(found):
+        state = "void"
+        if is_hold(found):
+            hold = decode_hold(_NAME, found)
+            state, taken = str(hold.state), int(hold.confirmed)
+    shown = whole.total, whole.lower, whole.held, state, taken
+    return shown == (shop.value, shop.lower, shop.held, shop.hold, shop.taken)
+
+
+def _kind(outcome: object) -> str:
+    return type(outcome).__name__
+
+
+def _raise_bound(ledger: CountLedger) -> str:
+    ledger.strict.set_bounds(_NAME, lower=1)
+    return "moved"
+
+
+def _know(ledger: CountLedger) -> None:
+    ledger.namespaces.get("h")
+    with suppress(NoSuchCounter):
+        ledger.strict.tables.of(_NAME).get(_NAME)
+
+
+HOLDS: Final = tuple(one.capability() for one in (Holding(), Holding(bins=2), Holding(lapses=True)))

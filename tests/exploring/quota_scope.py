@@ -1,0 +1,274 @@
+"""Quotas: acquire, also under a key, reserve, commit, release; limits, deletion and creation.
+
+For both methods. The state of the model is the quota as its counter meets it in one window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from countledger import IdempotencyKey
+from countledger.infra.memory.tables import COUNTERS
+from countledger.ledger import keys
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import (
+    IdempotencyKeyReused,
+    KeyExpired,
+    NoSuchQuota,
+    QuotaExists,
+    TicketResolved,
+)
+from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.tombstones import present
+from countledger.producers.quotas.outcome import Admitted, Ticket
+from countledger.producers.strict.definition import Method
+from tests.exploring.linear import DIED, Effect, Masked
+from tests.exploring.scope import Beginnings, Capability
+from tests.exploring.search import Bounds
+from tests.exploring.strict_scope import DIED_TWICE
+from tests.exploring.world import BEGIN_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from countledger.client import CountLedger
+    from countledger.producers.quotas.outcome import Denied
+    from tests.exploring.scope import Script
+    from tests.exploring.world import Contents
+
+_PREFIX: Final = "a:"
+_NAME: Final = "a:x"
+_KEY: Final = IdempotencyKey("k", to_datetime(BEGIN_MS))
+_RESERVED: Final = "r"
+_LIMIT: Final = 3
+_LOW: Final = 1
+_AMOUNT: Final = 2
+
+OLD_LIMIT: Final = Masked(
+    "a limit that was read before",
+    "quotas.md",
+    "A process uses a limit for **five seconds** after it has read it, so a change is effective "
+    "everywhere five seconds later.",
+)
+QUOTA_DELETED_TWICE: Final = Masked(
+    "deleted by another call meanwhile",
+    "quotas.md",
+    "Two calls that delete a quota at the same time both succeed.",
+)
+LIMIT_BETWEEN: Final = Masked(
+    "a key on both sides of a change of the limit",
+    "quotas.md",
+    "If the limit was changed, or a new window began, between the two tries of a key, the second "
+    "try cannot be compared with the first: it raises `IdempotencyKeyReused` and counts nothing.",
+)
+DENIED_ALONE: Final = Masked(
+    "an amount above the limit, counted before",
+    "quotas.md",
+    "An amount above the limit is denied without a look at its key, although an earlier try may "
+    "be counted.",
+)
+COUNTED_BY_KEY: Final = Masked(
+    "counted by another call under the key",
+    "quotas.md",
+    "After a lost answer it finds an amount by its key, not by its call: `duplicate` is `False` "
+    "also if an earlier call has counted it.",
+)
+
+
+class Budget(NamedTuple):
+    """The state of the model.
+
+    Attributes:
+        limit: None: there is no quota.
+        before: the limit that a process may still use.
+        used: in the window.
+        key: the amount that is counted under the key; 0: none.
+        ticket: what became of the reservation; empty: none.
+        here: whether the reservation is of this quota.
+        gone: whether there was another quota of the name.
+    """
+
+    limit: int | None
+    before: int = _LIMIT
+    used: int = 0
+    key: int = 0
+    ticket: str = ""
+    here: bool = True
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Budgeting:
+    """What is explored.
+
+    Attributes:
+        method: of the quota.
+        tickets: that of the reservation, once it was made.
+    """
+
+    method: Method
+    tickets: list[Ticket] = field(default_factory=list)
+
+    def calls(self) -> Mapping[str, Callable[[CountLedger], object]]:
+        """What each call does."""
+        return {
+            "use": lambda ledger: _told(ledger.quotas.acquire(_NAME, _AMOUNT)),
+            "key": lambda ledger: _told(ledger.quotas.acquire(_NAME, _AMOUNT, key=_KEY)),
+            "key 1": lambda ledger: _told(ledger.quotas.acquire(_NAME, 1, key=_KEY)),
+            "reserve": lambda ledger: _told(ledger.quotas.reserve(_NAME, _AMOUNT, key=_RESERVED)),
+            "commit": lambda ledger: ledger.quotas.commit(self.tickets[0], 1).duplicate,
+            "release": lambda ledger: ledger.quotas.release(self.tickets[0]),
+            "lower limit": lambda ledger: ledger.quotas.set_limit(_PREFIX, _LOW),
+            "raise limit": lambda ledger: ledger.quotas.set_limit(_PREFIX, 2 * _LIMIT),
+            "delete": lambda ledger: ledger.quotas.delete(_PREFIX),
+            "create": self.create,
+        }
+
+    def create(self, ledger: CountLedger) -> int:
+        """Create the quota; its limit."""
+        made = ledger.quotas.create(_PREFIX, limit=_LIMIT, per="day", method=str(self.method))
+        return int(made.limit)
+
+    def reserve(self, ledger: CountLedger) -> None:
+        """A quota with a reservation."""
+        self.create(ledger)
+        made = ledger.quotas.reserve(_NAME, _AMOUNT, key=_RESERVED)
+        if isinstance(made, Admitted) and made.ticket:
+            self.tickets[:] = [made.ticket]
+
+    def model(self, budget: Budget, call: str) -> Iterator[Effect]:
+        """What a call does."""
+        match call:
+            case "create" | "delete" | "lower limit" | "raise limit":
+                yield from _administering(budget, call)
+            case "commit" | "release":
+                yield _resolving(budget, call)
+            case _:
+                yield from self._acquiring(budget, call)
+
+    def _acquiring(self, budget: Budget, call: str) -> Iterator[Effect]:
+        if self.method is Method.REQUEST_TOKEN and call.startswith("key"):
+            yield Effect(KeyExpired, budget)
+        if budget.limit is None:
+            yield Effect(NoSuchQuota, budget)
+        if budget.limit is None or budget.gone:
+            yield Effect(_is_told, budget, OLD_LIMIT)
+        if budget.limit is not None:
+            yield from self._under(budget, call, budget.limit)
+            if budget.before != budget.limit:
+                for effect in self._under(budget, call, budget.before):
+                    yield effect._replace(masked=effect.masked or OLD_LIMIT)
+
+    def _under(self, budget: Budget, call: str, limit: int) -> Iterator[Effect]:
+        amount = 1 if call == "key 1" else _AMOUNT
+        if call == "reserve" and budget.ticket and budget.here:
+            again = "duplicate" if budget.ticket == "reserved" else TicketResolved
+            yield Effect(again, budget)
+        elif call.startswith("key") and budget.key:
+            yield from self._again(budget, amount, limit)
+        elif budget.used + amount > limit:
+            yield Effect("denied", budget)
+        else:
+            used = budget._replace(used=budget.used + amount)
+            if call == "reserve":
+                used = used._replace(ticket="reserved", here=True)
+            yield Effect("admitted", used._replace(key=amount) if "key" in call else used)
+
+    def _again(self, budget: Budget, amount: int, limit: int) -> Iterator[Effect]:
+        yield Effect("duplicate" if amount == budget.key else IdempotencyKeyReused, budget)
+        if self.method is Method.MARKER:
+            return
+        if amount == budget.key:
+            yield Effect("admitted", budget, COUNTED_BY_KEY)
+        yield Effect(IdempotencyKeyReused, budget, LIMIT_BETWEEN)
+        if amount > limit:
+            yield Effect("denied", budget, DENIED_ALONE)
+        if budget.used + amount <= limit:
+            yield Effect(DIED, budget._replace(used=budget.used + amount), DIED_TWICE)
+
+    def scripts(self) -> tuple[Script, ...]:
+        """What one actor does."""
+        found: list[Script] = [("use",), ("key",), ("key 1",), ("lower limit",), ("raise limit",)]
+        found += [("delete",), ("delete", "create"), ("create",)]
+        if self.method is Method.MARKER:
+            found += [("reserve",), ("commit",), ("release",)]
+        return tuple(found)
+
+    def capability(self) -> Capability:
+        """Of this quota."""
+        tokens = self.method is Method.REQUEST_TOKEN
+        starts = {"created": Beginnings(self.create, Budget(_LIMIT))}
+        if not tokens:
+            reserved = Budget(_LIMIT, used=_AMOUNT, ticket="reserved")
+            starts = {"reserved": Beginnings(self.reserve, reserved)}
+        both = OLD_LIMIT, QUOTA_DELETED_TWICE
+        masks = (*both, LIMIT_BETWEEN, DENIED_ALONE, COUNTED_BY_KEY, DIED_TWICE)
+        return Capability(
+            name=f"quotas-{self.method}",
+            calls=self.calls(),
+            scripts=self.scripts(),
+            starts=starts,
+            model=self.model,
+            agrees=_agrees,
+            prepare=lambda ledger: ledger.quotas.show(_NAME),
+            masks=masks if tokens else both,
+            bounds=Bounds(jumps_ms=(14 * MINUTE_MS,), free_jumps=tokens),
+        )
+
+
+def _administering(budget: Budget, call: str) -> Iterator[Effect]:
+    if call == "create":
+        if budget.limit is not None:
+            yield Effect(QuotaExists, budget)
+        else:
+            yield Effect(_LIMIT, Budget(_LIMIT, ticket=budget.ticket, here=False, gone=budget.gone))
+    elif budget.limit is None:
+        yield Effect(NoSuchQuota, budget)
+        if call == "delete":
+            yield Effect(None, budget, QUOTA_DELETED_TWICE)
+    elif call == "delete":
+        yield Effect(None, budget._replace(limit=None, used=0, key=0, here=False, gone=True))
+    else:
+        yield Effect(None, budget._replace(limit=_LOW if call == "lower limit" else 2 * _LIMIT))
+
+
+def _resolving(budget: Budget, call: str) -> Effect:
+    done = {"commit": "committed", "release": "released"}[call]
+    if budget.ticket == "reserved":
+        actual = 1 if call == "commit" else 0
+        used = budget.used + (actual - _AMOUNT if budget.here else 0)
+        return Effect(call == "release", budget._replace(ticket=done, used=used))
+    if budget.ticket == done:
+        return Effect(call == "commit", budget)
+    return Effect(TicketResolved, budget)
+
+
+def _told(outcome: Admitted | Denied) -> str:
+    if isinstance(outcome, Admitted):
+        return "duplicate" if outcome.duplicate else "admitted"
+    return "denied"
+
+
+def _is_told(answer: object) -> bool:
+    return isinstance(answer, str | IdempotencyKeyReused | TicketResolved)
+
+
+def _agrees(budget: Budget, contents: Contents) -> bool:
+    items = contents.tables[COUNTERS]
+    place = keys.quota_key(_PREFIX)
+    quota = present(dict(items.get((place["counter"], place["part"]), {})) or None)
+    if quota is None or budget.limit is None:
+        return quota is None and budget.limit is None
+    windows = keys.quota_window_key(quota["incarnation"], _NAME, "")
+    used = sum(
+        int(item["used"])
+        for (counter, part), item in items.items()
+        if counter == windows["counter"] and part.startswith(windows["part"])
+    )
+    return (int(quota["limit"]), used) == (budget.limit, budget.used)
+
+
+QUOTAS: Final = tuple(
+    Budgeting(method).capability() for method in (Method.MARKER, Method.REQUEST_TOKEN)
+)
