@@ -27,6 +27,7 @@ from countledger.consumers.record import (
     surely_young_from_s,
     worth_of,
 )
+from countledger.consumers.rejected import RejectedRecord
 from countledger.ledger import amount, keys
 
 if TYPE_CHECKING:
@@ -128,20 +129,6 @@ def _sweep(records: Sequence[Mapping[str, Any]], now_ms: int) -> Mapping[str, li
     if sequences and not (set(map(type, rows)) == {str} and are_sequences(sequences)):
         return None
     return rows if keys.are_entries(entries) else None
-
-
-class RejectedRecord(NamedTuple):
-    """A record that goes to the quarantine.
-
-    Attributes:
-        record: as delivered.
-        reason: why it can never be applied.
-        sequence: its sequence number; None if it has none.
-    """
-
-    record: Mapping[str, Any]
-    reason: str
-    sequence: int | None
 
 
 @dataclass(slots=True)

@@ -1,14 +1,15 @@
 """The materializer: keeps totals exact from the stream of `ledger`.
 
     1  read the shard's progress, and drop the records at or below it
-    2  fold the batch (pure), and quarantine the malformed records
+    2  fold the batch (pure)
     3  update each counter's total, several at a time: one write has the effect, the watermark, and
        in a ranked namespace the position on the board; then each item of its windows
-    4  if the condition of an update fails, drop the changes at or below the watermark and retry
+    4  quarantine the malformed records, several at a time; then step 3 for their own counters
+    5  if the condition of an update fails, drop the changes at or below the watermark and retry
        in any case: put a counter with enough entries to compact into the due index
-    5  if a counter cannot be written, or not in time, report its first record: the shard is
-       delivered again from there
-    6  move the shard's progress to where all changes are written
+    6  if a counter cannot be written, or a record not be quarantined, or not in time, report its
+       first record: the shard is delivered again from there
+    7  move the shard's progress to where all changes are written
 
 Watermark and progress pass a record only together with its effect, or after the record was
 quarantined: nothing is lost. A record at or below progress or watermark is dropped: nothing counts
@@ -37,7 +38,7 @@ from countledger.consumers.batch import (
     start_attempt,
 )
 from countledger.consumers.directory import ShardDirectory
-from countledger.consumers.fold import Fold, Reached, fold, reached
+from countledger.consumers.fold import Reached, fold, reached
 from countledger.consumers.namespace_rules import DueMarker
 from countledger.consumers.progress import (
     ShardProgress,
@@ -46,6 +47,7 @@ from countledger.consumers.progress import (
     lost,
 )
 from countledger.consumers.record import above, find, sequence_of
+from countledger.consumers.rejected import counters_of, put_numbered, put_unnumbered
 from countledger.consumers.total_writer import TotalWriter, Written
 from countledger.consumers.watermark import PassedShards
 from countledger.ledger.before_send import Deadline, guarded
@@ -62,8 +64,8 @@ if TYPE_CHECKING:
 
     from countledger.consumers.fold import CounterChanges
     from countledger.consumers.namespace_rules import DueRules, RankRules
-    from countledger.consumers.quarantine import Quarantine
     from countledger.consumers.record import EntryChange
+    from countledger.consumers.rejected import Quarantine, RejectedRecord, Unstored
     from countledger.consumers.stream import ShardName
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
@@ -110,7 +112,7 @@ class Materializer:
         for the progress, and one read unit. A batch whose first record is minutes old costs one
         write unit more.
 
-        A counter that cannot be written, or not before the deadline, is reported in the outcome.
+        What cannot be written or quarantined, or not before the deadline, is in the outcome.
         Counters are written in the order of their first records, so each invocation extends the
         applied part of the batch.
 
@@ -120,8 +122,8 @@ class Materializer:
             deadline: until when to write; None: as long as the function may run.
 
         Raises:
-            ServiceFailed: the shard's progress could not be read, or a malformed record could not
-                be quarantined; nothing was applied.
+            ServiceFailed: the shard's progress could not be read, or a record without a sequence
+                number could not be quarantined; nothing was applied.
             ProgressLost: the shard's progress is lost; nothing was applied.
         """
         if not records:
@@ -165,14 +167,33 @@ class Materializer:
             skipped = 1
         # After a quarantined first record only records without a number follow: all are rejected.
         folded = fold(records[skipped:], batch.now_ms)
-        for rejected in folded.rejected:
-            self.quarantine.put(rejected.record, rejected.reason, str(batch.shard))
+        put_unnumbered(self.quarantine, folded.rejected, str(batch.shard))
         writer = self._writer(dynamo, batch, records)
-        complete_outcome(outcome, folded, _write_all(writer, folded, batch.deadline), batch.now_ms)
-        outcome.quarantined += skipped
+        held = counters_of(folded.rejected)
+        free = {name: one for name, one in folded.changes.items() if name not in held}
+        written = _write_all(writer, free, batch.deadline)
+        unstored = self._quarantine(folded.rejected, batch) if folded.rejected else []
+        refused = {one.counter: one.error for one in unstored}
+        last = {name: one for name, one in folded.changes.items() if name in held - set(refused)}
+        written |= _write_all(writer, last, batch.deadline) if last else {}
+        for name in folded.changes.keys() & refused.keys():
+            written[name] = Written(error=refused[name])
+        complete_outcome(outcome, folded, written, batch.now_ms)
+        outcome.quarantined += skipped - len(unstored)
+        if unstored:
+            first = min(unstored, key=lambda one: one.sequence)
+            outcome.failed[f"the quarantine of {batch.shard}"] = first.error
+            outcome.retry_from = min(first.sequence, outcome.retry_from or first.sequence)
         handled = reached(records, outcome.retry_from)
         if handled is not None:
             self._advance(dynamo, batch, outcome, handled)
+
+    def _quarantine(
+        self, rejected: Sequence[RejectedRecord], batch: ShardBatch
+    ) -> Sequence[Unstored]:
+        """Step 4."""
+        pool = _writers(this_process())
+        return put_numbered(self.quarantine, rejected, str(batch.shard), batch.deadline, pool)
 
     def _writer(
         self, dynamo: DynamoClient, batch: ShardBatch, records: Sequence[Mapping[str, Any]]
@@ -202,7 +223,7 @@ class Materializer:
     def _advance(
         self, dynamo: DynamoClient, batch: ShardBatch, outcome: BatchOutcome, handled: Reached
     ) -> None:
-        """Step 6; if it fails, the last record is delivered again, and dropped."""
+        """Step 7; if it fails, the last record is delivered again, and dropped."""
         handled_at_ms = self.clock.now_ms()
         earlier, earlier_at_ms, landed = history_after(
             batch.progress, handled_at_ms, self.passed.late_ms
@@ -247,18 +268,20 @@ def _writers(_process: tuple[int, int]) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_WRITERS, "countledger-materializer")
 
 
-def in_order(folded: Fold) -> deque[tuple[str, CounterChanges]]:
+def in_order(changes: Mapping[str, CounterChanges]) -> deque[tuple[str, CounterChanges]]:
     """The counters of a batch in the order of their first records, for several to take from."""
-    return deque(folded.changes.items())
+    return deque(changes.items())
 
 
-def _write_all(writer: TotalWriter, folded: Fold, deadline: Deadline) -> dict[str, Written]:
+def _write_all(
+    writer: TotalWriter, changes: Mapping[str, CounterChanges], deadline: Deadline
+) -> dict[str, Written]:
     """Write each counter's changes; when this returns or raises, no write is under way.
 
     The writes begin in the order of the counters' first records. Each thread takes one counter
     after the other: to hand over each of them by itself would take half as long as to write it.
     """
-    waiting = in_order(folded)
+    waiting = in_order(changes)
     written: dict[str, Written] = {}
 
     def write_some() -> None:

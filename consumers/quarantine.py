@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from countledger.consumers.record import MalformedRecord, created_at_ms, sequence_of
 from countledger.ledger import keys
@@ -25,17 +25,6 @@ if TYPE_CHECKING:
 
     from countledger.ledger.message_queue import MessageQueue
     from countledger.ledger.quarantine_store import QuarantineStore
-
-
-class Quarantine(Protocol):
-    """Stores records that can never be applied."""
-
-    def put(self, record: Mapping[str, Any], reason: str, shard: str) -> None:
-        """Store a record; return only when it is stored.
-
-        Raises:
-            ServiceFailed: it is not stored.
-        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """The evaluator: from changes of totals, as the stream of `counters` shows them, to alerts.
 
-    1  read the batch; a malformed record goes to the quarantine. In nearly every record a total
-       stays on its side of every threshold: no more of it is read than what shows that
+    1  read the batch. In nearly every record a total stays on its side of every threshold: no more
+       of it is read than what shows that
     2  find the rules that watch the counter of each change, as of the time of the change
     3  for each counter and rule, in order: decide, write, publish (several counters at a time)
-    4  report from which record the shard must be delivered again
+    4  quarantine the malformed records, several at a time
+    5  report from which record the shard must be delivered again
 
 The alerts follow from the changes and the revisions of the rules alone, so they are the same
 whatever is delivered again, cut in pieces, or evaluated by two invocations at once. `state` says
@@ -24,6 +25,12 @@ from countledger.consumers.alerts.prefilter import Prefilter
 from countledger.consumers.alerts.state import may_matter
 from countledger.consumers.alerts.window_records import WindowRecords
 from countledger.consumers.record import MalformedRecord, created_at_ms, find, sequence_of
+from countledger.consumers.rejected import (
+    RejectedRecord,
+    counters_of,
+    put_numbered,
+    put_unnumbered,
+)
 from countledger.ledger.before_send import Deadline
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
@@ -32,13 +39,13 @@ from countledger.ledger.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from countledger.consumers.alerts.alert import Publisher
     from countledger.consumers.alerts.alert_log import DeadLetters
     from countledger.consumers.alerts.rule_index import KnownRules, RuleIndex
-    from countledger.consumers.quarantine import Quarantine
     from countledger.consumers.region_state import RegionStateStore
+    from countledger.consumers.rejected import Quarantine, Unstored
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.windows import WindowSetting
 
@@ -121,7 +128,8 @@ class Evaluator:
             deadline: no change is started after it; None: the time limit of the function.
 
         Raises:
-            ServiceFailed: the rules or the quarantine failed; nothing was evaluated.
+            ServiceFailed: the rules failed, or a record without a sequence number could not be
+                quarantined; nothing was evaluated.
         """
         deadline = deadline or Deadline.within(self.clock)
         outcome = EvaluationOutcome(len(records))
@@ -129,34 +137,56 @@ class Evaluator:
             return outcome
         # Read after the records were made: it contains every rule that was effective then.
         index = self.rules.index()
-        chains = chains_of(self._read(records, stream, index, outcome), index)
+        changes, rejected = self._read(records, index, outcome)
+        put_unnumbered(self.quarantine, rejected, stream)
+        chains = chains_of(changes, index)
 
         def to_quarantine(sequence: int, reason: str) -> None:
             self.quarantine.put(find(records, sequence), reason, stream)
 
         notifier = Notifier(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
         evaluator = ChainEvaluator(self.dynamo, self.table, notifier, to_quarantine, deadline)
-        if chains:
+        held = counters_of(rejected)
+        free = {place: links for place, links in chains.items() if place[0] not in held}
+        unstored: list[Unstored] = []
+        ended: dict[_Place, ChainOutcome] = {}
+        if chains or rejected:
             with ThreadPoolExecutor(_THREADS, "countledger-evaluator") as pool:
-                _add(outcome, chains, list(pool.map(evaluator.evaluate, chains.values())))
+                ended |= zip(free, pool.map(evaluator.evaluate, free.values()), strict=True)
+                unstored = put_numbered(self.quarantine, rejected, stream, deadline, pool)
+                refused = {one.counter for one in unstored}
+                last = {
+                    place: links
+                    for place, links in chains.items()
+                    if place[0] in held and place[0] not in refused
+                }
+                ended |= zip(last, pool.map(evaluator.evaluate, last.values()), strict=True)
+        _add(outcome, ended)
+        outcome.quarantined += len(rejected) - len(unstored)
+        for one in unstored:
+            outcome.failed[one.counter or "", "the quarantine"] = one.error
+            outcome.retry_from = min(one.sequence, outcome.retry_from or one.sequence)
+            for link in _held_back(chains, one.counter):
+                outcome.retry_from = min(link.change.sequence, outcome.retry_from)
         return outcome
 
     def _read(
         self,
         records: Sequence[Mapping[str, Any]],
-        stream: str,
         index: RuleIndex,
         outcome: EvaluationOutcome,
-    ) -> list[TotalChange]:
+    ) -> tuple[list[TotalChange], list[RejectedRecord]]:
         now_ms = self.clock.now_ms()
         windows = self.windows and WindowRecords(index, self.windows, now_ms)
         prefilter = Prefilter(index, now_ms)
         changes: list[TotalChange] = []
+        rejected: list[RejectedRecord] = []
         passed_over = 0
         for record in records:
             if prefilter.crosses_nothing(record):
                 passed_over += 1
                 continue
+            sequence: int | None = None
             try:
                 sequence = sequence_of(record)
                 change = total_change_of(record, sequence, now_ms)
@@ -165,13 +195,12 @@ class Evaluator:
                 elif windows is not None:
                     changes += windows.changes(record, sequence)
             except MalformedRecord as error:
-                self.quarantine.put(record, str(error), stream)
-                outcome.quarantined += 1
+                rejected.append(RejectedRecord(record, str(error), sequence))
         outcome.changes = passed_over + len(changes)
         if records:
             with suppress(MalformedRecord):
                 outcome.lag_ms = max(0, now_ms - created_at_ms(records[-1]))
-        return changes
+        return changes, rejected
 
 
 def chains_of(changes: Sequence[TotalChange], index: RuleIndex) -> dict[_Place, list[Link]]:
@@ -190,14 +219,17 @@ def chains_of(changes: Sequence[TotalChange], index: RuleIndex) -> dict[_Place, 
     return chains
 
 
-def _add(
-    outcome: EvaluationOutcome, places: Iterable[_Place], chains: Sequence[ChainOutcome]
-) -> None:
+def _held_back(chains: Mapping[_Place, Sequence[Link]], counter: str | None) -> Iterator[Link]:
+    """The first change of each chain of a counter, none of which was evaluated."""
+    return (links[0] for place, links in chains.items() if place[0] == counter)
+
+
+def _add(outcome: EvaluationOutcome, ended: Mapping[_Place, ChainOutcome]) -> None:
+    chains = ended.values()
     outcome.published = sum(one.published for one in chains)
     outcome.dead = sum(one.dead for one in chains)
     outcome.quarantined += sum(one.rejected for one in chains)
-    failed = zip(places, chains, strict=True)
-    outcome.failed = {place: one.error for place, one in failed if one.error}
+    outcome.failed = {place: one.error for place, one in ended.items() if one.error}
     outcome.retry_from = min(
         (one.failed_at.sequence for one in chains if one.failed_at), default=None
     )
