@@ -28,6 +28,8 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              its expired holds;
                              (`quarantine#<source>`, `<time>-<digest>`), a record in
                              quarantine;
+                             (`ingest#<stream>/<shard>`, sequence number), how many messages of
+                             a long Kinesis record are done;
                              (`region#`, `state`), whether this region's totals are complete;
                              (`namespace#<ns>`, `windows`), the windows of a namespace; of each
                              counter there (counter, `w#<id>#month#<month>`), days of a month;
@@ -105,6 +107,7 @@ ALERT_PREFIX: Final = "alert#"
 ALERT_LOG: Final = "alerts#log"
 LOG_PREFIX: Final = "log#"
 QUARANTINE_PREFIX: Final = "quarantine#"
+INGEST_PREFIX: Final = "ingest#"
 QUOTA_PREFIX: Final = "quota#"
 WINDOW_PREFIX: Final = "w#"
 # Digits of milliseconds until the year 2286 (later, a key has no time), and of a version.
@@ -393,6 +396,11 @@ def ranking_key(namespace: str) -> dict[str, str]:
 def quarantine_key(source: str, place: str) -> dict[str, str]:
     """The key of a record in quarantine, in `counters`; by time within one source."""
     return {"counter": QUARANTINE_PREFIX + source, "part": place}
+
+
+def ingest_key(stream: str, shard: str, sequence: str) -> dict[str, str]:
+    """The key of the progress within a record of Kinesis, in `counters`."""
+    return {"counter": f"{INGEST_PREFIX}{stream}/{shard}", "part": sequence}
 
 
 def quarantine_place(at_ms: int, identity: str) -> str:

@@ -70,6 +70,11 @@ INVOCATION_MARGIN_MS: Final = 20 * SECOND_MS
 # The same for the ingest, whose writes are retried for longer.
 INGEST_TIME_MS: Final = 5 * MINUTE_MS
 INGEST_MARGIN_MS: Final = 90 * SECOND_MS
+# How many messages are written before the ingest looks at its deadline, and before it stores how
+# far it has come in a record with more of them: every invocation finishes so many.
+INGEST_PIECE: Final = 4_000
+# For how long that stays stored. Without it a record is begun again, which counts nothing twice.
+INGEST_PROGRESS_LIFE_MS: Final = DAY_MS
 
 # What one call of the service takes.
 BATCH_WRITE_ITEMS: Final = 25

@@ -78,6 +78,7 @@ class QuarantinedRecord:
         counter: the counter that it names, or None.
         sequence: its sequence number, or None.
         part: the index within an aggregated Kinesis record; None means the whole record.
+        messages: how many messages of a Kinesis record it is; `part` is the index of the first.
         at_ms: when the stream created or received it; 0 if the record has no such time.
         kept_at_ms: when it was quarantined.
         queued_at_ms: when a message about it was in the queue; None before that.
@@ -94,6 +95,7 @@ class QuarantinedRecord:
     counter: str | None = None
     sequence: str | None = None
     part: int | None = None
+    messages: int = 1
     at_ms: int = 0
     kept_at_ms: int = 0
     queued_at_ms: int | None = None
@@ -142,6 +144,7 @@ def encode_quarantined(record: QuarantinedRecord) -> Item:
         "of_counter": record.counter,
         "sequence": record.sequence,
         "record_part": record.part,
+        "messages": None if record.messages == 1 else record.messages,
         "at": record.at_ms,
         "kept_at": record.kept_at_ms,
     }
@@ -170,6 +173,7 @@ def decode_quarantined(item: Item) -> QuarantinedRecord:
             counter=optional(item, "of_counter", str),
             sequence=optional(item, "sequence", str),
             part=optional(item, "record_part", int),
+            messages=optional(item, "messages", int) or 1,
             at_ms=_time_in(item, "at"),
             kept_at_ms=_time_in(item, "kept_at"),
             queued_at_ms=optional_time(item, "queued_at"),

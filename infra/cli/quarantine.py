@@ -225,7 +225,7 @@ def row(record: QuarantinedRecord) -> Row:
     return {
         "id": record.id,
         "made": record.at,
-        **facts(record, "counter kind"),
+        **facts(record, "counter kind messages"),
         "reason": record.reason[:_REASON_CHARACTERS],
         "handled": record.handled and record.handled.how,
     }
@@ -235,7 +235,7 @@ def document(record: QuarantinedRecord) -> Row:
     """A record for programs. Its content is JSON, or else text, or else base64."""
     done = record.handled
     return {
-        **facts(record, "id source kind reason counter where sequence part"),
+        **facts(record, "id source kind reason counter where sequence part messages"),
         "made": record.at,
         "kept": to_datetime(record.kept_at_ms),
         "cut_from_bytes": record.cut_from_bytes,

@@ -1,8 +1,10 @@
 """The entries of a batch of Kinesis records: decoded with their reasons, and written.
 
-Each payload is decoded to an entry or rejected with a reason, so that all are counted. A record
-that is broken as a whole (a wrong checksum, a cut end) hides how many entries it had: it counts as
-one payload. Entries with an id are written in batches of 25, entries with a key one by one.
+Each message is decoded to an entry or rejected with a reason, so that all are counted. A record
+that is broken as a whole (a wrong checksum, a cut end) hides how many messages it had: it counts as
+one. The malformed messages of one record are rejected together: a record of any number of them is
+one item of the quarantine. Entries with an id are written in batches of 25, those with a key one by
+one.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -27,10 +29,15 @@ from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import BATCH_WRITE_ITEMS, SECOND_MS, TIME_LIMIT_MS
 from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Receipt, Status
-from countledger.producers.kinesis.aggregate import BrokenAggregate, decode, unpack
+from countledger.producers.kinesis.aggregate import (
+    BrokenAggregate,
+    bundle,
+    decode,
+    unpack_record,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from countledger.ledger.before_send import Deadline
     from countledger.ledger.entry import Entry
@@ -43,6 +50,10 @@ WriteResult: TypeAlias = Status | CountledgerError
 # The time of arrival of a record that has no possible one; no record arrived at the epoch.
 _NEVER_MS: Final = 0
 _WRITERS: Final = 8
+# A Kinesis sequence number has 56 digits.
+_SEQUENCE_MAX_DIGITS: Final = 128
+# So many reasons are named of the malformed messages of one record.
+_REASONS: Final = 3
 _OF_THE_ENTRY: Final = (BadInput, RequestRejected, CorruptItem)
 
 
@@ -93,52 +104,88 @@ class DecodedEntry:
 
 @dataclass(frozen=True, slots=True)
 class RejectedEvent:
-    """A payload that will not be in the ledger.
+    """A payload, or several of one record, that will not be in the ledger.
 
     Attributes:
         place: its place.
-        payload: its bytes.
+        payload: its bytes; of several messages, a record of them.
         kind: the reason in one word.
         reason: the reason for a person.
+        messages: how many messages it is.
     """
 
     place: RecordPlace
     payload: bytes
     kind: RejectionKind
     reason: str
+    messages: int = 1
 
 
-def read(
-    records: Sequence[Mapping[str, Any]], origin: str
-) -> Iterator[DecodedEntry | RejectedEvent]:
-    """All payloads of a batch, in order.
+@dataclass(frozen=True, slots=True)
+class RecordContent:
+    """What is in one record.
+
+    Attributes:
+        place: of the whole record.
+        payloads: what is rejected of it, then its entries in order.
+        messages: how many messages it has.
+    """
+
+    place: RecordPlace
+    payloads: Sequence[DecodedEntry | RejectedEvent]
+    messages: int
+
+
+def read(number: int, record: Mapping[str, Any], origin: str) -> RecordContent:
+    """What is in a record.
 
     Args:
-        records: of an event, as Lambda delivers them.
+        number: its index in the batch.
+        record: as Lambda delivers it.
         origin: the region where entries are written.
 
     Raises:
-        BadPayload: a record is not one of Kinesis.
+        BadPayload: it is not a record of Kinesis.
     """
-    for number, record in enumerate(records):
-        place, data = _opened(number, record)
-        if place.arrived_ms == _NEVER_MS:
-            reason = "the record has no possible time of arrival"
-            yield RejectedEvent(place, data, RejectionKind.UNREADABLE, reason)
-            continue
+    place, data = _opened(number, record)
+    if place.arrived_ms == _NEVER_MS:
+        reason = "the record has no possible time of arrival"
+        return RecordContent(place, [_unreadable(place, data, reason)], 1)
+    try:
+        messages, unread = unpack_record(data)
+    except BrokenAggregate as broken:
+        return RecordContent(place, [_unreadable(place, data, str(broken))], 1)
+    entries: list[DecodedEntry] = []
+    malformed: list[tuple[int, bytes, str]] = []
+    for part, message in enumerate(messages):
         try:
-            payloads = unpack(data)
-        except BrokenAggregate as broken:
-            yield RejectedEvent(place, data, RejectionKind.UNREADABLE, str(broken))
-            continue
-        for part, payload in enumerate(payloads):
-            within = RecordPlace(number, place.sequence, place.arrived_ms, part)
-            try:
-                entry = decode(payload, arrived_ms=place.arrived_ms, origin=origin)
-            except BadInput as error:
-                yield RejectedEvent(within, payload, RejectionKind.MALFORMED, str(error))
-            else:
-                yield DecodedEntry(within, payload, entry)
+            entry = decode(message, arrived_ms=place.arrived_ms, origin=origin)
+        except BadInput as error:
+            malformed.append((part, message, str(error)))
+        else:
+            entries.append(DecodedEntry(replace(place, part=part), message, entry))
+    rejected = [_malformed(place, malformed, len(messages))] if malformed else []
+    if unread is not None:
+        rejected.append(_unreadable(place, data, unread))
+    return RecordContent(place, [*rejected, *entries], len(messages))
+
+
+def _unreadable(place: RecordPlace, data: bytes, reason: str) -> RejectedEvent:
+    return RejectedEvent(place, data, RejectionKind.UNREADABLE, reason)
+
+
+def _malformed(
+    place: RecordPlace, found: Sequence[tuple[int, bytes, str]], messages: int
+) -> RejectedEvent:
+    """The malformed messages of one record, at the place of the first one."""
+    part, payload, reason = found[0]
+    if len(found) > 1:
+        reasons = "; ".join(f"message {part}: {why}" for part, _, why in found[:_REASONS])
+        more = "; ..." if len(found) > _REASONS else ""
+        reason = f"{len(found)} of the {messages} messages of the record: {reasons}{more}"
+        payload = bundle([message for _, message, _ in found])
+    place = replace(place, part=part)
+    return RejectedEvent(place, payload, RejectionKind.MALFORMED, reason, len(found))
 
 
 def _opened(number: int, record: Mapping[str, Any]) -> tuple[RecordPlace, bytes]:
@@ -146,10 +193,23 @@ def _opened(number: int, record: Mapping[str, Any]) -> tuple[RecordPlace, bytes]
     try:
         inner = record["kinesis"]
         arrived_ms = _arrival_in(inner["approximateArrivalTimestamp"])
-        place = RecordPlace(number, str(inner["sequenceNumber"]), arrived_ms, None)
+        place = RecordPlace(number, _sequence_in(inner["sequenceNumber"]), arrived_ms, None)
         return place, base64.b64decode(inner["data"], validate=True)
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
         raise BadPayload(f"record {shown(record)} is not one of Kinesis: {error!r}") from None
+
+
+def _sequence_in(value: object) -> str:
+    """A sequence number of Kinesis: a text of digits.
+
+    Raises:
+        TypeError, ValueError: it is not.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"the sequence number {shown(value)} is not a text")
+    if not (value.isascii() and value.isdigit() and len(value) <= _SEQUENCE_MAX_DIGITS):
+        raise ValueError(f"the sequence number {shown(value)} is not one of Kinesis")
+    return value
 
 
 def _arrival_in(timestamp: float) -> int:
@@ -236,7 +296,7 @@ class EntryWriter:
     ) -> dict[int, WriteResult]:
         results: dict[int, WriteResult] = {}
         for number in numbers:
-            late = _lateness(deadline)
+            late = lateness(deadline)
             results[number] = late or _result_of(self.sender.outcome_of(entries[number]))
         return results
 
@@ -247,7 +307,7 @@ class EntryWriter:
         namespaces: Mapping[str, Namespace],
         deadline: Deadline | None,
     ) -> dict[int, WriteResult]:
-        late = _lateness(deadline)
+        late = lateness(deadline)
         if late is not None:
             return dict.fromkeys(numbers, late)
         others = self.sender.send_batch([entries[number] for number in numbers], namespaces)
@@ -259,7 +319,7 @@ def _result_of(outcome: Receipt | CountledgerError) -> WriteResult:
     return outcome.status if isinstance(outcome, Receipt) else outcome
 
 
-def _lateness(deadline: Deadline | None) -> OutOfTime | None:
+def lateness(deadline: Deadline | None) -> OutOfTime | None:
     """The error of a passed deadline, or None. Entries that are not begun are delivered again."""
     try:
         if deadline is not None:

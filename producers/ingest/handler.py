@@ -19,6 +19,7 @@ from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_store import QuarantineStore
 from countledger.producers.ingest.entries import EntryWriter, RejectionKind
 from countledger.producers.ingest.ingest import Ingest, IngestOutcome
+from countledger.producers.ingest.pieces import RecordProgress
 from countledger.producers.ingest.quarantine import IngestQuarantine, IngestQueues
 from countledger.producers.sender import sender_of
 
@@ -46,11 +47,11 @@ def _parts() -> _IngestParts:
             for setting in ("ingest_quarantine_queue_url", "ingest_expired_queue_url")
         )
     )
-    store = QuarantineStore(connection.dynamo("standard"), connection.setting("counters_table"))
-    quarantine = IngestQuarantine(store, queues)
-    return _IngestParts(
-        Ingest(EntryWriter(sender), quarantine, connection.region), Logger(), Metrics()
-    )
+    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
+    quarantine = IngestQuarantine(QuarantineStore(dynamo, table), queues)
+    progress = RecordProgress(dynamo, table)
+    ingest = Ingest(EntryWriter(sender), quarantine, connection.region, progress)
+    return _IngestParts(ingest, Logger(), Metrics())
 
 
 def ingest(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

@@ -125,6 +125,7 @@ def quarantined_of(one: RejectedEvent, stream: str, shard: str, now_ms: int) -> 
         counter=_counter_in(one.payload),
         sequence=one.place.sequence,
         part=one.place.part,
+        messages=one.messages,
         at_ms=one.place.arrived_ms,
         kept_at_ms=now_ms,
     )
@@ -180,6 +181,8 @@ def _document(one: RejectedEvent) -> dict[str, Any]:
         "part": one.place.part,
         "arrived_ms": one.place.arrived_ms,
     }
+    if one.messages > 1:
+        document["messages"] = one.messages
     payload = one.payload[:_PAYLOAD_MAX_BYTES]
     try:
         text = payload.decode()

@@ -65,7 +65,7 @@ class IngestRedrive:
                 "are kept: have its producer send it again, then discard it",
             )
         try:
-            whole = record.part is None
+            whole = record.part is None or record.messages > 1
             payloads = unpack(record.content) if whole else [record.content]
             entries = [decode(one, arrived_ms=record.at_ms, origin=self.origin) for one in payloads]
         except (BrokenAggregate, BadInput) as error:

@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from hashlib import md5
 from json.encoder import encode_basestring
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -39,7 +40,7 @@ from countledger.producers.kinesis.library import DIGEST_SIZE, MAGIC, DecodeErro
 from countledger.producers.payload import EventPayload, first_problem, load_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 VERSION: Final = 1
@@ -252,17 +253,34 @@ def _varint_bytes(value: int) -> int:
     return (max(bits, 1) + 6) // 7
 
 
+class UnpackedRecord(NamedTuple):
+    """What is in a record of the stream.
+
+    Attributes:
+        messages: in order.
+        unread: why not all of the record could be read; None: all was.
+    """
+
+    messages: list[bytes]
+    unread: str | None
+
+
 def unpack(data: bytes) -> list[bytes]:
-    """The payloads in a record of the stream; a plain record is one payload.
+    """The messages in a record of the stream, as `unpack_record`."""
+    return unpack_record(data).messages
+
+
+def unpack_record(data: bytes) -> UnpackedRecord:
+    """What is in a record of the stream: of a plain one `messages_in`, of an aggregated one all.
 
     No JSON text begins with the magic bytes, so the two kinds cannot be confused.
 
     Raises:
         BrokenAggregate: the record begins with the magic bytes, and its checksum or message is
-            wrong.
+            wrong, or it has no messages where they belong.
     """
     if not data.startswith(MAGIC):
-        return [data]
+        return UnpackedRecord(messages_in(data), None)
     message, digest = data[len(MAGIC) : -DIGEST_SIZE], data[-DIGEST_SIZE:]
     if len(data) < len(MAGIC) + DIGEST_SIZE:
         raise BrokenAggregate(f"an aggregated record of {len(data)} bytes: it was cut short")
@@ -273,8 +291,64 @@ def unpack(data: bytes) -> list[bytes]:
         aggregate.ParseFromString(message)
     except DecodeError:
         raise BrokenAggregate("the aggregated record is no protobuf message of its kind") from None
+    if not aggregate.records:
+        raise BrokenAggregate(
+            f"the checksum of the aggregated record is right, but its {len(message)} bytes have "
+            "no messages in the field `records`: it is of another format, or empty"
+        )
     # If the index of a partition key is invalid, the entry itself is still complete.
-    return [record.data for record in aggregate.records]
+    found = [one for record in aggregate.records for one in messages_in(record.data)]
+    size = aggregate.ByteSize()
+    aggregate.DiscardUnknownFields()
+    unknown = size - aggregate.ByteSize()
+    if not unknown:
+        return UnpackedRecord(found, None)
+    return UnpackedRecord(
+        found,
+        f"{unknown} bytes of the aggregated record are in fields that its format does not have; "
+        f"the other {len(found)} messages were read",
+    )
+
+
+def messages_in(payload: bytes) -> list[bytes]:
+    """The messages in a payload: one object of JSON, however it is laid out, or one on each line.
+
+    Byte order marks, line breaks and blank lines are no messages. What is no text is one message,
+    and so is an empty payload: a reader refuses it.
+    """
+    if b"\n" not in payload and not payload.startswith(BOM_UTF8):
+        return [payload]
+    text = payload.removeprefix(BOM_UTF8)
+    if b"\n" not in text.strip() or not _is_lines(text):
+        return [text]
+    lines = [line.strip().removeprefix(BOM_UTF8) for line in text.splitlines()]
+    return [line for line in lines if line]
+
+
+def _is_lines(payload: bytes) -> bool:
+    """Whether it is a text, and not one document of JSON."""
+    try:
+        json.loads(payload.decode())
+    except UnicodeDecodeError:
+        return False
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+def bundle(payloads: Sequence[bytes]) -> bytes:
+    """A record of several payloads that `unpack` gives back: lines that a person can read.
+
+    An aggregated record, if one of them is not a line of text.
+    """
+    lines = b"\n".join(payloads)
+    if messages_in(lines) == list(payloads):
+        return lines
+    aggregate = new_aggregate()
+    for payload in payloads:
+        aggregate.records.add(partition_key_index=0, data=payload)
+    message = aggregate.SerializeToString()
+    return MAGIC + bytes(message) + _digest(message)
 
 
 def _digest(message: bytes) -> bytes:

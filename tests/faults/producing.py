@@ -23,6 +23,7 @@ from countledger.producers.compensation import Compensator, Correction
 from countledger.producers.event import Event, make_entry
 from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.ingest import Ingest
+from countledger.producers.ingest.pieces import RecordProgress
 from countledger.producers.kinesis import aggregate
 from countledger.producers.kinesis.aggregate import pack
 from countledger.producers.kinesis.producer import KinesisProducer
@@ -86,6 +87,10 @@ def recording(*wanted: str | None, timed: bool = False) -> Begin:
         return Play(act, entries_of(world, counter, len(events)), clients, again)
 
     return begin
+
+
+def _progress(world: World) -> RecordProgress:
+    return RecordProgress(world.standard, world.store.counters)
 
 
 def buffering(*, coalesce: bool) -> Begin:
@@ -173,7 +178,9 @@ def ingesting(key: str | None) -> Begin:
             delivered(one.data, sequence=n, arrived_s=clock.now_ms() / 1_000)
             for n, one in enumerate(messages_of(clock, counter, key), start=1)
         ]
-        ingest = Ingest(EntryWriter(recorder.sender), MemoryQuarantine(), world.store.region)
+        ingest = Ingest(
+            EntryWriter(recorder.sender), MemoryQuarantine(), world.store.region, _progress(world)
+        )
 
         def act() -> object:
             outcome = ingest.apply(records, stream="stream", shard="shard")
@@ -210,7 +217,10 @@ def sending_to_kinesis(world: World, name: str, retries: Retries) -> Play:
     def effect() -> int:
         found = client.get_records(ShardIterator=latest)["Records"]
         ingest = Ingest(
-            EntryWriter(world.recorder().sender), MemoryQuarantine(), world.store.region
+            EntryWriter(world.recorder().sender),
+            MemoryQuarantine(),
+            world.store.region,
+            _progress(world),
         )
         records = [
             delivered(

@@ -19,6 +19,7 @@ from countledger.ledger.quarantine_store import QuarantineStore
 from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.ingest.late import LateResender
+from countledger.producers.ingest.pieces import RecordProgress
 from countledger.producers.ingest.quarantine import IngestQuarantine
 from countledger.producers.ingest.redrive import IngestRedrive
 from countledger.producers.kinesis.aggregate import encode, pack
@@ -53,7 +54,8 @@ class Keeping(World):
     @property
     def ingest(self) -> Ingest:
         kept = IngestQuarantine(self.copies, self.quarantine)
-        return Ingest(EntryWriter(sender_on(self.dynamo, self.clock)), kept, REGION)
+        progress = RecordProgress(self.dynamo, "counters", self.clock)
+        return Ingest(EntryWriter(sender_on(self.dynamo, self.clock)), kept, REGION, progress)
 
     @property
     def copies(self) -> QuarantineStore:

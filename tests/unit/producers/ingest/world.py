@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from countledger.ledger.attributes import Item
+from countledger.ledger.limits import INGEST_PIECE
 from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.ingest import Ingest, IngestOutcome
+from countledger.producers.ingest.pieces import RecordProgress
 from countledger.producers.ingest.quarantine import QuarantineMessage
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
@@ -47,10 +49,13 @@ class World:
     clock: ManualClock = field(default_factory=ManualClock)
     dynamo: MemoryClient = field(default_factory=MemoryClient)
     quarantine: MemoryQuarantine = field(default_factory=MemoryQuarantine)
+    piece: int = INGEST_PIECE
 
     @property
     def ingest(self) -> Ingest:
-        return Ingest(EntryWriter(sender_on(self.dynamo, self.clock)), self.quarantine, REGION)
+        writer = EntryWriter(sender_on(self.dynamo, self.clock))
+        progress = RecordProgress(self.dynamo, "counters", self.clock)
+        return Ingest(writer, self.quarantine, REGION, progress, self.piece)
 
     def apply(self, *data: bytes, arrived_ms: int = NOW_MS) -> IngestOutcome:
         records = [

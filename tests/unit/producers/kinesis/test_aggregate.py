@@ -16,9 +16,12 @@ from countledger.producers.kinesis.aggregate import (
     TARGET_BYTES,
     Aggregate,
     BrokenAggregate,
+    bundle,
     encode,
+    messages_in,
     pack,
     unpack,
+    unpack_record,
 )
 from countledger.producers.kinesis.library import MAGIC, new_aggregate
 from countledger.producers.kinesis.sender import CALL_BYTES, CALL_RECORDS, calls
@@ -121,13 +124,80 @@ def test_a_record_cut_short_is_never_taken_for_a_shorter_one(data: st.DataObject
 def test_a_right_checksum_over_nonsense_is_refused_or_read_whole(message: bytes) -> None:
     """By the definition alone: what protobuf takes for a record of its kind."""
     try:
-        payloads = unpack(sealed(message))
+        record = unpack_record(sealed(message))
     except BrokenAggregate as broken:
-        assert "protobuf" in str(broken)  # noqa: PT017 - both ends are right
+        assert "protobuf" in str(broken) or "no messages" in str(broken)  # noqa: PT017 - both ends are right
     else:
         aggregate = new_aggregate()
         aggregate.ParseFromString(message)
-        assert payloads == [one.data for one in aggregate.records]
+        assert record.messages == [
+            message for one in aggregate.records for message in messages_in(one.data)
+        ]
+        aggregate.DiscardUnknownFields()
+        if record.unread is None:
+            assert aggregate.ByteSize() == len(aggregate.SerializeToString()) <= len(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"\x0a\x01p",  # a partition key and nothing else
+        b"\x7a\x02{}" * 3,  # entries in a field that the format does not have
+    ],
+)
+def test_an_aggregate_without_any_message_is_broken(message: bytes) -> None:
+    """Its checksum is right: without this it would vanish."""
+    with pytest.raises(BrokenAggregate, match="no messages"):
+        unpack(sealed(message))
+
+
+def test_what_is_in_unknown_fields_beside_messages_is_named() -> None:
+    record = b"\x08\x00" + b"\x1a\x02{}"
+    known = b"\x1a" + bytes([len(record)]) + record
+
+    found = unpack_record(sealed(known + b"\x7a\x02{}"))
+    whole = unpack_record(sealed(known))
+
+    assert found.messages == whole.messages == [b"{}"]
+    assert found.unread is not None
+    assert "4 bytes" in found.unread
+    assert whole.unread is None
+
+
+BOM = b"\xef\xbb\xbf"
+
+
+@pytest.mark.parametrize(
+    ("payload", "messages"),
+    [
+        (b'{"v":1}\n', [b'{"v":1}\n']),
+        (b'{"v":1}\r\n', [b'{"v":1}\r\n']),
+        (BOM + b'{"v":1}', [b'{"v":1}']),
+        (b'{"a":1}\n{"a":2}', [b'{"a":1}', b'{"a":2}']),
+        (b'{"a":1}\r\n\r\n{"a":2}\r\n', [b'{"a":1}', b'{"a":2}']),
+        (BOM + b'{"a":1}\n' + BOM + b'{"a":2}\n', [b'{"a":1}', b'{"a":2}']),
+        (b'{\n  "a": 1\n}', [b'{\n  "a": 1\n}']),  # one message, laid out over lines
+        (b'{"a":1}\nbroken\n', [b'{"a":1}', b"broken"]),
+        (b"\n\n", [b"\n\n"]),
+        (BOM, [b""]),
+        (b"\xff\n\xfe\n", [b"\xff\n\xfe\n"]),  # no text
+    ],
+)
+def test_a_payload_has_a_message_on_each_line(payload: bytes, messages: list[bytes]) -> None:
+    aggregate = new_aggregate()
+    aggregate.records.add(partition_key_index=0, data=payload)
+
+    assert unpack(payload) == messages
+    assert unpack(sealed(aggregate.SerializeToString())) == messages
+
+
+@given(st.lists(st.binary(max_size=20) | st.text(max_size=20).map(str.encode), min_size=1))
+def test_a_bundle_is_unpacked_to_its_payloads(payloads: list[bytes]) -> None:
+    """Lines where they suffice, so that a person can read them."""
+    payloads = [message for one in payloads for message in messages_in(one)]
+
+    assert unpack(bundle(payloads)) == payloads
 
 
 @pytest.mark.parametrize(("size", "fit"), [(0, 500), (10_000, 500), (51_200, 102), (CALL_BYTES, 1)])
