@@ -143,7 +143,7 @@ def _named(setting: WindowSetting, day: date | str, now_ms: int) -> Window:
     try:
         wanted = date.fromisoformat(day) if isinstance(day, str) else day
         return window_on(wanted, Per.DAY, setting.calendar)
-    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise BadTime(
             f"day {shown(str(day))}: {error}; give a date such as 2026-11-22, or {TODAY}"
         ) from error

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.ledger import amount, keys
 from countledger.ledger.limits import (
+    ENTRY_EVENTS_MAX,
     FORMAT,
     SECOND_MS,
     STREAM_RECORD_MAX_AGE_MS,
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
 
 _SEQUENCE_MAX_DIGITS: Final = 40
-# More than any entry has; the sum over a batch still fits a number of DynamoDB.
-_EVENTS_MAX: Final = 10**18
 # In the stream's seconds. What reads many records at once leaves later times, such as infinity, to
 # `created_at_ms`.
 FAR_AHEAD_S: Final = 1e11
@@ -228,6 +227,6 @@ def worth_of(image: Any, which: str) -> tuple[Amount, int]:  # noqa: ANN401 - fr
         events = integer_in(image["events"]) if "events" in image else 1
     except (KeyError, TypeError, ValueError, AttributeError):
         raise MalformedRecord(f"the {which} image has no well-formed delta and events") from None
-    if not amount.fits(delta) or not 0 <= events <= _EVENTS_MAX:
+    if not amount.fits(delta) or not 0 <= events <= ENTRY_EVENTS_MAX:
         raise MalformedRecord(f"the {which} image's delta or events are out of range")
     return delta, events

@@ -112,9 +112,15 @@ def may_be_added(value: Amount) -> bool:
         return _LOWER_LIMIT < value < _AMOUNT_LIMIT
     if not fits(value):
         return False
+    return value.copy_abs() < _AMOUNT_LIMIT and _decimals(value) <= AMOUNT_MAX_DECIMALS
+
+
+def _decimals(value: Amount) -> int:
+    """How many digits follow the decimal point, of an amount that fits."""
+    if isinstance(value, int):
+        return 0
     exponent = value.normalize(EXACT).as_tuple().exponent
-    places = -exponent if isinstance(exponent, int) else 0
-    return value.copy_abs() < _AMOUNT_LIMIT and places <= AMOUNT_MAX_DECIMALS
+    return max(-exponent, 0) if isinstance(exponent, int) else 0
 
 
 def parse_delta(value: object) -> Amount:
@@ -144,6 +150,14 @@ def check_exact(what: str, value: object, error: type[BadInput]) -> Amount:
         BadInput: of that class: it is no `int` or `Decimal`, not finite, or has more than 20 digits
             before the decimal point or 9 after it.
     """
+    value = _exact(what, value, error)
+    if not may_be_added(value):
+        raise error(f"{what} {short(value)} {TOO_LONG}")
+    return canonical(value)
+
+
+def _exact(what: str, value: object, error: type[BadInput]) -> Amount:
+    """A caller's number as a plain one."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise error(
             f"{what} {shown(value)} is a {type(value).__name__}: give an int or a "
@@ -152,8 +166,22 @@ def check_exact(what: str, value: object, error: type[BadInput]) -> Amount:
     value = plain_amount(value)
     if isinstance(value, Decimal) and not value.is_finite():
         raise error(f"{what} {value} is not a finite number")
-    if not may_be_added(value):
-        raise error(f"{what} {short(value)} {TOO_LONG}")
+    return value
+
+
+def check_sum(what: str, value: object, error: type[BadInput]) -> Amount:
+    """A caller's number that changes may have added up to, as an exact amount.
+
+    Raises:
+        BadInput: of that class: it is no `int` or `Decimal`, not finite, or has more than 38 digits
+            or more than 9 after the decimal point.
+    """
+    value = _exact(what, value, error)
+    if not fits(value) or _decimals(value) > AMOUNT_MAX_DECIMALS:
+        raise error(
+            f"{what} {short(value)} has more than {NUMBER_MAX_DIGITS} digits, or more than "
+            f"{AMOUNT_MAX_DECIMALS} after the decimal point: no counter can have it"
+        )
     return canonical(value)
 
 

@@ -19,7 +19,7 @@ not change with an installation stores its rules (`rules_of`), and reads them fr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from importlib.resources import files
@@ -125,8 +125,10 @@ def window_on(day: date, per: Per, zone: ZoneInfo) -> Window:
     """The day of that date, or the month that it is in.
 
     Raises:
-        ValueError: the zone left out the date.
+        ValueError: the zone left out the date, or it is in the first or the last year of dates.
     """
+    if not MINYEAR < day.year < MAXYEAR:
+        raise ValueError(f"{day.isoformat()} is outside the years {MINYEAR + 1} to {MAXYEAR - 1}")
     found = window_of(_begin_ms(day, zone), per, zone)
     if not day.isoformat().startswith(found.name):
         raise ValueError(f"{day.isoformat()} is no day in time zone {zone.key}")

@@ -34,6 +34,9 @@ NUMBER_MAX_DIGITS: Final = 38
 AMOUNT_MAX_DIGITS: Final = 20
 AMOUNT_MAX_DECIMALS: Final = 9
 SUM_ENTRIES_DIGITS: Final = 9
+# The events that an entry may carry; an app gives 10^9 at the most, an opening balance has those of
+# all entries before it. More than any ledger counts, and a sum over a batch still fits a number.
+ENTRY_EVENTS_MAX: Final = 10**28
 
 # Beyond a day of horizon the item collection of a busy counter only grows; below a minute a
 # retry over a slow network would be refused.

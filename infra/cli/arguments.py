@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from typer.core import TyperCommand
 
+from countledger.ledger.clock import show_duration
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from countledger.ledger.errors import BadInput
 
 _UNITS_MS: Final = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
+# Added to a time, or waited for, more would be outside of what Python can represent.
+_DURATION_MAX_MS: Final = 36_525 * DAY_MS
 _DURATION: Final = re.compile(r"(\d{1,15})\s*(ms|s|m|h|d)", re.ASCII)
 
 
@@ -23,14 +26,17 @@ def parse_duration_ms(text: str) -> int:
     """A duration such as `24h`, `90m`, `7d`, `30s` or `1500ms`, in milliseconds.
 
     Raises:
-        BadSetting: it is no whole number with a unit.
+        BadSetting: it is no whole number with a unit, or longer than a hundred years.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise BadSetting(
             f"duration {text!r} is not a whole number with a unit: give 90m, 24h or 7d"
         )
-    return int(match[1]) * _UNITS_MS[match[2]]
+    duration_ms = int(match[1]) * _UNITS_MS[match[2]]
+    if duration_ms > _DURATION_MAX_MS:
+        raise BadSetting(f"duration {text!r} is longer than {show_duration(_DURATION_MAX_MS)}")
+    return duration_ms
 
 
 def parse_pairs(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from itertools import islice
 from typing import Annotated, Final
 
@@ -20,7 +19,7 @@ from countledger.infra.http.shapes import (
     TimeText,
 )
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.limits import TIME_LIMIT_MS
+from countledger.ledger.limits import DATE_LIMIT_MS
 
 # How many entries of one millisecond a page may skip.
 MOMENT_MAX: Final = 10_000
@@ -92,7 +91,7 @@ def entries(
     if position is not None:
         # Several entries may be of one millisecond: that many of the oldest one were shown.
         at_ms, seen = position
-        before = to_datetime(min(max(at_ms, 0), TIME_LIMIT_MS - 1)) + timedelta(milliseconds=1)
+        before = to_datetime(min(max(at_ms, 0), DATE_LIMIT_MS - 2) + 1)
         seen = min(max(seen, 0), MOMENT_MAX)
     found = client.entries(counter, limit=limit + seen + 1, before=before)
     shown = list(islice(found, seen, None))

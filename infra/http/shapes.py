@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic_core.core_schema import no_info_plain_validator_function
 
 from countledger.ledger import keys, texts, values
-from countledger.ledger.amount import Amount, to_text
+from countledger.ledger.amount import Amount, check_exact, to_text
 from countledger.ledger.errors import BadDelta, shown
 from countledger.ledger.ids import check_key
 from countledger.ledger.limits import (
@@ -183,7 +183,7 @@ DeltaText = Annotated[
 LimitText = Annotated[
     Amount,
     Text(
-        lambda text: values.parse_amount("amount", text, BadDelta),
+        lambda text: check_exact("amount", values.parse_amount("amount", text, BadDelta), BadDelta),
         rf"^[+-]?{_DIGITS}$",
         description="an exact decimal number",
         examples=["0", "99.5"],

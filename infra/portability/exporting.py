@@ -242,4 +242,6 @@ def _kind_of(line: CounterLine | UnreadLine) -> str:
 
 def _is_empty(line: CounterLine | UnreadLine) -> bool:
     """Whether it is a ledger without any entry."""
-    return isinstance(line, CounterLine) and line.kind is Kind.LEDGER and not line.events
+    if not isinstance(line, CounterLine) or line.kind is not Kind.LEDGER:
+        return False
+    return not line.events and not line.value

@@ -5,7 +5,7 @@ namespace            made, or there already with the same settings; windows are 
                      counter of it is tried: that would make it with the defaults, for ever
 counter of a ledger  one entry of the whole value and its number of events, under a key of the
                      import's name; its time is the import's first, so a retry beyond the horizon
-                     is refused
+                     is refused. It may be larger than an app's own change, as a sum is
 strict counter       made with the value as its opening, or refused if it exists and is not of
                      this import: nothing is added, which might pass its bounds
 sequence             created to continue after the value, or exists and is that far; never moved
@@ -21,7 +21,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from countledger import Event, IdempotencyKey, Receipt
+from countledger import IdempotencyKey, Receipt
 from countledger.infra.portability.lines import (
     CounterLine,
     ExportLine,
@@ -35,6 +35,7 @@ from countledger.infra.portability.sending import SentChunk, answered
 from countledger.ledger import amount, keys
 from countledger.ledger.attributes import require
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
+from countledger.ledger.entry import Entry, Note
 from countledger.ledger.errors import (
     BadInput,
     BadPayload,
@@ -48,10 +49,12 @@ from countledger.ledger.errors import (
     SetupError,
 )
 from countledger.ledger.expressions import Absent
+from countledger.ledger.ids import id_of_key
 from countledger.ledger.limits import IMPORT_NAME_MAX_BYTES, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put
 from countledger.ledger.texts import check_text
+from countledger.producers.assembly import recorder_of
 from countledger.producers.sequences.sequence import check_number
 
 if TYPE_CHECKING:
@@ -128,7 +131,7 @@ class Importer:
                 waiting = []
                 yield lacking
                 continue
-            if isinstance(line, CounterLine) and line.kind is Kind.LEDGER and line.value:
+            if isinstance(line, CounterLine) and _is_entry(line):
                 waiting.append(line)
                 if len(waiting) < _CHUNK:
                     continue
@@ -153,12 +156,32 @@ class Importer:
         )
 
     def _record(self, lines: list[CounterLine]) -> Iterator[Outcome]:
-        key = IdempotencyKey(f"import:{self.name}", self.at)
-        made = [_event_of(line, key, self.name) for line in lines]
-        sent = self.client.record_stream(one for one in made if isinstance(one, Event))
+        made = [self._entry_of(line) for line in lines]
+        entries = [one for one in made if isinstance(one, Entry)]
+        recorder = recorder_of(self.client.connection, self.client.namespaces)
+        sent = iter(recorder.resend_many(entries))
         for one in made:
-            outcome = next(sent) if isinstance(one, Event) else one
+            outcome = next(sent) if isinstance(one, Entry) else one
             yield ImportResult(str(outcome.status)) if isinstance(outcome, Receipt) else outcome
+
+    def _entry_of(self, line: CounterLine) -> Entry | BadInput:
+        """The one entry of a line, or what is wrong with its counter."""
+        key = IdempotencyKey(f"import:{self.name}", self.at)
+        try:
+            counter = keys.check_counter(line.counter)
+        except BadInput as error:
+            return error
+        return Entry(
+            counter=counter,
+            id=id_of_key(key),
+            delta=line.value,
+            at_ms=key.at_ms,
+            origin=self.client.connection.region,
+            # A line written by hand has no number of events: its value counts as one.
+            events=1 if line.events is None else line.events,
+            key=key.key,
+            note=Note({"import": self.name}),
+        )
 
     def _make(self, line: ExportLine) -> Outcome:
         if isinstance(line, UnreadLine):
@@ -175,7 +198,7 @@ class Importer:
                 return self._make_sequence(line)
         except CountledgerError as error:
             return error
-        return ImportResult.NOTHING  # of a ledger, and 0: it is what it would be
+        return ImportResult.NOTHING  # of a ledger without entries: it is what it would be
 
     def _make_namespace(self, line: NamespaceLine) -> ImportResult:
         exists = self._is_there(line.namespace)
@@ -237,7 +260,7 @@ class Importer:
 
     def _make_sequence(self, line: CounterLine) -> ImportResult:
         """An existing sequence stays as it is, or is refused if it is before the line's number."""
-        last = check_number("last number", line.value, -1, SEQUENCE_LAST - 1)
+        last = check_number("last number", line.value, -1, SEQUENCE_LAST)
         create = partial(self.client.sequences.create, line.counter, first=last + 1)
 
         def exists() -> bool:
@@ -317,10 +340,6 @@ class ChunkImporter:
         return answered(place, failures, counts)
 
 
-def _event_of(line: CounterLine, key: IdempotencyKey, name: str) -> Event | CountledgerError:
-    """The one entry of a line, or what is wrong with its counter."""
-    try:
-        # A line written by hand has no number of events: its value counts as one.
-        return Event(line.counter, line.value, key, note={"import": name}, events=line.events or 1)
-    except BadInput as error:
-        return error
+def _is_entry(line: CounterLine) -> bool:
+    """Whether a counter gets an entry; entries that cancel each other out have a sum of 0."""
+    return line.kind is Kind.LEDGER and bool(line.value or line.events)

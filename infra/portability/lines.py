@@ -22,6 +22,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from countledger.ledger import amount, keys
 from countledger.ledger.errors import BadPayload, CorruptItem, shown
+from countledger.ledger.limits import ENTRY_EVENTS_MAX
 from countledger.ledger.namespace import Kind
 from countledger.ledger.values import parse_amount
 
@@ -128,7 +129,7 @@ class CounterLine(_Line):
     counter: str
     kind: Kind = Kind.LEDGER
     value: Value
-    events: int | None = Field(default=None, ge=0)
+    events: int | None = Field(default=None, ge=0, le=ENTRY_EVENTS_MAX)
     method: str | None = None
     lower: Value | None = None
     upper: Value | None = None

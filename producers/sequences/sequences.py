@@ -61,7 +61,8 @@ class Sequences:
 
         Args:
             sequence: its name, as that of a counter.
-            first: the first number that it will give out, from 0.
+            first: the first number that it will give out, from 0. One more than the last number of
+                every sequence creates one that has no number left.
 
         Raises:
             SequenceExists: a sequence of that name exists.
@@ -70,7 +71,7 @@ class Sequences:
             WrongKind: its namespace is of another kind.
             WrongRegion: this is not the home region.
         """
-        check_number("first number", first, 0, SEQUENCE_LAST)
+        check_number("first number", first, 0, SEQUENCE_LAST + 1)
         drawing.make(self.context, self._usable(sequence), first)
         return self.show(sequence)
 

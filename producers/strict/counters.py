@@ -92,7 +92,7 @@ class StrictCounters(HoldCalls):
             method: `atomic`, `occ`, `history`, `request_token`, `marker` or `set`; fixed.
             lower: the least that its value may be; None for no such bound.
             upper: the most that it may be; None for no such bound.
-            opening: its first value.
+            opening: its first value, of at most 38 digits, 9 of them after the decimal point.
             bins: over how many items to spread it (`atomic`, `request_token`, `marker`); fixed.
             history: how many changes to remember (`history`); fixed.
             max_tokens: how many changes to take in all (`set`); fixed.

@@ -65,7 +65,7 @@ from countledger.producers.strict.release import Releases
 from countledger.producers.strict.state import (
     Bounds,
     StrictState,
-    check_amount,
+    check_value,
     encode_state,
     of,
 )
@@ -101,7 +101,7 @@ class NewCounter:
         Raises:
             BadBounds: naming the bound that it passes.
         """
-        opening = check_amount("opening value", self.opening)
+        opening = check_value("opening value", self.opening)
         if opening is None:
             raise BadBounds("an opening value of None: leave it out to begin at 0")
         object.__setattr__(self, "opening", opening)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import amount as amounts
 from countledger.ledger.amount import parse_delta
+from countledger.ledger.attempts import PASSING
 from countledger.ledger.clock import show_duration, to_datetime
-from countledger.ledger.errors import BadDelta, BadSetting
+from countledger.ledger.errors import BadDelta, BadSetting, KeyExpired
 from countledger.ledger.limits import HOLD_MAX_MS, HOLD_MIN_MS
 from countledger.producers.strict import methods
 from countledger.producers.strict.change import make_change
@@ -29,7 +30,7 @@ from countledger.producers.strict.hold import (
     parse_hold_id,
     plan_part,
 )
-from countledger.producers.strict.marker import MarkerChange
+from countledger.producers.strict.marker import MarkerChange, stored_marker
 from countledger.producers.strict.open_holds import compare_held, open_holds
 from countledger.producers.strict.outcome import Applied, Duplicate, Held, SetFull
 from countledger.producers.strict.readmission import Readmission
@@ -70,13 +71,27 @@ class HoldChange(MarkerChange):
     ) -> HoldChange:
         """Nothing sent yet; the change has the amount as a negative delta.
 
-        Raises:
-            KeyExpired, ClockSkew: its key is too old, or dated too far ahead.
+        The caller checks the age of its key.
         """
-        begun = MarkerChange.begin(context, definition, change)
+        begun = MarkerChange.of_any_age(context, definition, change)
         item = encode_open(begun.marker.item, amounts.negated(change.delta), lapses_at_ms)
         marker = replace(begun.marker, item=item)
         return cls(context, definition, change, begun.attempts, marker, begun.call)
+
+    def found(self) -> Steps[StrictOutcome | None]:
+        """The outcome if a hold exists under the key; else None. Two read units at the most.
+
+        Raises:
+            IdempotencyKeyReused: it is of another amount.
+            StaleDefinition: the counter was deleted or recreated.
+        """
+        try:
+            stored = yield from stored_marker(self.context, self.definition, self.change.id)
+        except PASSING:
+            return self._unknown
+        if stored is None or not is_hold(stored):
+            return None
+        return (yield from self._meaning_of(stored))
 
     def writes(self, parts: Sequence[Part]) -> list[Write]:
         """The hold, and what each item reserves."""
@@ -142,7 +157,8 @@ class HoldCalls:
             BadSetting: the counter's method has no holds, or the time is out of its range.
             BadDelta: the amount is not above zero.
             IdempotencyKeyReused: the key was used for a change, or for another amount.
-            KeyExpired, ClockSkew, NoSuchCounter, BadInput, Unreachable: as `change`.
+            KeyExpired: the key is older than the counter's window, and no hold is stored under it.
+            ClockSkew, NoSuchCounter, BadInput, Unreachable: as `change`.
         """
         length_ms = _length_ms(expires_in)
         held = _above_zero(amount)
@@ -161,7 +177,15 @@ class HoldCalls:
         ) -> Steps[StrictOutcome]:
             _check_method(definition)
             begun = HoldChange.placed(context, definition, change, lapses_at_ms)
-            return methods.apply_at_places(context, definition, change, begun)
+            window_ms, skew_ms = definition.marker_window_ms, context.clock_skew_ms
+            try:
+                change.check_age(context.clock.now_ms(), window_ms, skew_ms)
+            except KeyExpired:
+                found = yield from begun.found()  # a hold may last longer than the window
+                if found is None:
+                    raise
+                return found
+            return (yield from methods.apply_at_places(context, definition, change, begun))
 
         outcome = self._with_definition(counter, placed)
         match outcome:

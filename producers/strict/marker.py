@@ -89,6 +89,15 @@ def put_marker(context: MethodContext, definition: Definition, change_id: str, f
     )
 
 
+def stored_marker(
+    context: MethodContext, definition: Definition, change_id: str
+) -> Steps[Item | None]:
+    """The marker, the void one or the hold under a key; None: there is none. One read unit."""
+    key = keys.marker_key(definition.counter, definition.bins, change_id)
+    found = yield Send(Get(context.table, key))
+    return found if definition.is_of(found) else None
+
+
 @dataclass(slots=True)
 class MarkerChange:
     """One change by method marker."""
@@ -110,6 +119,13 @@ class MarkerChange:
             KeyExpired, ClockSkew: its key is too old, or dated too far ahead.
         """
         change.check_age(context.clock.now_ms(), definition.marker_window_ms, context.clock_skew_ms)
+        return cls.of_any_age(context, definition, change)
+
+    @classmethod
+    def of_any_age(
+        cls, context: MethodContext, definition: Definition, change: StrictChange
+    ) -> MarkerChange:
+        """`begin`, where the caller checks the key's age before anything is sent."""
         until_ms = change.remembered_until(definition.marker_window_ms)
         attempts = context.attempts(until_ms)
         call = context.new_id(change.at_ms)
@@ -186,14 +202,11 @@ class MarkerChange:
     def _confirm_by_marker(self, refused: Refusal) -> Steps[StrictOutcome]:
         if not isinstance(refused, BoundReached):
             return refused
-        key = {name: self.marker.item[name] for name in ("counter", "part")}
         try:
-            marker = yield Send(Get(self.context.table, key))
+            marker = yield from stored_marker(self.context, self.definition, self.change.id)
         except PASSING:
             return self._unknown
-        if not self.definition.is_of(marker):
-            return refused
-        return (yield from self._meaning_of(marker))
+        return refused if marker is None else (yield from self._meaning_of(marker))
 
     def _meaning_of(self, marker: Item) -> Steps[StrictOutcome]:
         """What a marker that exists says of this change: one read unit."""

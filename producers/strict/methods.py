@@ -15,10 +15,12 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger.attempts import PASSING
 from countledger.ledger.errors import (
     BadKey,
     BadNote,
     BadSetting,
+    KeyExpired,
     Throttled,
     TokenMismatch,
 )
@@ -28,9 +30,10 @@ from countledger.producers.strict.atomic import AtomicChange, Prefer
 from countledger.producers.strict.bins import Part
 from countledger.producers.strict.change import remembered_until
 from countledger.producers.strict.definition import Method
+from countledger.producers.strict.hold import is_hold
 from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.optimistic import OptimisticChange
-from countledger.producers.strict.outcome import BoundReached, Contended, Unknown
+from countledger.producers.strict.outcome import BoundReached, Contended, Duplicate, Unknown
 from countledger.producers.strict.release import Releases
 from countledger.producers.strict.state import decode_state
 from countledger.producers.strict.token import RequestTokenChange
@@ -56,6 +59,7 @@ _TAKEN_ELSEWHERE: Final = (
     "the key was used within the last ten minutes: for this change, split over other bins, or for "
     "another one; only method marker finds out which"
 )
+_LOOK_AGAIN: Final = "whether a hold is stored under the key could not be read: withdraw it again"
 
 
 def apply(
@@ -105,8 +109,7 @@ def withdraw(
     change_id, what = id_of_key(key), f"counter {definition.counter!r}"
     match definition.method:
         case Method.MARKER:
-            until_ms = remembered_until(context, key, definition.marker_window_ms, what)
-            return marker.withdraw(context, definition, change_id, until_ms)
+            return _withdraw_marker(context, definition, key)
         case Method.REQUEST_TOKEN:
             until_ms = remembered_until(context, key, context.token_life_ms, what)
             return token.withdraw(context, definition, change_id, until_ms)
@@ -117,6 +120,25 @@ def withdraw(
                 f"counter {definition.counter!r} is of method {definition.method}, which cannot "
                 "withdraw a key: marker, request_token and set can"
             )
+
+
+def _withdraw_marker(
+    context: MethodContext, definition: Definition, key: str | IdempotencyKey
+) -> Steps[StrictOutcome]:
+    """As `withdraw`; the key of a hold is remembered until it has ended, whatever the window."""
+    change_id, what = id_of_key(key), f"counter {definition.counter!r}"
+    try:
+        until_ms = remembered_until(context, key, definition.marker_window_ms, what)
+    except KeyExpired:
+        try:
+            stored = yield from marker.stored_marker(context, definition, change_id)
+            yield from context.read_incarnation(definition)
+        except PASSING:
+            return Unknown(definition.counter, _LOOK_AGAIN)
+        if not is_hold(stored):
+            raise
+        return Duplicate(definition.counter, None)
+    return (yield from marker.withdraw(context, definition, change_id, until_ms))
 
 
 def _begin(

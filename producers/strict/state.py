@@ -217,3 +217,12 @@ def check_amount(what: str, value: object) -> Amount | None:
         BadBounds: naming the rule that it breaks.
     """
     return None if value is None else amount.check_exact(what, value, BadBounds)
+
+
+def check_value(what: str, value: object) -> Amount | None:
+    """A value that changes may bring a counter to, in its canonical form, or None.
+
+    Raises:
+        BadBounds: naming the rule that it breaks.
+    """
+    return None if value is None else amount.check_sum(what, value, BadBounds)

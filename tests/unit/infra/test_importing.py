@@ -3,18 +3,31 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
+from typing import Final, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from countledger import errors
+from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.file_lines import FileLines
 from countledger.infra.portability.importing import ChunkImporter, Importer, ImportResult
-from countledger.infra.portability.lines import CounterLine, ExportLine, NamespaceLine
+from countledger.infra.portability.lines import (
+    CounterLine,
+    ExportLine,
+    NamespaceLine,
+    encode_line,
+    importable,
+)
 from countledger.infra.portability.made_once import MadeOnce
 from countledger.infra.portability.place_file import open_place
 from countledger.infra.portability.sending import FileSender, SentChunk
+from countledger.ledger.amount import negated
+from countledger.ledger.limits import SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
 from countledger.testing import MemoryStack
 
@@ -240,3 +253,67 @@ def test_a_strict_counter_that_exists_is_refused_with_its_value() -> None:
     assert isinstance(refused, errors.CounterExists)
     assert "with the value 3: an import adds nothing" in str(refused)
     assert stack.ledger.strict.show("s:b").value == 3
+
+
+_SUMS: Final = st.integers(-(10**38) + 1, 10**38 - 1) | st.decimals(
+    -(10**28), 10**28, allow_nan=False, places=9
+)
+_LEDGER_LINES: Final = st.builds(
+    CounterLine,
+    counter=st.just("a:b"),
+    value=st.sampled_from([0, 10**38 - 1, 1 - 10**38, Decimal("1E-38"), -(10**20)]) | _SUMS,
+    events=st.sampled_from([0, 1, 10**9, 10**9 + 1, 10**18 + 1, 10**28]) | st.integers(0, 10**28),
+)
+_ANY_BOUND: Final = st.integers(10**19, 10**20 - 1) | st.just(Decimal("0.000000001"))
+
+
+@st.composite
+def _strict_lines(draw: st.DrawFn) -> CounterLine:
+    """Of any value that changes reach, between bounds or without."""
+    method = draw(st.sampled_from(["atomic", "occ", "history", "request_token", "marker", "set"]))
+    upper, lower = draw(st.none() | _ANY_BOUND), draw(st.none() | _ANY_BOUND.map(negated))
+    extremes = st.sampled_from([value for value in (0, upper, lower) if value is not None])
+    value = draw(extremes | (_SUMS if upper is None and lower is None else extremes))
+    return CounterLine(
+        counter="s:b",
+        kind=Kind.STRICT,
+        value=value,
+        method=method,
+        lower=lower,
+        upper=upper,
+        bins=draw(st.integers(1, 7)) if method in {"atomic", "request_token", "marker"} else 1,
+        history=draw(st.integers(2, 100)) if method == "history" else None,
+        max_tokens=draw(st.integers(1, 500)) if method == "set" else None,
+        window_ms=draw(st.integers(60_000, 10**9)) if method == "marker" else None,
+    )
+
+
+_SEQUENCE_LINES: Final = st.builds(
+    CounterLine,
+    counter=st.just("q:b"),
+    kind=st.just(Kind.SEQUENCE),
+    value=st.sampled_from([-1, 0, SEQUENCE_LAST, SEQUENCE_LAST - 1]),
+)
+
+
+@given(line=_LEDGER_LINES | _strict_lines() | _SEQUENCE_LINES)
+def test_what_is_exported_can_be_imported(line: CounterLine) -> None:
+    """Whatever the sum, the bounds and the number of events, twice over, in every reading."""
+    for _ in range(2):
+        stack = MemoryStack()
+        stack.ledger.namespaces.create(line.counter[0], kind=line.kind)
+        read = importable(encode_line(line).encode(), drop_holds=False)
+
+        outcome = _outcome(stack, cast("CounterLine", read))
+
+        empty = line.kind is Kind.LEDGER and not line.value and not line.events
+        assert outcome in {
+            ImportResult.NOTHING if empty else ImportResult.RECORDED,
+            ImportResult.MADE,
+        }
+        (again,) = [*Exporter(stack.ledger).walk()] or [Exporter(stack.ledger).line(line.counter)]
+        assert again == line
+        if line.kind is Kind.LEDGER:
+            total = stack.ledger.total(line.counter)
+            assert (total.value, total.events) == (line.value, line.events)
+        line = cast("CounterLine", again)

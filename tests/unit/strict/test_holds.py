@@ -9,18 +9,21 @@ from typing import Any
 import pytest
 
 from countledger.ledger import keys
+from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import (
     BadBounds,
     BadDelta,
     BadKey,
     BadSetting,
     IdempotencyKeyReused,
+    KeyExpired,
     NoSuchHold,
     OpenHolds,
     Throttled,
     Unclear,
 )
-from countledger.ledger.limits import MINUTE_MS, SECOND_MS
+from countledger.ledger.ids import IdempotencyKey
+from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Namespaces
 from countledger.ledger.operations import Put
 from countledger.producers.strict.counters import StrictCounters
@@ -40,7 +43,7 @@ from countledger.producers.strict.outcome import (
     Unknown,
 )
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient, at, held_back, meanwhile, refuses
+from tests.unit.ledger.memory import Fault, Get, MemoryClient, at, held_back, meanwhile, refuses
 from tests.unit.strict.contexts import context_on
 
 HALL = "tickets:hall"
@@ -484,3 +487,61 @@ def test_decimals_are_held_exactly(shop: Shop) -> None:
         HALL, held.id, Decimal("0.27"), Decimal("0.13")
     )
     assert shop.state() == (Decimal("9.73"), 0, Decimal("9.73"))
+
+
+@BINS
+def test_the_key_of_a_hold_is_remembered_until_it_has_ended_whatever_its_time(bins: int) -> None:
+    """It is `Duplicate` while the hold is open, and for the counter's window after its end."""
+    shop = Shop(bins)
+    key = IdempotencyKey("basket-7", to_datetime(shop.clock.now_ms()))
+    month = timedelta(days=30)
+    placed = shop.strict.hold(HALL, 2, key=key, expires_in=month)
+    assert isinstance(placed, Held)
+    shop.clock.at_ms += 25 * HOUR_MS
+
+    again = shop.process().hold(HALL, 2, key=key, expires_in=month)
+    assert isinstance(again, Duplicate)
+    assert again.hold is not None
+    assert (again.hold.id, again.hold.state) == (placed.id, HoldState.OPEN)
+    assert isinstance(shop.strict.withdraw(HALL, key), Duplicate)
+    with pytest.raises(IdempotencyKeyReused):
+        shop.strict.hold(HALL, 3, key=key, expires_in=month)
+
+    assert isinstance(shop.strict.cancel(placed.id), Cancelled)
+    ended = shop.strict.hold(HALL, 2, key=key, expires_in=month)
+    assert isinstance(ended, Duplicate)
+    assert shop.state() == (10, 0, 10)
+
+
+def test_a_key_with_its_time_under_which_no_hold_is_stored_expires() -> None:
+    """A marker of a change has expired, even if it is still there."""
+    shop = Shop()
+    shop.hold(key="another")
+    now = to_datetime(shop.clock.now_ms())
+    change, unused = IdempotencyKey("change", now), IdempotencyKey("unused", now)
+    shop.strict.change(HALL, -1, key=change)
+    shop.clock.at_ms += 25 * HOUR_MS
+
+    for key in (change, unused):
+        with pytest.raises(KeyExpired):
+            shop.strict.hold(HALL, 1, key=key, expires_in=TEN)
+        with pytest.raises(KeyExpired):
+            shop.strict.withdraw(HALL, key)
+
+
+def test_a_look_for_a_hold_that_fails_leaves_it_unknown() -> None:
+    shop = Shop()
+    key = IdempotencyKey("basket-7", to_datetime(shop.clock.now_ms()))
+    shop.strict.hold(HALL, 2, key=key, expires_in=timedelta(days=30))
+    shop.clock.at_ms += 25 * HOUR_MS
+
+    for call in (
+        lambda: shop.strict.hold(HALL, 2, key=key, expires_in=TEN),
+        lambda: shop.strict.withdraw(HALL, key),
+    ):
+        shop.dynamo.plans[:] = [refuses(Throttled("busy"), "get", where=_is_marker)]
+        assert isinstance(call(), Unknown)
+
+
+def _is_marker(what: Get) -> bool:
+    return str(what.key["part"]).startswith(keys.MARKER_PREFIX)
