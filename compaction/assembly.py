@@ -14,9 +14,9 @@ from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
 from countledger.compaction.s3_archive import ArchiveLocation, S3Archive, archive_at
-from countledger.compaction.schedule import decode_schedule
+from countledger.compaction.schedule import schedule_in
 from countledger.compaction.schedules import Schedules
-from countledger.compaction.trigger import Triggers
+from countledger.compaction.trigger import TriggerGroup, Triggers
 from countledger.compaction.worker import Worker
 from countledger.ledger import keys
 
@@ -62,6 +62,7 @@ def schedules_of(connection: Connection, namespaces: Namespaces) -> Schedules:
         connection.setting("home_region"),
         connection.clock,
         connection.ids.new_id,
+        connection.settings.clock_skew_ms,
     )
 
 
@@ -86,8 +87,9 @@ def dispatcher_of(connection: Connection) -> Dispatcher:
     """The dispatcher, which sends due counters to the workers."""
     url, clock = connection.setting("compaction_queue_url"), connection.clock
     queue = WorkQueue(connection.queues(), url, clock, connection.random)
+    triggers = TriggerGroup(connection.scheduler(), connection.setting("schedule_group"))
     home = connection.setting("home_region")
-    return Dispatcher(index_of(connection), queue, connection.region, home, clock)
+    return Dispatcher(index_of(connection), queue, triggers, connection.region, home, clock)
 
 
 def worker_of(
@@ -108,8 +110,8 @@ def worker_of(
     index, plain = index_of(connection), _compactor_of(connection, regions, namespaces)
 
     def schedule_of(namespace: str) -> Schedule | None:
-        item = index.dynamo.get(index.table, keys.schedule_key(namespace), consistent=True)
-        return None if item is None else decode_schedule(item)
+        key = keys.schedule_key(namespace)
+        return schedule_in(index.dynamo.get(index.table, key, consistent=True))
 
     def compactor_for(schedule: Schedule | None) -> Compactor:
         if schedule is None:
@@ -157,10 +159,10 @@ def deletions_of(
     limits = limits_by(connection.settings)
 
     def compact(counter: str) -> CompactionReport:
-        item = dynamo.get(table, keys.schedule_key(keys.namespace_of(counter)), consistent=True)
+        key = keys.schedule_key(keys.namespace_of(counter))
+        schedule = schedule_in(dynamo.get(table, key, consistent=True))
         compactor = _compactor_of(connection, regions, namespaces)
-        if item is not None:
-            schedule = decode_schedule(item)
+        if schedule is not None:
             archive = archive_at(connection, schedule.archive)
             compactor = replace(compactor, retire=schedule.retire, archive=archive)
         return compactor.compact(counter)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from countledger.compaction.due import SWEEP_AFTER_MS, SweepSegment, segments_of
 from countledger.compaction.report import LastRunStore
-from countledger.compaction.schedule import decode_schedule, unswept_since_ms
+from countledger.compaction.schedule import decode_schedule, revision_of, unswept_since_ms
 from countledger.ledger import keys
 from countledger.ledger.attempts import Again, Attempts, Done, Pause, Send, attempt, run
 from countledger.ledger.clock import Backoff, Clock, SystemClock
@@ -22,10 +22,11 @@ from countledger.ledger.errors import (
     ServiceFailed,
     WrongRegion,
 )
-from countledger.ledger.expressions import Compare, Drop
+from countledger.ledger.expressions import Drop, unchanged
 from countledger.ledger.limits import CALL_MESSAGES
 from countledger.ledger.operations import Update
 from countledger.ledger.service_errors import translated
+from countledger.ledger.tombstones import present
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from countledger.compaction.due import DueIndex
+    from countledger.compaction.trigger import TriggerGroup
     from countledger.ledger.attempts import Answer, Reply, Step, Verdict
     from countledger.ledger.attributes import Item
 
@@ -192,6 +194,7 @@ class Dispatcher:
     Attributes:
         index: the due index.
         queue: between this dispatcher and the workers.
+        triggers: the stack's schedules at EventBridge Scheduler.
         region: where this process runs.
         home_region: where counters are compacted.
         clock: the time.
@@ -200,16 +203,26 @@ class Dispatcher:
 
     index: DueIndex
     queue: WorkQueue
+    triggers: TriggerGroup
     region: str
     home_region: str
     clock: Clock = field(default_factory=SystemClock)
     backlog_max: int = BACKLOG_MAX
 
-    def dispatch(self, namespace: str, *, deadline_ms: int | None = None) -> Dispatched:
+    def dispatch(
+        self, namespace: str, revision: str, *, deadline_ms: int | None = None
+    ) -> Dispatched:
         """Send every due counter of a namespace to the workers.
 
         What finding them costs (see `DueIndex.due`), one read unit, one call for each ten, and two
         write units for the record of the last run.
+
+        Args:
+            namespace: whose counters.
+            revision: of the schedule whose trigger ticked. If the schedule was deleted or changed
+                since, nothing is sent, and that trigger is deleted. It serves a changed schedule
+                for as long as that one has no trigger: a change is under way, or ended early.
+            deadline_ms: after which no more batches are sent.
 
         Raises:
             WrongRegion: the schedule, or this process, is not of the home region.
@@ -218,17 +231,30 @@ class Dispatcher:
         """
         namespace = keys.check_namespace(namespace)
         key = keys.schedule_key(namespace)
-        item = self.index.dynamo.get(self.index.table, key, consistent=True)
-        if item is None:
-            # Deleted a moment ago, or a crash left its trigger.
-            return Dispatched(namespace=namespace, detail="it has no schedule")
-        self._refuse_elsewhere(decode_schedule(item).region, namespace)
+        item = present(self.index.dynamo.get(self.index.table, key, consistent=True))
+        if item is not None:
+            self._refuse_elsewhere(decode_schedule(item).region, namespace)
+        left_over = self._left_over(item, namespace, revision)
+        if item is None or left_over:
+            # No revision comes back: this trigger will never have anything to do.
+            self.triggers.delete(namespace, revision)
+            return Dispatched(namespace=namespace, detail=left_over)
         last_runs = LastRunStore(self.index.dynamo, self.index.table, self.clock)
         # Before any work is sent: what workers note belongs to this tick.
         ticked_at_ms = last_runs.begin(namespace)
         done = self._dispatch(item, namespace, deadline_ms)
         last_runs.end(namespace, ticked_at_ms, done.due, done.sent)
         return done
+
+    def _left_over(self, item: Item | None, namespace: str, revision: str) -> str:
+        """Why a trigger has nothing to do any more; empty: it has."""
+        if item is None:
+            return "it has no schedule"
+        now = revision_of(item)
+        # None only if somebody edited the item.
+        if now in {revision, None} or self.triggers.state(namespace, str(now)) == "missing":
+            return ""
+        return "its schedule was changed since: another trigger serves it"
 
     def _dispatch(self, item: Item, namespace: str, deadline_ms: int | None) -> Dispatched:
         swept = self._sweep(item, namespace)
@@ -262,7 +288,7 @@ class Dispatcher:
         work = segments_of(namespace)
         if self.queue.send(work) < len(work):
             raise ServiceFailed(f"the sweep of namespace {namespace!r} could not be queued")
-        same = Compare("unswept_since", "=", since_ms)
+        same = unchanged("revision", item.get("revision"))
         clauses = (Drop("unswept_since"),)
         with suppress(ConditionFailed):  # changed again since: that needs another sweep
             self.index.dynamo.update(

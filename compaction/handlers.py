@@ -1,6 +1,6 @@
 """The Lambda functions of compaction: wiring only.
 
-dispatch    a schedule's tick: {"namespace": "likes"}
+dispatch    a schedule's tick: {"namespace": "likes", "revision": "..."}
 compact     a batch of messages from the queue; each failure is reported by message
 """
 
@@ -59,21 +59,25 @@ def dispatch(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Send the due counters of a namespace to the workers.
 
     Args:
-        event: the input of the schedule, with its namespace.
+        event: the input of the trigger: the namespace, and the revision of its schedule.
         context: of the invocation.
 
     Returns:
         What was found and sent.
 
     Raises:
-        BadPayload: the event names no namespace.
+        BadPayload: the event is not the input of a trigger.
         WrongRegion, CorruptItem, ServiceFailed: as `Dispatcher.dispatch`.
     """
-    namespace = event.get("namespace")
-    if not isinstance(namespace, str):
-        raise BadPayload(f"the event {event!r:.200} names no namespace")
+    namespace, revision = event.get("namespace"), event.get("revision")
+    if not (isinstance(namespace, str) and isinstance(revision, str)):
+        raise BadPayload(
+            f"the event {event!r:.200} is not the input of a trigger: it needs a namespace and the "
+            "revision of its schedule"
+        )
     parts = _parts()
-    done = dispatcher_of(parts.connection).dispatch(namespace, deadline_ms=_deadline_ms(context))
+    deadline_ms = _deadline_ms(context)
+    done = dispatcher_of(parts.connection).dispatch(namespace, revision, deadline_ms=deadline_ms)
     answer: dict[str, Any] = {
         "namespace": done.namespace,
         "due": done.due,

@@ -16,6 +16,7 @@ from countledger.ledger.errors import (
     CorruptItem,
     NoSuchSchedule,
     ScheduleExists,
+    Unclear,
     WrongKind,
     WrongRegion,
     shown,
@@ -24,6 +25,7 @@ from countledger.ledger.expressions import Absent, AnyOf, Compare, unchanged
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT, MIN_ENTRIES_MAX, MIN_ENTRIES_MIN
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put
+from countledger.ledger.tombstones import present, removed_id, was_removed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,10 +198,34 @@ def decode_schedule(item: Item) -> Schedule:
         raise CorruptItem(f"schedule of namespace {namespace!r}: {error}", item) from error
 
 
+def schedule_in(item: Item | None) -> Schedule | None:
+    """The schedule that was read; None: there was no item, or the tombstone of a deleted one.
+
+    Raises:
+        CorruptItem, NewerFormat: as `decode_schedule`.
+    """
+    found = present(item)
+    return None if found is None else decode_schedule(found)
+
+
+def revision_of(item: Item | None) -> str | None:
+    """The revision of a schedule, or of the one that a tombstone is left of; None: there is none.
+
+    None as well if somebody edited the item.
+    """
+    return None if item is None else removed_id(item) or optional(item, "revision", str)
+
+
 def is_still(found: Item | None) -> Condition:
-    """That the schedule is still the one that was read (None: there was none)."""
+    """Nothing has changed since this was read: a schedule, a tombstone, or nothing.
+
+    A write that is late meets another revision, or the tombstone of another one. DynamoDB may
+    delete a tombstone once no request from before it can arrive.
+    """
     if found is None:
         return Absent("part")
+    if (removed := removed_id(found)) is not None:
+        return AnyOf(Absent("part"), was_removed(removed))
     # None only if somebody edited the item.
     return unchanged("revision", found.get("revision"))
 
@@ -274,4 +300,12 @@ def changed_meanwhile(namespace: str) -> ScheduleExists:
     return ScheduleExists(
         f"the schedule of namespace {namespace!r} was changed by another process just now: read "
         "it, and try again"
+    )
+
+
+def changed_since(namespace: str) -> Unclear:
+    """The error of a call that finds a change of another one after an attempt without an answer."""
+    return Unclear(
+        f"the schedule of namespace {namespace!r} was changed by another call, after an attempt of "
+        "this one that got no answer: read it, and call again"
     )

@@ -1,15 +1,21 @@
 """The schedules of a stack: users create, change, read and delete them.
 
 A schedule has two parts: its item in `counters`, which says how to compact, and its trigger at
-EventBridge Scheduler, which says when. Item first, then trigger: a crash in between leaves a
-schedule that does not run yet, or a trigger that finds nothing to do, and repeating the call
-completes it. A write names the revision that it read, and so never meets one created since.
+EventBridge Scheduler, which says when. The item decides: each write of it is conditional on the
+revision that was read, and a deletion leaves a tombstone, so no late request brings a schedule
+back. The service of triggers has no conditions. So each revision has a trigger of its own, which is
+created after the item, never changed, and does nothing once the item has another revision.
+
+A crash between item and trigger leaves a new schedule that does not run yet, or a changed one that
+runs at its times before; repeating the call completes it. A trigger that is left over is deleted by
+the dispatcher at its next tick.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from countledger.compaction.schedule import (
     Schedule,
@@ -17,6 +23,7 @@ from countledger.compaction.schedule import (
     age_ms_in,
     changed_meanwhile,
     changed_schedule,
+    changed_since,
     decode_schedule,
     encode_schedule,
     exists_already,
@@ -25,21 +32,31 @@ from countledger.compaction.schedule import (
     no_schedule,
     refuse_elsewhere,
     refuse_region_of,
+    revision_of,
+    schedule_in,
     taken_over,
     unswept_since_ms,
 )
 from countledger.ledger import keys
-from countledger.ledger.attributes import Item, decoded
+from countledger.ledger.attributes import Item, decoded, require
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import ConditionFailed, ServiceFailed, TransactionCancelled
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CountledgerError,
+    TransactionCancelled,
+    Unclear,
+)
 from countledger.ledger.expressions import Compare
 from countledger.ledger.ids import new_id
-from countledger.ledger.operations import Delete, Put, Query
+from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
+from countledger.ledger.operations import Put, Query
 from countledger.ledger.performer import wrote
 from countledger.ledger.settings import SettingChange
+from countledger.ledger.tombstones import present, removal_id, removed_id, tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from typing import NoReturn
 
     from countledger.compaction.lease import Epoch
     from countledger.compaction.plan import AgeLimit
@@ -47,9 +64,6 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.namespace import Namespace, Namespaces
-
-# Only another process that changes the same schedule at the same time defeats an attempt.
-_ATTEMPTS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +79,8 @@ class Schedules:
         region: where this process runs.
         home_region: where counters are compacted.
         clock: the time.
-        new_id: makes the id of a revision.
+        new_id: makes the id of a revision, and of a deletion.
+        clock_skew_ms: how far clocks may differ.
     """
 
     dynamo: DynamoClient
@@ -77,11 +92,13 @@ class Schedules:
     home_region: str
     clock: Clock = field(default_factory=SystemClock)
     new_id: Callable[[int], str] = new_id
+    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
 
     def create(self, namespace: str, **spec: Unpack[ScheduleSpec]) -> Schedule:
         """Create the schedule of a namespace; creating an equal one again changes nothing.
 
-        One write unit, and two calls of EventBridge Scheduler.
+        One write unit, two read units, and a call of EventBridge Scheduler; if it was deleted
+        less than a quarter of an hour ago, two calls.
 
         Args:
             namespace: whose counters to compact; it must exist, and be of kind `ledger`.
@@ -91,19 +108,24 @@ class Schedules:
             BadSetting: a value breaks its rule; a minimum age below the limit with the arithmetic.
             NamespaceUnknown, WrongKind: the namespace cannot be compacted.
             WrongRegion: this is not the home region.
-            ScheduleExists: it has another schedule.
+            ScheduleExists: it has another schedule, or another process changed it just now.
+            Unclear: no clear answer came, or another process changed it after an attempt of this
+                call that got no answer.
         """
         wanted = self._checked(new_schedule(namespace, self.home_region, spec))
-        found = self._find(namespace)
-        if found is None:
-            return self._write(wanted, None)
-        if decode_schedule(found) != wanted:
-            raise exists_already(decode_schedule(found))
-        self._trigger(namespace, wanted)
+        found = self._read(namespace)
+        there = schedule_in(found)
+        if there is None:
+            return self._write(wanted, found)
+        if there != wanted:
+            raise exists_already(there)
+        self._start(wanted, found)
         return wanted
 
     def set(self, namespace: str, **spec: Unpack[ScheduleSpec]) -> Schedule:
-        """Change the schedule of a namespace; values that are not given stay. As `create`.
+        """Change the schedule of a namespace; values that are not given stay.
+
+        One write unit, two read units, and two calls of EventBridge Scheduler.
 
         Raises:
             As `create`, and NoSuchSchedule if it has none.
@@ -126,22 +148,22 @@ class Schedules:
             self._checked(new_schedule(namespace, self.home_region, spec))
             for namespace, spec in specs.items()
         ]
-        stored = [self._find(schedule.namespace) for schedule in wanted]
-        before = [None if found is None else decode_schedule(found) for found in stored]
+        stored = [self._read(schedule.namespace) for schedule in wanted]
+        before = [schedule_in(found) for found in stored]
         for schedule, found, there in zip(wanted, stored, before, strict=True):
             if there == schedule:
-                self._trigger(schedule.namespace, schedule)
+                self._start(schedule, found)
                 yield schedule, SettingChange.UNCHANGED
             else:
                 self._write(schedule, found)
-                yield schedule, SettingChange.CREATED if found is None else SettingChange.CHANGED
+                yield schedule, SettingChange.CREATED if there is None else SettingChange.CHANGED
 
     def take_over(self, namespace: str, item: Item, epoch: Epoch) -> Schedule | None:
         """Make a schedule of the home before one of this home, and sweep its counters.
 
         This region's due index lacks them. A promotion takes a schedule over once: it stays as it
         is here, also if it was changed or deleted since. Four write units, three read units, and
-        a call or two of EventBridge Scheduler.
+        up to two calls of EventBridge Scheduler.
 
         Args:
             namespace: whose it is.
@@ -153,16 +175,16 @@ class Schedules:
 
         Raises: as `create`, and CorruptItem.
         """
-        if not self._copy(item, self._find(namespace), taken_over(self.table, namespace, epoch)):
+        found = self._read(namespace)
+        if not self._copy(item, found, taken_over(self.table, namespace, epoch)):
             raise changed_meanwhile(namespace)
-        self._trigger(namespace, taken := self.find(namespace))
-        return taken
+        return self._follow(namespace, found)
 
     def create_once(self, namespace: str, item: Item, mark: Put) -> None:
         """Create a schedule in one transaction with a mark, which shows for ever that it was.
 
         If the mark or a schedule exists, what is stored stays, also nothing. Four write units, two
-        read units, a call or two of EventBridge Scheduler; if a schedule exists a write unit more.
+        read units, a call of EventBridge Scheduler; if a schedule exists a write unit more.
 
         Args:
             namespace: whose it is.
@@ -171,9 +193,10 @@ class Schedules:
 
         Raises: as `create`, and CorruptItem.
         """
-        if not self._copy(item, None, mark):
+        found = self._read(namespace)
+        if present(found) is not None or not self._copy(item, found, mark):
             wrote(self.dynamo, mark)  # else a late request creates it, once this one is deleted
-        self._trigger(namespace, self.find(namespace))
+        self._follow(namespace, found)
 
     def get(self, namespace: str) -> Schedule:
         """The schedule of a namespace. One read unit.
@@ -190,8 +213,7 @@ class Schedules:
         Raises:
             CorruptItem: it cannot be read.
         """
-        found = self._find(namespace)
-        return None if found is None else decode_schedule(found)
+        return schedule_in(self._read(namespace))
 
     def list(self, *, on_corrupt: OnCorrupt | None = None) -> list[Schedule]:
         """All schedules, by namespace: half a read unit for each namespace of the stack.
@@ -207,33 +229,39 @@ class Schedules:
         read = Query(self.namespaces.table, listed, index=keys.NAMESPACES_INDEX)
         namespaces = (item["counter"] for page in self.dynamo.pages(read) for item in page)
         wanted = [{"counter": name, "part": keys.SCHEDULE} for name in namespaces]
-        found = self.dynamo.get_many(self.table, wanted)
+        found = filter(present, self.dynamo.get_many(self.table, wanted))
         return sorted(decoded(found, decode_schedule, on_corrupt), key=lambda one: one.namespace)
 
     def state(self, namespace: str) -> str:
-        """Whether a schedule runs: `enabled`, `disabled`, or `missing` at EventBridge Scheduler."""
-        return self.triggers.state(namespace)
+        """Whether a schedule runs: `enabled`, `disabled`, or `missing` at EventBridge Scheduler.
+
+        One read unit, and a call of EventBridge Scheduler.
+        """
+        revision = revision_of(present(self._read(namespace)))
+        return "missing" if revision is None else self.triggers.state(namespace, revision)
 
     def delete(self, namespace: str) -> bool:
         """Delete the schedule of a namespace: its counters are no longer compacted.
 
-        Two read units, one write unit, and a call of EventBridge Scheduler.
+        One read unit, one write unit, and a call of EventBridge Scheduler.
 
         Returns:
-            True if it existed. Deleting none is not an error.
+            True if this call deleted it. That there is none is not an error.
 
         Raises:
             WrongRegion: this is not the home region.
             ScheduleExists: it was changed, or created again, after this call had read it.
+            Unclear: no clear answer came, or another process changed it after an attempt of this
+                call that got no answer.
         """
         refuse_elsewhere(self.region, self.home_region)
-        found = self._find(namespace)
-        delete = Delete(self.table, keys.schedule_key(namespace), is_still(found))
-        # False and none there: by an attempt that got no answer, or by another process.
-        if found and not wrote(self.dynamo, delete) and self._find(namespace):
-            raise changed_meanwhile(namespace)
-        self._trigger(namespace, None)
-        return found is not None
+        found = self._read(namespace)
+        item, revision = present(found), revision_of(found)
+        deleted = item is not None and self._remove(namespace, item)
+        if revision is not None:
+            with _triggering(namespace):
+                self.triggers.delete(namespace, revision)
+        return deleted
 
     def _checked(self, schedule: Schedule) -> Schedule:
         """The schedule, if it can work in this stack."""
@@ -247,18 +275,45 @@ class Schedules:
 
     def _write(self, wanted: Schedule, found: Item | None) -> Schedule:
         """Write the item, then its trigger; return it."""
+        put = self._put(wanted, found)
         try:
-            self.dynamo.put(self._put(wanted, found))
+            self.dynamo.put(put)
         except ConditionFailed as failed:
-            # The wanted one itself: an attempt without an answer wrote it, which the SDK repeated.
-            if failed.item is None or decode_schedule(failed.item) != wanted:
-                raise changed_meanwhile(wanted.namespace) from failed
-        self._trigger(wanted.namespace, wanted)
+            # The own one: an attempt without an answer wrote it; it may be deleted since.
+            if revision_of(failed.item) != revision_of(put.item):
+                self._refuse(wanted.namespace, failed)
+        self._start(wanted, put.item, revision_of(found))
         return wanted
 
+    def _remove(self, namespace: str, item: Item) -> bool:
+        """Leave a tombstone in place of a schedule; whether this call deleted it."""
+        now_ms = self.clock.now_ms()
+        removal = self.new_id(now_ms)
+        removed = revision_of(item) or removal
+        left = tombstone(
+            keys.schedule_key(namespace), removed, now_ms, self.clock_skew_ms, removal=removal
+        )
+        try:
+            self.dynamo.put(Put(self.table, left, is_still(item)))
+        except ConditionFailed as failed:
+            met = failed.item
+            if removal_id(met) == removal:
+                return True
+            if removed_id(met) == removed:
+                return False  # another call deleted this very revision, so no attempt of this one
+            if failed.maybe_applied or present(met) is not None:
+                self._refuse(namespace, failed)
+            return False
+        return True
+
+    @staticmethod
+    def _refuse(namespace: str, failed: ConditionFailed) -> NoReturn:
+        raise (changed_since if failed.maybe_applied else changed_meanwhile)(namespace) from failed
+
     def _put(self, wanted: Schedule, found: Item | None, *, sweep: bool = False) -> Put:
-        since_ms = None if found is None else unswept_since_ms(found)
-        if found is None or sweep or decode_schedule(found).min_entries > wanted.min_entries:
+        there = present(found)
+        since_ms = None if there is None else unswept_since_ms(there)
+        if there is None or sweep or decode_schedule(there).min_entries > wanted.min_entries:
             since_ms = self.clock.now_ms()
         age_ms, revision = self._age_ms(wanted), self.new_id(self.clock.now_ms())
         item = encode_schedule(wanted, age_ms, revision, since_ms)
@@ -276,26 +331,63 @@ class Schedules:
             return cancelled.reasons[1].condition_failed
         return True
 
-    def _trigger(self, namespace: str, written: Schedule | None) -> None:
-        """Make the trigger follow the item, even if another process changes that meanwhile."""
-        for _ in range(_ATTEMPTS):
-            if written is None:
-                self.triggers.delete(namespace)
-            else:
-                self.triggers.put(namespace, written.expression)
-            stored = decode_schedule(found) if (found := self._find(namespace)) else None
-            if (stored and stored.expression) == (written and written.expression):
-                return
-            written = stored
-        raise ServiceFailed(f"the schedule of namespace {namespace!r} keeps changing; try again")
+    def _start(self, schedule: Schedule, item: Item | None, replaced: str | None = None) -> None:
+        """Create the trigger of a schedule that is stored; delete that of the revision before.
+
+        Another process may have changed the schedule since, and deleted a trigger that this one
+        creates only now. So this one reads the item again, and deletes it itself.
+        """
+        namespace, revision = schedule.namespace, require(item or {}, "revision", str)
+        with _triggering(namespace):
+            self.triggers.put(namespace, revision, schedule.expression)
+            if replaced is not None:
+                self.triggers.delete(namespace, replaced)
+            self._delete_if_replaced(namespace, revision)
+
+    def _delete_if_replaced(self, namespace: str, revision: str) -> None:
+        if revision_of(present(self._read(namespace))) != revision:
+            self.triggers.delete(namespace, revision)
+
+    def _follow(self, namespace: str, before: Item | None) -> Schedule | None:
+        """Start the schedule that is stored now, and return it; None: there is none."""
+        item = present(self._read(namespace))
+        replaced = revision_of(before)
+        if item is None:
+            if replaced is not None:
+                with _triggering(namespace):
+                    self.triggers.delete(namespace, replaced)
+            return None
+        schedule = decode_schedule(item)
+        own = revision_of(item)
+        self._start(schedule, item, None if replaced == own else replaced)
+        return schedule
 
     def _existing(self, namespace: str) -> Item:
-        found = self._find(namespace)
+        found = present(self._read(namespace))
         if found is None:
             raise no_schedule(namespace)
         return found
 
-    def _find(self, namespace: str) -> Item | None:
+    def _read(self, namespace: str) -> Item | None:
+        """The item of a schedule, or the tombstone of a deleted one."""
         namespace = keys.check_namespace(namespace)
         key = keys.schedule_key(namespace)
         return self.dynamo.get(self.table, key, consistent=True)
+
+
+@contextmanager
+def _triggering(namespace: str) -> Iterator[None]:
+    """Calls of EventBridge Scheduler, after the item was written: no error says that none was.
+
+    Raises:
+        Unclear: the calls failed.
+    """
+    try:
+        yield
+    except Unclear:
+        raise
+    except CountledgerError as error:
+        raise Unclear(
+            f"the schedule of namespace {namespace!r} is written, but not its trigger: {error}; "
+            "then call again"
+        ) from error

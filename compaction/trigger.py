@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import ClientError
 
 from countledger.ledger.clock import show_duration
-from countledger.ledger.errors import BadSetting, ServiceFailed, Unclear
+from countledger.ledger.errors import BadSetting, Unclear
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from countledger.ledger.service_errors import translated
 
@@ -180,73 +180,39 @@ def _number(field: _Field, text: str) -> int | None:
     return number if field.low <= number <= field.high else None
 
 
-def trigger_name(namespace: str) -> str:
-    """The name of a namespace's schedule at the service: legible and unique."""
-    digest = blake2b(namespace.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+def trigger_name(namespace: str, revision: str) -> str:
+    """The name of the trigger of one revision of a schedule: legible and unique."""
+    # No namespace contains a '#'.
+    of = f"{namespace}#{revision}".encode()
+    digest = blake2b(of, digest_size=_DIGEST_BYTES).hexdigest()
     return f"{_FOREIGN.sub('_', namespace)[:_LEGIBLE]}-{digest}"
 
 
+def trigger_input(namespace: str, revision: str) -> str:
+    """What a trigger sends to the dispatcher."""
+    return json.dumps({"namespace": namespace, "revision": revision})
+
+
 @dataclass(frozen=True, slots=True)
-class Triggers:
-    """The stack's schedules at EventBridge Scheduler.
+class TriggerGroup:
+    """The stack's schedules at EventBridge Scheduler: to see them, and to delete them.
 
     Attributes:
         client: of EventBridge Scheduler.
         group: the stack's group of schedules.
-        target_arn: the function that they invoke.
-        role_arn: the role under which they do.
     """
 
     client: EventBridgeSchedulerClient
     group: str
-    target_arn: str
-    role_arn: str
 
-    def put(self, namespace: str, expression: str) -> None:
-        """Make or change the schedule of a namespace: one or two calls.
-
-        Raises:
-            ServiceFailed: the service did not take it; for a bad expression with its reason.
-        """
-        request = {
-            "Name": trigger_name(namespace),
-            "GroupName": self.group,
-            "ScheduleExpression": expression,
-            "FlexibleTimeWindow": {"Mode": "OFF"},
-            "State": "ENABLED",
-            "Description": f"countledger: compact namespace {namespace!r}"[:512],
-            "Target": {
-                "Arn": self.target_arn,
-                "RoleArn": self.role_arn,
-                "Input": json.dumps({"namespace": namespace}),
-                "RetryPolicy": _RETRY,
-            },
-        }
-        # The third is for a schedule that another process made between the first two.
-        for operation, refusal in (
-            ("update_schedule", "ResourceNotFoundException"),
-            ("create_schedule", "ConflictException"),
-            ("update_schedule", "ResourceNotFoundException"),
-        ):
-            answer = self._answered(operation, refusal, request)
-            if answer is None:
-                continue
-            # botocore takes every answer with status 200 for a success, also a proxy's page.
-            if "ScheduleArn" not in answer:
-                raise Unclear(f"schedule of namespace {namespace!r}: no clear answer; try again")
-            return
-        raise ServiceFailed(
-            f"the schedule of namespace {namespace!r} is being created and deleted; try again"
-        )
-
-    def delete(self, namespace: str) -> None:
-        """Delete the schedule of a namespace, if it exists. One call."""
-        request = {"Name": trigger_name(namespace), "GroupName": self.group}
+    def delete(self, namespace: str, revision: str) -> None:
+        """Delete the trigger of a revision, if it exists. One call."""
+        request = {"Name": trigger_name(namespace, revision), "GroupName": self.group}
         self._answered("delete_schedule", "ResourceNotFoundException", request)
 
-    def state(self, namespace: str) -> str:
+    def state(self, namespace: str, revision: str) -> str:
         """`enabled` or `disabled`, or `missing` if the service has none. One call."""
-        request = {"Name": trigger_name(namespace), "GroupName": self.group}
+        request = {"Name": trigger_name(namespace, revision), "GroupName": self.group}
         answer = self._answered("get_schedule", "ResourceNotFoundException", request)
         return str(answer["State"]).lower() if answer else "missing"
 
@@ -259,3 +225,44 @@ class Triggers:
                 if error.response["Error"]["Code"] != refusal:
                     raise
                 return None
+
+
+@dataclass(frozen=True, slots=True)
+class Triggers(TriggerGroup):
+    """The same, to create them. The service has no conditional writes, so none is ever changed.
+
+    A request to create or to delete one may arrive after its call has ended. It concerns one
+    revision alone: the dispatcher ignores and deletes triggers of other revisions.
+
+    Attributes:
+        target_arn: the function that they invoke.
+        role_arn: the role under which they do.
+    """
+
+    target_arn: str
+    role_arn: str
+
+    def put(self, namespace: str, revision: str, expression: str) -> None:
+        """Create the trigger of a revision, unless it exists. One call.
+
+        Raises:
+            ServiceFailed: the service did not take it; for a bad expression with its reason.
+        """
+        request = {
+            "Name": trigger_name(namespace, revision),
+            "GroupName": self.group,
+            "ScheduleExpression": expression,
+            "FlexibleTimeWindow": {"Mode": "OFF"},
+            "State": "ENABLED",
+            "Description": f"countledger: compact namespace {namespace!r}"[:512],
+            "Target": {
+                "Arn": self.target_arn,
+                "RoleArn": self.role_arn,
+                "Input": trigger_input(namespace, revision),
+                "RetryPolicy": _RETRY,
+            },
+        }
+        answer = self._answered("create_schedule", "ConflictException", request)
+        # botocore takes every answer with status 200 for a success, also a proxy's page.
+        if answer is not None and "ScheduleArn" not in answer:
+            raise Unclear(f"schedule of namespace {namespace!r}: no clear answer; try again")

@@ -84,7 +84,10 @@ class DueRules:
         if schedule is None:
             return None
         from countledger.ledger.due import rule_in  # noqa: PLC0415 - at the first schedule
+        from countledger.ledger.tombstones import present  # noqa: PLC0415 - the same
 
+        if present(schedule) is None:
+            return None
         try:
             return rule_in(schedule)
         except CorruptItem:

@@ -85,6 +85,11 @@ def present(item: Item | None) -> Item | None:
     return item if removed_id(item) is None else None
 
 
+def was_removed(removed: str) -> Condition:
+    """The tombstone of the item with this id is there."""
+    return Compare(_ID, "=", removed)
+
+
 def vacant(planned_ms: int, clock_skew_ms: int, met: str | None = None) -> Condition:
     """No item is there: nothing, a tombstone from before this write, or the one that was met.
 
@@ -96,7 +101,7 @@ def vacant(planned_ms: int, clock_skew_ms: int, met: str | None = None) -> Condi
     earlier = Compare(_AT, "<", planned_ms - clock_skew_ms)
     if met is None:
         return AnyOf(Absent("counter"), earlier)
-    return AnyOf(Absent("counter"), earlier, Compare(_ID, "=", met))
+    return AnyOf(Absent("counter"), earlier, was_removed(met))
 
 
 def put_if_vacant(

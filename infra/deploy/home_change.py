@@ -17,14 +17,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction.assembly import schedules_of
+from countledger.compaction.schedule import revision_of
 from countledger.infra.deploy.change_set import Effect, parameters_in
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.template import load_template
 from countledger.ledger import keys
 from countledger.ledger.assembly import namespaces_of
-from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.expressions import AllOf, Compare
-from countledger.ledger.operations import Delete, Query
+from countledger.ledger.operations import Put, Query
+from countledger.ledger.performer import wrote
+from countledger.ledger.tombstones import present, tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -187,7 +189,8 @@ class HomeChange:
     def _move_schedules(self, region: str, epoch: Epoch) -> None:
         """Write each schedule of a region in the home's table, then delete it there.
 
-        Five write units for each, and two calls of EventBridge Scheduler.
+        Five write units for each, and two calls of EventBridge Scheduler. A tombstone stays, so
+        that no late request creates one there again: the next promotion would take it over.
         """
         home, there = self._in(self.target.region), self._in(region)
         schedules = schedules_of(home, namespaces_of(home))
@@ -198,9 +201,11 @@ class HomeChange:
             same = AllOf(
                 *(Compare(name, "=", item[name]) for name in sorted(item.keys() - _CHANGES_ALONE))
             )
-            try:
-                dynamo.delete(Delete(table, keys.schedule_key(namespace), same))
-            except ConditionFailed:
+            now_ms, key = home.clock.now_ms(), keys.schedule_key(namespace)
+            left = tombstone(
+                key, revision_of(item) or epoch.id, now_ms, home.settings.clock_skew_ms
+            )
+            if not wrote(dynamo, Put(table, left, same)):
                 self.say(f"the schedule of {namespace} was changed in {region} just now")
                 continue
             now = taken.describe() if taken else "it was deleted here since"
@@ -214,4 +219,4 @@ class HomeChange:
         read = Query(there.setting("ledger_table"), listed, index=keys.NAMESPACES_INDEX)
         names = [item["counter"] for page in dynamo.pages(read) for item in page]
         wanted = [{"counter": name, "part": keys.SCHEDULE} for name in names]
-        yield from dynamo.get_many(table, wanted, consistent=True)
+        yield from filter(present, dynamo.get_many(table, wanted, consistent=True))

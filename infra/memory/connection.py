@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from countledger.infra.memory.dynamo import client_of
 from countledger.infra.memory.faults import Missing, RefusingClient, refuse
-from countledger.infra.memory.services import MemoryQueues, MemoryScheduler, MemoryTargets
+from countledger.infra.memory.services import (
+    AppScheduler,
+    MemoryQueues,
+    MemoryScheduler,
+    MemoryTargets,
+)
 from countledger.infra.memory.stream import StreamsClient
 from countledger.infra.memory.tables import ACCOUNT, COUNTERS, LEDGER, REGION, MemoryTables
 from countledger.ledger.attempts import CallLimits
@@ -107,6 +112,11 @@ class MemoryConnection(Connection):
             workers=self.workers,
         )
 
+    def _scheduler(self) -> MemoryScheduler | AppScheduler:
+        """EventBridge Scheduler; the stack's own functions meet no planned faults."""
+        of_functions = self.after_write is None
+        return self.schedules if of_functions else AppScheduler(self.schedules, self.memory)
+
     def account(self) -> str:
         """The number of no account."""
         return ACCOUNT
@@ -122,7 +132,7 @@ class MemoryConnection(Connection):
             "sqs": self.queues_of,
             "events": self.targets,
             "sns": self.targets,
-            "scheduler": self.schedules,
+            "scheduler": self._scheduler(),
         }
         if service not in clients:
             refuse(_SERVICES.get(service, Missing.SERVICE), service)

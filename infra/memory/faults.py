@@ -22,6 +22,7 @@ from countledger.ledger.errors import (
     Unclear,
 )
 from countledger.ledger.limits import SIGNED_REQUEST_LIFE_MS
+from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,7 +186,8 @@ class FaultPlan:
                 f"{SIGNED_REQUEST_LIFE_MS} ms"
             )
         try:
-            late.request()
+            with translated("a late request"):
+                late.request()
         except CountledgerError as error:
             return error
         return None

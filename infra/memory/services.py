@@ -8,19 +8,25 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
+from countledger.infra.memory.client import sdk_call
 from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from countledger.infra.memory.tables import MemoryTables
     from countledger.ledger.clock import Clock
 
 _MESSAGES_MAX: Final = 10
+# Of the SDK, for a call of EventBridge Scheduler.
+_ATTEMPTS: Final = 4
+_BACK_OFF_MS: Final = 50
 
 
 @dataclass(slots=True)
@@ -158,12 +164,8 @@ class MemoryScheduler:
         """Store a new schedule."""
         if request["Name"] in self.schedules:
             raise _refusal("ConflictException", "CreateSchedule")
-        return self._store(request)
-
-    def update_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
-        """Store an existing schedule."""
-        self.get_schedule(Name=request["Name"])
-        return self._store(request)
+        self.schedules[request["Name"]] = request
+        return {"ScheduleArn": request["Name"]}
 
     def get_schedule(self, Name: str, **_: object) -> dict[str, Any]:  # noqa: N803 - of the API
         """A schedule."""
@@ -177,9 +179,40 @@ class MemoryScheduler:
         del self.schedules[Name]
         return {}
 
-    def _store(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.schedules[request["Name"]] = request
-        return {"ScheduleArn": request["Name"]}
+
+@dataclass(frozen=True, slots=True)
+class AppScheduler:
+    """EventBridge Scheduler as the app calls it: its calls meet planned faults.
+
+    Attributes:
+        scheduler: of the stack.
+        memory: the stack's tables, with their faults.
+    """
+
+    scheduler: MemoryScheduler
+    memory: MemoryTables
+
+    def create_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
+        """Store a new schedule."""
+        return self._sent(partial(self.scheduler.create_schedule, **request), writes=True)
+
+    def get_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
+        """A schedule."""
+        return self._sent(partial(self.scheduler.get_schedule, **request), writes=False)
+
+    def delete_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
+        """Delete a schedule."""
+        return self._sent(partial(self.scheduler.delete_schedule, **request), writes=True)
+
+    def _sent(self, request: Callable[[], dict[str, Any]], *, writes: bool) -> dict[str, Any]:
+        def send() -> dict[str, Any]:
+            with self.memory.lock:
+                return self.memory.faults.meet(request, writes=writes)
+
+        def wait(attempt: int) -> None:
+            self.memory.clock.sleep_ms(_BACK_OFF_MS * 2**attempt)
+
+        return sdk_call(_ATTEMPTS, send, wait, self.memory.faults.announce)
 
 
 def _refusal(code: str, operation: str) -> ClientError:

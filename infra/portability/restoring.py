@@ -37,6 +37,7 @@ from countledger.ledger.errors import BadSetting, CountledgerError, NoWindows, R
 from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
 from countledger.ledger.operations import Put, Scan, Update
 from countledger.ledger.performer import wrote
+from countledger.ledger.tombstones import present
 from countledger.ledger.window_items import decode_settings
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ class Restorer:
             name = str(item["counter"]).removeprefix(keys.NAMESPACE_PREFIX)
             yield f"windows of namespace {name}", partial(self._windows, name, item)
         schedules = [keys.schedule_key(one) for one in namespaces]
-        for item in dynamo.get_many(self.tables.counters, schedules):
+        for item in filter(present, dynamo.get_many(self.tables.counters, schedules)):
             name = str(item["counter"]).removeprefix(keys.NAMESPACE_PREFIX)
             yield f"schedule of namespace {name}", partial(self._schedule, name, item)
         rules = Rules(dynamo, self.tables.counters, client.connection.region).read()

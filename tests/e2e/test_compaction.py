@@ -12,7 +12,7 @@ from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from tests.e2e.command import Command, eventually
-from tests.e2e.world import age_mark, invoke, record_aged, total_item
+from tests.e2e.world import age_mark, invoke, record_aged, tick, total_item
 
 
 @pytest.fixture
@@ -21,11 +21,6 @@ def namespace(client: CountLedger, name: str) -> Iterator[str]:
     client.namespaces.create(name)
     yield name
     client.schedules.delete(name)
-
-
-def dispatch(stack: LocalStack, namespace: str) -> Any:  # noqa: ANN401 - the function's answer
-    """What the schedule's tick does."""
-    return invoke(stack, stack.outputs["DispatcherFunctionName"], {"namespace": namespace})
 
 
 def work(stack: LocalStack, *bodies: str) -> list[str]:
@@ -53,7 +48,7 @@ def test_a_schedule_merges_what_is_due_and_no_number_changes(
     assert list(client.due(namespace)) == []
 
     age_mark(stack, counter)
-    answer = dispatch(stack, namespace)
+    answer = tick(stack, namespace)
 
     assert (answer["due"], answer["sent"]) == (1, 1)
     eventually(lambda: "due_at" not in total_item(client, counter))
@@ -74,9 +69,9 @@ def test_a_schedule_merges_what_is_due_and_no_number_changes(
 def test_a_tick_of_a_schedule_at_rest_sends_nothing(
     stack: LocalStack, client: CountLedger, namespace: str
 ) -> None:
-    assert dispatch(stack, namespace)["detail"] == "it has no schedule"
+    assert tick(stack, namespace)["detail"] == "it has no schedule"
     client.schedules.create(namespace, every_ms=HOUR_MS)
-    assert dispatch(stack, namespace)["sent"] == 0
+    assert tick(stack, namespace)["sent"] == 0
 
 
 def test_messages_fail_one_by_one(stack: LocalStack, client: CountLedger, namespace: str) -> None:
@@ -132,7 +127,7 @@ def test_a_schedule_is_one_of_the_services_own(
         listed = scheduler.list_schedules(GroupName=group)["Schedules"]
         found = [scheduler.get_schedule(GroupName=group, Name=one["Name"]) for one in listed]
         return [
-            one for one in found if json.loads(one["Target"]["Input"]) == {"namespace": namespace}
+            one for one in found if json.loads(one["Target"]["Input"])["namespace"] == namespace
         ]
 
     assert ours() == []

@@ -10,8 +10,8 @@ from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from tests.e2e.command import Command, eventually
-from tests.e2e.test_compaction import dispatch, work
-from tests.e2e.world import age_mark, client_of, record_aged, total_item
+from tests.e2e.test_compaction import work
+from tests.e2e.world import age_mark, client_of, record_aged, tick, total_item
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_the_functions_compact_under_their_roles(
     auth_stack.pump.drain()
     age_mark(auth_stack, counter)
 
-    answer = dispatch(auth_stack, namespace)
+    answer = tick(auth_stack, namespace)
 
     assert answer["sent"] == 1
     eventually(lambda: "due_at" not in total_item(root, counter))
@@ -52,7 +52,7 @@ def test_the_functions_sweep_under_their_roles(
         ExpressionAttributeValues={":past": {"N": str(-HOUR_MS)}},
     )
 
-    assert dispatch(auth_stack, namespace)["swept"]
+    assert tick(auth_stack, namespace)["swept"]
 
     eventually(lambda: "due_at" in total_item(root, counter))
     rest = {"namespace": namespace, "segment": 0, "segments": 1, "after": None}

@@ -99,28 +99,38 @@ def triggers(stack: LocalStack) -> Triggers:
     return CountLedger(session=stack.session(), endpoint_url=stack.url).schedules.triggers
 
 
-def test_a_trigger_that_somebody_makes_first_is_changed(
+def test_a_trigger_that_somebody_creates_first_is_the_same(
     stack: LocalStack, triggers: Triggers
 ) -> None:
     other = CountLedger(session=stack.session(), endpoint_url=stack.url).schedules.triggers
     name = f"c{uuid.uuid4().hex[:8]}"
 
-    with before_call(triggers.client, "CreateSchedule", lambda: other.put(name, "rate(1 day)")):
-        triggers.put(name, "rate(1 hour)")
+    def first() -> None:
+        other.put(name, "r1", "rate(1 hour)")
+
+    with before_call(triggers.client, "CreateSchedule", first):
+        triggers.put(name, "r1", "rate(1 hour)")
+    triggers.put(name, "r2", "rate(1 day)")
 
     listed = stack.client("scheduler").list_schedules(GroupName=triggers.group)["Schedules"]
-    (ours,) = [one for one in listed if one["Name"].startswith(name)]
-    found = stack.client("scheduler").get_schedule(GroupName=triggers.group, Name=ours["Name"])
-    assert found["ScheduleExpression"] == "rate(1 hour)"
-    assert json.loads(found["Target"]["Input"]) == {"namespace": name}
-    triggers.delete(name)
-    triggers.delete(name)
-    assert triggers.state(name) == "missing"
+    ours = [one["Name"] for one in listed if one["Name"].startswith(name)]
+    found = [
+        stack.client("scheduler").get_schedule(GroupName=triggers.group, Name=one) for one in ours
+    ]
+    inputs = {one["ScheduleExpression"]: json.loads(one["Target"]["Input"]) for one in found}
+    assert inputs == {
+        "rate(1 hour)": {"namespace": name, "revision": "r1"},
+        "rate(1 day)": {"namespace": name, "revision": "r2"},
+    }
+    triggers.delete(name, "r1")
+    triggers.delete(name, "r1")
+    assert (triggers.state(name, "r1"), triggers.state(name, "r2")) == ("missing", "enabled")
+    triggers.delete(name, "r2")
 
 
 def test_a_group_that_is_gone_is_told(stack: LocalStack, triggers: Triggers) -> None:
     lost = type(triggers)(triggers.client, "no-such-group", triggers.target_arn, triggers.role_arn)
 
     with pytest.raises(CountledgerError, match="no-such-group"):
-        lost.put("likes", "rate(1 hour)")
+        lost.put("likes", "r1", "rate(1 hour)")
     assert stack.outputs["ScheduleGroupName"] == triggers.group

@@ -14,7 +14,7 @@ from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from tests.e2e.command import Command, eventually
-from tests.e2e.world import edit, following, invoke, record_aged, total_item
+from tests.e2e.world import edit, following, record_aged, tick, total_item
 
 HOME: Final = "us-east-1"
 EU: Final = "eu-west-1"
@@ -198,6 +198,5 @@ def _end_the_waits(stack: LocalStack, region: str) -> None:
 
 def _tick(stack: LocalStack, region: str, namespace: str) -> bool:
     """What the schedule's tick does."""
-    there = stack.stacks[region]
-    invoke(there, there.outputs["DispatcherFunctionName"], {"namespace": namespace})
+    tick(stack.stacks[region], namespace)
     return True

@@ -23,8 +23,7 @@ from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
 from countledger.ledger.quarantine_store import QuarantineStore
 from tests.e2e.command import Command, eventually
-from tests.e2e.test_compaction import dispatch
-from tests.e2e.world import age_mark, client_of, record_aged
+from tests.e2e.world import age_mark, client_of, record_aged, tick
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -218,7 +217,7 @@ def test_the_last_compaction_is_told(own: LocalStack, client: CountLedger, name:
     age_mark(own, counter)
     (before,) = Gathering(client).facts().schedules
 
-    dispatch(own, namespace)
+    tick(own, namespace)
     eventually(lambda: _last(client).work.merged == 5)
 
     assert (before.due, before.last, before.state) == (1, None, "enabled")

@@ -17,7 +17,7 @@ from countledger.ledger.attributes import Item, Key
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.due import bucket_of
 from countledger.ledger.expressions import Add, Assign
-from countledger.ledger.keys import total_key
+from countledger.ledger.keys import schedule_key, total_key
 from countledger.ledger.operations import Update
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
@@ -94,6 +94,17 @@ def age_mark(stack: LocalStack, counter: str) -> None:
     """
     due = {"due_bucket": bucket_of(counter), "due_at": SystemClock().now_ms() - 1}
     edit(client_of(stack), "counters_table", total_key(counter), **due)
+
+
+def tick(stack: LocalStack | RegionStack, namespace: str) -> Any:  # noqa: ANN401 - of `invoke`
+    """What a tick of the trigger of a schedule does; without a schedule, that of an earlier one."""
+    found = stack.client("dynamodb").get_item(
+        TableName=stack.outputs["CountersTableName"],
+        Key={name: {"S": value} for name, value in schedule_key(namespace).items()},
+    )
+    revision = found.get("Item", {}).get("revision", {"S": "none"})["S"]
+    event = {"namespace": namespace, "revision": revision}
+    return invoke(stack, stack.outputs["DispatcherFunctionName"], event)
 
 
 def invoke(stack: LocalStack | RegionStack, function: str, event: object) -> Any:  # noqa: ANN401 - its answer

@@ -10,7 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from countledger.compaction import schedule, schedules
+from countledger.compaction.schedules import Schedules
 from countledger.ledger.expressions import Absent, AnyOf, Compare
+from countledger.ledger.tombstones import present
 from countledger.producers.quotas import acquiring, administration
 from countledger.producers.sender import Sender
 from countledger.producers.sequences import sequences
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     import pytest
 
     from countledger.ledger.attempts import Steps
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.expressions import Condition
     from countledger.ledger.operations import Update
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
@@ -53,6 +58,36 @@ class SwitchedOff:
 
 def _any_incarnation(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sequences, "unchanged", lambda *_: Compare("method", "=", "sequence"))
+
+
+def _no_tombstone(patch: pytest.MonkeyPatch) -> None:
+    def is_still(found: Item | None) -> Condition:
+        if present(found) is not None:
+            return schedule.is_still(found)
+        return AnyOf(Absent("part"), Compare("removed_at", ">", 0))
+
+    patch.setattr(schedules, "is_still", is_still)
+
+
+def _any_revision(patch: pytest.MonkeyPatch) -> None:
+    def is_still(found: Item | None) -> Condition:
+        if present(found) is None:
+            return schedule.is_still(found)
+        return Compare("min_entries", ">", 0)
+
+    patch.setattr(schedules, "is_still", is_still)
+
+
+def _any_trigger(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Schedules, "_delete_if_replaced", lambda *_: None)
+
+
+def _any_removal(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(schedules, "removal_id", lambda _: None)
+
+
+def _refused_after_no_answer(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(schedules, "changed_since", schedule.changed_meanwhile)
 
 
 def _any_age(patch: pytest.MonkeyPatch) -> None:
@@ -173,6 +208,42 @@ CANARIES: Final = (
         "an old key: record key | compact",
         5_000,
         _any_age,
+    ),
+    SwitchedOff(
+        "a creation names the tombstone that it has read",
+        "schedules",
+        "none: create hourly | delete",
+        5_000,
+        _no_tombstone,
+    ),
+    SwitchedOff(
+        "a change of a schedule names the revision that it has read",
+        "schedules",
+        "hourly: set | delete, create daily",
+        20_000,
+        _any_revision,
+    ),
+    SwitchedOff(
+        "who creates a trigger looks whether its revision is still stored",
+        "schedules",
+        "hourly: set | delete",
+        5_000,
+        _any_trigger,
+        faults=0,
+    ),
+    SwitchedOff(
+        "a deletion of a schedule recognises its own tombstone",
+        "schedules",
+        "hourly: delete",
+        5_000,
+        _any_removal,
+    ),
+    SwitchedOff(
+        "a change that was overtaken after no answer is not refused",
+        "schedules",
+        "hourly: set | get, delete, create daily",
+        20_000,
+        _refused_after_no_answer,
     ),
     SwitchedOff(
         "a deletion deletes the sequence that it has read, and no other",

@@ -162,10 +162,6 @@ class ActorScheduler:
         """Store a new schedule."""
         return self._call("CreateSchedule", request, self._create, writes=True)
 
-    def update_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
-        """Store an existing schedule."""
-        return self._call("UpdateSchedule", request, self._update, writes=True)
-
     def get_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
         """A schedule."""
         return self._call("GetSchedule", request, self._get, writes=False)
@@ -194,11 +190,6 @@ class ActorScheduler:
     def _create(self, request: dict[str, Any]) -> dict[str, Any]:
         if (request["Name"], "") in self._table.items:
             raise _refusal("ConflictException", "CreateSchedule")
-        self._table.store((request["Name"], ""), request)
-        return {"ScheduleArn": request["Name"]}
-
-    def _update(self, request: dict[str, Any]) -> dict[str, Any]:
-        self._get(request)
         self._table.store((request["Name"], ""), request)
         return {"ScheduleArn": request["Name"]}
 

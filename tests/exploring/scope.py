@@ -14,6 +14,7 @@ read first. It says:
   An answer is an equal value, the type of an error, or a function that accepts an answer.
 - **agrees**: whether a state of the model is what the tables show at the end (`Contents.tables`
   by name; the keys are pairs). Compare what a user sees, by the product's own decoding.
+- **holds**: what else must be so at each end, if it is not about the order of the calls.
 - **masks**: an effect that is allowed only because the guide documents it gets a `Masked` with the
   file and the sentence. A test checks that the sentence is there, another one that each mask is
   needed by some schedule. Never mask what is not documented.
@@ -108,6 +109,7 @@ class Capability:
         starts: how the world may begin, by name.
         model: what each call may do.
         agrees: whether a state of the model is what the tables show.
+        holds: what else must be so at each end: by answers, deaths and tables.
         masks: every exception that the model and the echoes name.
         prepare: what each actor reads before it begins.
         certainty: what an answer says.
@@ -124,6 +126,7 @@ class Capability:
     starts: Mapping[str, Beginnings]
     model: Model
     agrees: Callable[[Any, Contents], bool]
+    holds: Callable[[Situation], bool] = lambda _: True
     masks: tuple[Masked, ...] = ()
     prepare: Callable[[CountLedger], object] = lambda _: None
     certainty: Callable[[object], Certainty] = certainty_of
@@ -218,7 +221,9 @@ class Linearity:
         known = numbers, state.dead, state.starts, tables, state.faults > 0
         if known not in self._judged:
             self._judged[known] = self._is_right(state)
-        return None if self._judged[known] else "no order of the calls gives these answers"
+        if not self._judged[known]:
+            return "no order of the calls gives these answers"
+        return None if self.case.capability.holds(state) else "the tables do not agree"
 
     def _is_right(self, state: Situation) -> bool:
         capability, begin = self.case.capability, self.case.capability.starts[self.case.start]

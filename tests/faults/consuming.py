@@ -14,6 +14,7 @@ from countledger.compaction.regions import Regions
 from countledger.compaction.report import RunOutcome
 from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
+from countledger.compaction.schedule import revision_of
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import Triggers, trigger_name
 from countledger.consumers.alerts.rule import Direction, Rule
@@ -223,13 +224,19 @@ def scheduling(what: str) -> Begin:
             "delete": lambda: schedules.delete(namespace),
         }
 
-        act = done(ways[what])
+        key = keys.schedule_key(namespace)
+
+        def revision() -> str:
+            return revision_of(world.standard.get(world.store.counters, key, consistent=True)) or ""
+
+        act, before = done(ways[what]), revision()
 
         def effect() -> int:
-            found, state = schedules.find(namespace), triggers.state(namespace)
+            found, now = schedules.find(namespace), before if what == "delete" else revision()
+            state = triggers.state(namespace, now)
             if what == "delete" or found is None or state != "enabled":
                 return int(what == "delete" and found is None and state == "missing")
-            name = {"Name": trigger_name(namespace), "GroupName": triggers.group}
+            name = {"Name": trigger_name(namespace, now), "GroupName": triggers.group}
             expression = triggers.client.get_schedule(**name)["ScheduleExpression"]
             wanted = "rate(1 hour)" if what == "create" else "rate(2 hours)"
             return int(found.expression == expression == wanted)

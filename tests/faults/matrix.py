@@ -175,6 +175,7 @@ _SPLIT: Final = "a split has a token for each set of bins, so a retry stays open
 _EMPTY: Final = (
     "its answer is empty anyway; a trigger that is left finds no schedule, and does nothing"
 )
+_WRITTEN: Final = "the item is written before its trigger, so no error says that nothing was"
 # The first that fits holds.
 _DIFFERENT: Final = (
     Different("atomic (*)", "error, applied, hidden*", Cell("Applied", 2), _BLIND),
@@ -209,6 +210,9 @@ _DIFFERENT: Final = (
     Different("change an alert rule", "*, applied, each time", Cell("done"), _FOUND),
     Different("create an alert rule", "*, applied, each time", Cell("done"), _FOUND),
     Different("delete an alert rule", "*, applied, each time", Cell("done"), _FOUND),
+    Different("* its trigger", "throttle, each time", Cell("Unclear", 0), _WRITTEN),
+    Different("* its trigger", "conflict*", Cell("Unclear", 0), _WRITTEN),
+    Different("* its trigger", "unreachable, each time", Cell("Unclear", 0), _WRITTEN),
     Different("*", "*each time", None, ""),
     Different("*", "crash*", None, ""),
     Different("*", "200 cut short, not applied, hidden*", None, ""),

@@ -217,7 +217,7 @@ _CONSUMERS: Final = (
     Operation("create a schedule", _PUT, consuming.scheduling("create"), PART),
     Operation("create its trigger", "CreateSchedule", consuming.scheduling("create"), SDK),
     Operation("change a schedule", _PUT, consuming.scheduling("set"), PART),
-    Operation("delete a schedule", _DELETE, consuming.scheduling("delete"), PART),
+    Operation("delete a schedule", _PUT, consuming.scheduling("delete"), PART),
     Operation("delete its trigger", "DeleteSchedule", consuming.scheduling("delete"), SDK),
     Operation(
         "create an alert rule", _TRANSACT, consuming.ruling("create"), Words("done", "RuleExists")

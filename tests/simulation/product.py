@@ -17,7 +17,7 @@ from countledger.compaction.promotion import Promotion
 from countledger.compaction.regions import Regions
 from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
-from countledger.compaction.schedule import decode_schedule
+from countledger.compaction.schedule import schedule_in
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import Triggers
 from countledger.compaction.worker import WorkBatch, Worker
@@ -342,13 +342,16 @@ class Product:
             self.process.region,
             self.world.home,
             self.process,
+            clock_skew_ms=self.world.shape.skew_ms,
         )
 
-    def dispatch(self, namespace: str) -> None:
+    def dispatch(self, namespace: str, revision: str) -> None:
         """What the dispatcher's function does."""
-        home = self.world.home
-        dispatcher = Dispatcher(self.index, self.queue, self.process.region, home, self.process)
-        dispatcher.dispatch(namespace)
+        home, triggers = self.world.home, self.schedules.triggers
+        dispatcher = Dispatcher(
+            self.index, self.queue, triggers, self.process.region, home, self.process
+        )
+        dispatcher.dispatch(namespace, revision)
 
     def work(self, messages: Mapping[str, str], deadline_ms: int) -> list[str]:
         """What the worker's function does."""
@@ -358,5 +361,4 @@ class Product:
         return batch.run(messages, deadline_ms).again
 
     def _schedule_of(self, namespace: str) -> Schedule | None:
-        item = self.reads.get(COUNTERS, keys.schedule_key(namespace), consistent=True)
-        return None if item is None else decode_schedule(item)
+        return schedule_in(self.reads.get(COUNTERS, keys.schedule_key(namespace), consistent=True))

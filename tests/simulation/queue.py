@@ -217,13 +217,29 @@ class SchedulerClient:
     scheduler: Scheduler
     process: Process
 
-    def update_schedule(self, Name: str, **request: Any) -> dict[str, Any]:  # noqa: ANN401, N803 - theirs
-        """Change a schedule that is there."""
-        return self._write(lambda: self._put(Name, request, there=True))
-
     def create_schedule(self, Name: str, **request: Any) -> dict[str, Any]:  # noqa: ANN401, N803 - theirs
-        """Make a schedule that is not there."""
-        return self._write(lambda: self._put(Name, request, there=False))
+        """Create a schedule, unless it exists."""
+
+        def create() -> dict[str, Any]:
+            if Name in self.scheduler.known:
+                raise _refused("ConflictException")
+            self.scheduler.put(Name, request)
+            return {"ScheduleArn": Name}
+
+        return self._write(create)
+
+    def get_schedule(self, Name: str, **_: object) -> dict[str, Any]:  # noqa: N803 - theirs
+        """A schedule."""
+
+        def request() -> dict[str, Any]:
+            if Name not in self.scheduler.known:
+                raise _refused("ResourceNotFoundException")
+            return self.scheduler.known[Name]
+
+        found: dict[str, Any] = as_client_error(
+            lambda: self.process.read("GetSchedule", request, attempts=4)
+        )
+        return found
 
     def delete_schedule(self, Name: str, **_: object) -> dict[str, Any]:  # noqa: N803 - theirs
         """Delete a schedule."""
@@ -235,12 +251,6 @@ class SchedulerClient:
             return {}
 
         return self._write(request)
-
-    def _put(self, name: str, request: dict[str, Any], *, there: bool) -> dict[str, Any]:
-        if there != (name in self.scheduler.known):
-            raise _refused("ResourceNotFoundException" if there else "ConflictException")
-        self.scheduler.put(name, request)
-        return {"ScheduleArn": name}
 
     def _write(self, request: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         done: dict[str, Any] = as_client_error(

@@ -209,7 +209,7 @@ class Simulation:
             strict.make(product, counter, method, bins)
 
     def _dispatch(self, event: dict[str, Any], process: Process) -> None:
-        Product(process).dispatch(event["namespace"])
+        Product(process).dispatch(event["namespace"], event["revision"])
 
     def _work(self, messages: Mapping[str, str], process: Process) -> list[str]:
         product = Product(process)

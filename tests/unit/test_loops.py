@@ -65,7 +65,6 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "producers/strict/release.py": "again",
     },
     "optimism: reads, decides again and writes another request; an error of a request ends it": {
-        "compaction/schedules.py": "_trigger",
         "consumers/alerts/chain.py": "_finish",
         "consumers/group_items.py": "switch",
         "consumers/rankings.py": "_write_rule",

@@ -8,7 +8,7 @@ from mypy_boto3_scheduler import EventBridgeSchedulerClient
 from mypy_boto3_sqs import SQSClient
 
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.dispatcher import Work, WorkQueue
+from countledger.compaction.dispatcher import Dispatcher, Work, WorkQueue
 from countledger.compaction.due import DueIndex
 from countledger.compaction.plan import AgeLimit
 from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome
@@ -34,10 +34,10 @@ def limit_of(namespace: Namespace) -> AgeLimit:
 
 @dataclass(frozen=True, slots=True)
 class ListedTriggers(Triggers):
-    """Triggers in a dict: namespace -> expression.
+    """Triggers in a dict: namespace and revision -> expression.
 
     Attributes:
-        kept: what is there.
+        stored: what is there.
         meanwhile: what somebody else does after the next trigger was put.
     """
 
@@ -47,19 +47,26 @@ class ListedTriggers(Triggers):
     group: str = "group"
     target_arn: str = "target"
     role_arn: str = "role"
-    kept: dict[str, str] = field(default_factory=dict)
+    stored: dict[tuple[str, str], str] = field(default_factory=dict)
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
 
-    def put(self, namespace: str, expression: str) -> None:
-        self.kept[namespace] = expression
+    @property
+    def kept(self) -> dict[str, str]:
+        """The expression of each namespace; it has one trigger."""
+        found = {namespace: one for (namespace, _), one in self.stored.items()}
+        assert len(found) == len(self.stored)
+        return found
+
+    def put(self, namespace: str, revision: str, expression: str) -> None:
+        self.stored.setdefault((namespace, revision), expression)
         if self.meanwhile:
             self.meanwhile.pop(0)()
 
-    def delete(self, namespace: str) -> None:
-        self.kept.pop(namespace, None)
+    def delete(self, namespace: str, revision: str) -> None:
+        self.stored.pop((namespace, revision), None)
 
-    def state(self, namespace: str) -> str:
-        return "enabled" if namespace in self.kept else "missing"
+    def state(self, namespace: str, revision: str) -> str:
+        return "enabled" if (namespace, revision) in self.stored else "missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +179,10 @@ class Stack:
     @property
     def schedule(self) -> dict[str, Any]:
         return self.dynamo.tables[COUNTERS]["namespace#likes", "schedule"]
+
+
+def dispatcher_in(stack: Stack, region: str = HOME) -> Dispatcher:
+    return Dispatcher(stack.index, stack.queue, stack.triggers, region, HOME, stack.clock)
 
 
 def scheduled() -> Stack:

@@ -10,7 +10,7 @@ from aws_lambda_powertools import Logger
 
 from countledger.compaction.dispatcher import (
     CompactCounter,
-    Dispatcher,
+    Dispatched,
     batches,
     encode_work,
     parse_work,
@@ -27,7 +27,7 @@ from countledger.compaction.report import (
 from countledger.compaction.worker import WorkBatch
 from countledger.ledger.errors import BadPayload, CorruptItem, ServiceFailed, WrongRegion
 from countledger.ledger.limits import HOUR_MS
-from tests.unit.compaction.parts import COUNTERS, HOME, Stack, scheduled
+from tests.unit.compaction.parts import COUNTERS, HOME, Stack, dispatcher_in, scheduled
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault
 
@@ -40,8 +40,10 @@ def stack() -> Stack:
     return scheduled()
 
 
-def _dispatcher(stack: Stack, region: str = HOME) -> Dispatcher:
-    return Dispatcher(stack.index, stack.queue, region, HOME, stack.clock)
+def _tick(stack: Stack, region: str = HOME, deadline_ms: int | None = None) -> Dispatched:
+    """A tick of the trigger of the stored schedule."""
+    revision = stack.schedule.get("revision", "none")
+    return dispatcher_in(stack, region).dispatch("likes", revision, deadline_ms=deadline_ms)
 
 
 def _batch(
@@ -87,7 +89,7 @@ def test_a_tick_sends_what_is_due(
     stack.total("likes:idle", entries=2)
     prepare(stack)
 
-    done = _dispatcher(stack).dispatch("likes")
+    done = _tick(stack)
 
     assert (done.due, done.sent, done.swept) == (due, sent, False)
     assert detail in done.detail
@@ -98,7 +100,7 @@ def test_a_dispatcher_stops_at_its_deadline(stack: Stack) -> None:
     for number in range(3_000):
         stack.due(f"likes:{number}")
 
-    assert 0 < _dispatcher(stack).dispatch("likes", deadline_ms=NOW_MS).sent < 3_000
+    assert 0 < _tick(stack, deadline_ms=NOW_MS).sent < 3_000
 
 
 _WRONG: dict[str, tuple[str, dict[str, object], type[Exception]]] = {
@@ -115,21 +117,21 @@ def test_a_tick_that_cannot_be_right_is_an_error(
     stack.schedule.update(changed)
 
     with pytest.raises(error):
-        _dispatcher(stack, region).dispatch("likes")
+        _tick(stack, region)
 
 
 def test_a_sweep_is_sent_whole_and_once_when_all_materializers_know(stack: Stack) -> None:
     stack.schedule["unswept_since"] = NOW_MS
-    assert not _dispatcher(stack).dispatch("likes").swept
+    assert not _tick(stack).swept
     stack.clock.at_ms += SWEEP_AFTER_MS
     _limited(takes=3)(stack)
     with pytest.raises(ServiceFailed):
-        _dispatcher(stack).dispatch("likes")
+        _tick(stack)
     _limited(takes=10**9)(stack)
 
-    assert _dispatcher(stack).dispatch("likes").swept
+    assert _tick(stack).swept
     assert len(stack.queue.sent) == 3 + SEGMENTS
-    assert not _dispatcher(stack).dispatch("likes").swept
+    assert not _tick(stack).swept
     assert stack.schedules.get("likes").min_entries == 3
 
 
@@ -316,11 +318,11 @@ def two(stack: Stack) -> Stack:
 def test_a_tick_and_its_work_are_noted_until_the_next_tick(two: Stack) -> None:
     two.compactor.compacted["likes:b"] = 5
     two.compactor.outcomes["likes:a"] = RunOutcome.FAILED
-    _dispatcher(two).dispatch("likes")
+    _tick(two)
     _work(two)
     first = _last(two)
     two.clock.at_ms += HOUR_MS
-    _dispatcher(two).dispatch("likes")
+    _tick(two)
     second = _last(two)
 
     assert (first.ticked_at_ms, first.due, first.sent, first.worked_at_ms) == (NOW_MS, 2, 2, NOW_MS)
@@ -357,7 +359,7 @@ def test_the_end_of_a_tick_does_not_change_what_the_next_one_noted(stack: Stack)
 def test_a_note_that_fails_stops_nobody(two: Stack, *, applied: bool) -> None:
     failing = Fault(ServiceFailed("the note failed"), applied)
     two.dynamo.faults.extend([failing, failing])
-    _dispatcher(two).dispatch("likes")
+    _tick(two)
     assert not two.dynamo.faults, "a tick makes two notes"
     two.dynamo.faults.extend([None, None, failing])
 

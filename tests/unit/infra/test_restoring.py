@@ -202,7 +202,7 @@ def test_a_trigger_that_a_killed_call_did_not_write_is_written_by_the_next(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
-        context.setattr(Schedules, "_trigger", killed)
+        context.setattr(Schedules, "_follow", killed)
         with pytest.raises(KeyboardInterrupt):
             _restore(restorer)
     assert new.ledger.schedules.state("likes") == "missing"
