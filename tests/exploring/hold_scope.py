@@ -23,7 +23,8 @@ from countledger.producers.strict.state import decode_state
 from tests.exploring.linear import Effect
 from tests.exploring.scope import Beginnings, Capability
 from tests.exploring.search import Bounds
-from tests.exploring.strict_scope import DELETED_TWICE, REFUSED_AND_WITHDRAWN, certainty
+from tests.exploring.strict_scope import DELETED_TWICE, certainty
+from tests.exploring.transfer_scope import REFUSED_AND_WITHDRAWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -208,7 +209,7 @@ class Holding:
             agrees=_agrees,
             certainty=certainty,
             prepare=_know,
-            masks=(DELETED_TWICE,) if self.lapses else (DELETED_TWICE, REFUSED_AND_WITHDRAWN),
+            masks=() if self.lapses else (DELETED_TWICE, REFUSED_AND_WITHDRAWN),
             bounds=Bounds(jumps_ms=(14 * MINUTE_MS,)),
         )
 

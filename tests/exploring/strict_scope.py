@@ -68,12 +68,6 @@ WITHDRAWN_BEFORE: Final = Masked(
     "`set`, for its window for a `marker`, and for every request that was sent before for "
     "`request_token`.",
 )
-REFUSED_AND_WITHDRAWN: Final = Masked(
-    "a key that was withdrawn by its own refusal",
-    "strict.md",
-    "A rejection after a lost answer leaves the key of a `marker`, of a `set` or of several "
-    "counters withdrawn: used again, it answers `Withdrawn`.",
-)
 DELETED_TWICE: Final = Masked(
     "deleted by another call meanwhile",
     "strict.md",
@@ -229,7 +223,7 @@ class Setting:
             case "key" | "key to add":
                 yield from self._under_key(counter, self._delta_of(call))
             case _:
-                yield from self._changing(counter, Tag("", self._delta_of(call)))
+                yield self._changing(counter, Tag("", self._delta_of(call)))
 
     def _delta_of(self, call: str) -> int:
         return self.amount if call in {"add", "key to add"} else -self.amount
@@ -245,29 +239,25 @@ class Setting:
         yield Effect(KeyExpired, counter)
         before = counter.delta_of("k")
         if before is None:
-            yield from self._changing(counter, Tag("k", delta))
+            yield self._changing(counter, Tag("k", delta))
         elif before == _VOID:
             yield Effect("Withdrawn", counter)
             if self.method is Method.REQUEST_TOKEN:
-                for again in self._changing(counter, Tag("k", delta)):
-                    yield again._replace(masked=WITHDRAWN_BEFORE)
+                again = self._changing(counter, Tag("k", delta))
+                yield again._replace(masked=WITHDRAWN_BEFORE)
         else:
             yield Effect("Duplicate" if before == delta else IdempotencyKeyReused, counter)
             if self.method is Method.REQUEST_TOKEN:
-                for again in self._changing(counter, Tag("k", delta)):
-                    yield again._replace(answer=DIED, masked=DIED_TWICE)
+                again = self._changing(counter, Tag("k", delta))
+                yield again._replace(answer=DIED, masked=DIED_TWICE)
             if before == delta and self.method in _BY_KEY:
                 yield Effect("Applied", counter, APPLIED_UNDER_KEY)
 
-    def _changing(self, counter: Strict, tag: Tag) -> Iterator[Effect]:
+    def _changing(self, counter: Strict, tag: Tag) -> Effect:
         if tag.delta < 0 and counter.value + tag.delta < counter.lower:
-            yield Effect("BoundReached", counter)
-            if tag.key and self.method in {Method.MARKER, Method.SET}:
-                void = self._remember(counter, Tag(tag.key, _VOID))
-                yield Effect("BoundReached", void, REFUSED_AND_WITHDRAWN)
-        else:
-            moved = counter._replace(value=counter.value + tag.delta)
-            yield Effect("Applied", self._remember(moved, tag))
+            return Effect("BoundReached", counter)
+        moved = counter._replace(value=counter.value + tag.delta)
+        return Effect("Applied", self._remember(moved, tag))
 
     def _remember(self, counter: Strict, tag: Tag) -> Strict:
         match self.method:
@@ -279,10 +269,11 @@ class Setting:
 
     def masks(self) -> tuple[Masked, ...]:
         """What the guide documents of this method."""
+        if self.lives:
+            return (DELETED_TWICE,)
         by_key = (APPLIED_UNDER_KEY,) if self.method in _BY_KEY else ()
         tokens = (DIED_TWICE, WITHDRAWN_BEFORE) if self.method is Method.REQUEST_TOKEN else ()
-        voids = (REFUSED_AND_WITHDRAWN,) if self.method in {Method.MARKER, Method.SET} else ()
-        return (DELETED_TWICE, *by_key, *tokens, *voids)
+        return (DELETED_TWICE, *by_key, *tokens)
 
     def capability(self) -> Capability:
         """Of this counter."""

@@ -13,13 +13,15 @@ from tests.exploring.scope import Capability, Case, Linearity
 from tests.exploring.scopes import CAPABILITIES
 
 _DOCS: Final = Path(__file__).parents[2] / "docs"
-# One pair of so many is part of `make test`, and of `make test-all`.
+# One case of so many is part of `make test`, and of `make test-all`; and how many at the most.
 _PART: Final = 12
+_MOST: Final = 6
 _THOROUGH_PART: Final = 3
+_THOROUGH_MOST: Final = 40
 
 
-def _part(cases: list[Case], of: int) -> list[Case]:
-    return cases[:: max(1, of)]
+def _part(cases: list[Case], of: int, most: int) -> list[Case]:
+    return cases[:: max(of, -(-len(cases) // most))]
 
 
 def _cases(capability: Capability) -> list[Case]:
@@ -34,14 +36,14 @@ def _assert_right(case: Case) -> None:
 
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
 def test_no_schedule_breaks_a_capability(capability: Capability) -> None:
-    for case in _part(_cases(capability), _PART):
+    for case in _part(_cases(capability), _PART, _MOST):
         _assert_right(case)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
 def test_no_schedule_of_more_cases_breaks_a_capability(capability: Capability) -> None:
-    for case in _part(_cases(capability)[1:], _THOROUGH_PART):
+    for case in _part(_cases(capability)[1:], _THOROUGH_PART, _THOROUGH_MOST):
         _assert_right(case)
 
 

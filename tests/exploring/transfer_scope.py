@@ -12,10 +12,10 @@ from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
 from countledger.ledger.errors import IdempotencyKeyReused, NoSuchCounter
 from countledger.ledger.limits import MINUTE_MS
-from tests.exploring.linear import Effect
+from tests.exploring.linear import Effect, Masked
 from tests.exploring.scope import Beginnings, Capability
 from tests.exploring.search import Bounds
-from tests.exploring.strict_scope import DELETED_TWICE, REFUSED_AND_WITHDRAWN, certainty
+from tests.exploring.strict_scope import DELETED_TWICE, certainty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 _ANN: Final = "t:ann"
 _BOB: Final = "t:bob"
 _KEY: Final = "transfer-1"
+
+REFUSED_AND_WITHDRAWN: Final = Masked(
+    "a key that was withdrawn by its own refusal",
+    "strict.md",
+    "A rejection after a lost answer leaves the key of a `marker`, of a `set` or of several "
+    "counters withdrawn: used again, it answers `Withdrawn`.",
+)
 
 
 class Accounts(NamedTuple):
