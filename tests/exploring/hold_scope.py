@@ -20,7 +20,7 @@ from countledger.producers.strict.bins import whole_of
 from countledger.producers.strict.definition import decode_definition
 from countledger.producers.strict.hold import decode_hold, hold_id, is_hold
 from countledger.producers.strict.state import decode_state
-from tests.exploring.linear import Effect
+from tests.exploring.linear import DIED, Effect
 from tests.exploring.scope import Beginnings, Capability
 from tests.exploring.search import Bounds
 from tests.exploring.strict_scope import DELETED_TWICE, certainty
@@ -127,7 +127,9 @@ class Holding:
         yield from self._on(shop, shop.value, call)
         if self.lapses and shop.hold == "open" and call != "withdraw":
             # A call that is refused, or finds the hold lapsed, releases it first.
-            yield from self._on(shop._replace(hold="expired"), shop.value, call)
+            released = shop._replace(hold="expired")
+            yield from self._on(released, shop.value, call)
+            yield Effect(DIED, released)
 
     def _on(self, shop: Shop, value: int, call: str) -> Iterator[Effect]:
         match call:
