@@ -122,7 +122,7 @@ class AdmittedAnswer(AnswerBody):
     window: str
     remaining: AmountText | None
     resets_at: ShownTime
-    duplicate: bool
+    duplicate: bool | None
     ticket: str | None
 
 

@@ -269,8 +269,8 @@ class _Admission:
 
     def _asked(self, reply: Reply[_Tokened]) -> Verdict[_Tokened, Admitted | Denied | None]:
         match reply.answer:
-            case bool():
-                return Done(self.decision.admitted(None))
+            case bool():  # by this call, or by an earlier one
+                return Done(replace(self.decision.admitted(None), duplicate=None))
             case TransactionCancelled() if not reply.answer.condition_failed:
                 return otherwise(reply)
             case TransactionCancelled() | TokenMismatch():
@@ -316,7 +316,8 @@ class _Admission:
             for fence in range(number, max(-1, number - _FENCES_BEFORE - 1), -1):
                 with suppress(TokenMismatch):
                     yield Send(Transact([self._fenced(fence)], token))
-                    return replace(self.decision.admitted(None), duplicate=not maybe_applied)
+                    duplicate = None if maybe_applied else True
+                    return replace(self.decision.admitted(None), duplicate=duplicate)
         except (*PASSING, TransactionCancelled, LimitChanged) as error:
             raise self.decision.unknown() from error
         raise self.decision.used_elsewhere(maybe_applied=maybe_applied)

@@ -60,7 +60,9 @@ class Admitted:
         window: the name of the window that it is counted in, as `2026-11-22`.
         remaining: what the window has left; None if it could not be read.
         resets_at: when the window ends.
-        duplicate: whether it was counted before, by an earlier call under the same key.
+        duplicate: whether it was counted before, by an earlier call under the same key. None: by
+            this call or an earlier one, which method `request_token` cannot distinguish after an
+            attempt without an answer. In any case it is counted once.
         ticket: of a reservation; `commit` and `release` take it, or this outcome.
     """
 
@@ -69,7 +71,7 @@ class Admitted:
     window: str
     remaining: Amount | None
     resets_at: datetime
-    duplicate: bool = False
+    duplicate: bool | None = False
     ticket: Ticket | None = None
 
 

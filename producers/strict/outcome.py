@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The change is applied, by a request of this call.
+    """The change is applied once, by a request of this call.
+
+    Method `request_token`, after an attempt without an answer: or of an earlier call under its key.
 
     Attributes:
         counter: the counter's name.

@@ -120,3 +120,23 @@ def test_a_limit_is_unclear_if_the_quota_was_deleted_after_a_lost_answer(
 
     with pytest.raises(errors.Unclear):
         quotas.set_limit("a:", 5)
+
+
+@pytest.mark.parametrize("counted_before", [True, False])
+def test_who_counted_a_key_is_not_said_after_a_lost_answer(
+    stack: MemoryStack, *, counted_before: bool
+) -> None:
+    """The token says that it is counted, and not by which call."""
+    quotas = stack.ledger.quotas
+    if counted_before:
+        quotas.acquire(COUNTER, 3, key="job-1")
+    stack.lose_next_answer()
+
+    again = quotas.acquire(COUNTER, 3, key="job-1")
+
+    assert isinstance(again, Admitted)
+    assert again.duplicate is None
+    assert quotas.show(COUNTER).used == 3
+    last = quotas.acquire(COUNTER, 3, key="job-1")
+    assert isinstance(last, Admitted)
+    assert last.duplicate is True
