@@ -29,6 +29,7 @@ from countledger.infra.portability.lines import (
     UnreadLine,
     importable,
     missing,
+    namespace_needed,
 )
 from countledger.infra.portability.made_once import MadeOnce
 from countledger.infra.portability.sending import SentChunk, answered
@@ -317,16 +318,19 @@ class ChunkImporter:
         """
         lines: list[tuple[int, Line]] = []
         failures: list[tuple[int, CountledgerError]] = []
+        stopped = False
         for number, text in chunk:
             try:
                 line = importable(text, drop_holds=self.drop_holds)
             except BadInput as error:
                 failures.append((number, error))
+                if (namespace := namespace_needed(text)) is not None:
+                    self.importer.failed.add(namespace)
+                    stopped = True
             else:
                 lines += [] if line is None else [(number, line)]
         counts: Counter[str] = Counter({str(done): 0 for done in ImportResult})
         outcomes = self.importer.outcomes(line for _, line in lines)
-        stopped = False
         for (number, line), outcome in zip(lines, outcomes, strict=True):
             if isinstance(outcome, SetupError):
                 raise outcome

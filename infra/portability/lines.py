@@ -217,6 +217,24 @@ def parse_line(line: str | bytes) -> FileLine:
         ) from None
 
 
+def namespace_needed(text: bytes) -> str | None:
+    """The namespace that a line which cannot be imported is of; None: it is of none.
+
+    Its counters would create it with the defaults, for ever.
+    """
+    try:
+        line = json.loads(text[:LINE_MAX_BYTES])
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(line, dict):
+        return None
+    unread = line.get("unreadable")
+    if isinstance(unread, str) and unread.startswith(keys.NAMESPACE_PREFIX):
+        return unread.removeprefix(keys.NAMESPACE_PREFIX)
+    name = line.get("namespace")
+    return name if isinstance(name, str) else None
+
+
 def importable(text: bytes, *, drop_holds: bool) -> Line | None:
     """A line that can be imported; None: it is a header, which has nothing to import.
 

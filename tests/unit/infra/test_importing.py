@@ -225,6 +225,31 @@ def test_nothing_is_tried_behind_a_namespace_that_failed(tmp_path: Path) -> None
     assert stack.ledger.exact("b:first").value == 1
 
 
+@pytest.mark.parametrize(
+    "namespace",
+    [
+        {"namespace": "a", "kind": "ledger", "spread": 16},
+        {"namespace": "a", "kind": "ledger", "spread": "many", "horizon_ms": 86_400_000},
+        {"unreadable": "namespace#a", "reason": "its item has no kind"},
+    ],
+    ids=["incomplete", "malformed", "unreadable"],
+)
+def test_a_try_after_a_namespace_that_cannot_be_imported_begins_with_it(
+    tmp_path: Path, namespace: dict[str, object]
+) -> None:
+    """A later try knows nothing of an earlier one, and its counters would create the namespace."""
+    stack, path = MemoryStack(), tmp_path / "place"
+    lines = [namespace, *({"counter": f"a:{n}", "value": 1} for n in range(9))]
+    text = "\n".join(map(json.dumps, lines)).encode() + b"\n"
+
+    for _ in range(3):
+        tried = _import(stack, path, text)
+        assert tried.stopped
+        assert tried.place.through == 0
+
+    assert [one.name for one in stack.ledger.namespaces.list()] == []
+
+
 def test_a_namespace_that_was_throttled_keeps_its_settings() -> None:
     """The next try makes it as its line says, and then its counters."""
     stack = MemoryStack()

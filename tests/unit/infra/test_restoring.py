@@ -1,5 +1,6 @@
 """What of restored tables becomes content of the new stack, and that each of it does so once."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -231,10 +232,24 @@ def test_a_restore_that_begins_with_a_lost_answer_begins() -> None:
     assert restorer.unsettled_until_ms() is None
 
 
-def test_a_rule_on_windows_that_are_off_is_reported_once_with_the_way_out() -> None:
+def _switch_off(windows: WindowSettings) -> None:
+    windows.disable("likes")
+
+
+def _make_coarser(windows: WindowSettings) -> None:
+    windows.enable("likes", by="day")
+
+
+@pytest.mark.parametrize("change", [_switch_off, _make_coarser])
+def test_a_rule_on_windows_that_are_off_or_coarser_is_reported_once_with_the_way_out(
+    change: Callable[[WindowSettings], None],
+) -> None:
     new, lost = MemoryStack(), _lost()
-    lost.ledger.alerts.create("busy", prefix="likes:", threshold=60, window="day")
-    lost.ledger.window_settings.disable("likes")
+    lost.ledger.window_settings.enable("likes", by="hour")
+    lost.advance(minutes=5)
+    lost.ledger.alerts.create("busy", prefix="likes:", threshold=60, window="hour")
+    change(lost.ledger.window_settings)
+    lost.advance(minutes=5)
     restorer = _restorer(new, lost)
     restorer.begin()
     list(restorer.copy())
