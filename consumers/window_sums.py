@@ -46,6 +46,7 @@ class WindowSum:
             window.
         final: whether no later entry can be of it: `max_lateness` after its end has passed, and
             the time in which an entry of then could still arrive.
+        zone: the name of its time zone.
     """
 
     name: str
@@ -55,6 +56,7 @@ class WindowSum:
     events: int
     complete: bool
     final: bool
+    zone: str
 
 
 @dataclass(slots=True)
@@ -120,6 +122,7 @@ class WindowSums:
                     self.events[place],
                     complete,
                     final=complete and final_from_ms(window, settings) <= through_ms,
+                    zone=settings[-1].zone,
                 )
             )
         return found

@@ -6,11 +6,14 @@ text under a line of headings. What is not the result (notices, progress) goes t
 In JSON an amount is a number where every reader of JSON takes it exactly (an integer within
 ±(2^53 - 1)), and else a string of its plain digits: fractions and bigger integers must not pass
 through anybody's floating point. A time is ISO 8601 in UTC.
+
+What a terminal would obey is written as an escape: a note of anybody may hold it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -22,6 +25,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from countledger.ledger.amount import to_text
+from countledger.ledger.texts import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,6 +38,8 @@ T = TypeVar("T")
 Row: TypeAlias = Mapping[str, object]
 _EXACT_IN_JSON: Final = 2**53 - 1
 _EMPTY_CELL: Final = "-"
+# And what turns the direction of the text after it.
+_OBEYED: Final = re.compile(f"{CONTROL.pattern}|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class OutputClosed(Exception):
@@ -128,21 +134,21 @@ def show_rows(rows: Iterable[Row]) -> None:
 
 def show_json(document: object) -> None:
     """Print one JSON document."""
-    _line(json.dumps(_plain(document), ensure_ascii=False, indent=2))
+    _line(_json(document, indent=2))
 
 
 def show_json_array(items: Iterable[object]) -> None:
     """Print one JSON array item by item, so that it may be longer than memory."""
     before = "["
     for item in items:
-        _line(f"{before}\n  {json.dumps(_plain(item), ensure_ascii=False)}", end="")
+        _line(f"{before}\n  {_json(item)}", end="")
         before = ","
     _line("[]" if before == "[" else "\n]")
 
 
 def show_json_line(document: object) -> None:
     """Print one JSON document in one line: of many, each is read as it comes."""
-    _line(json.dumps(_plain(document), ensure_ascii=False))
+    _line(_json(document))
 
 
 def hand_over() -> None:
@@ -160,7 +166,7 @@ def show_text(text: str) -> None:
 
 def notice(text: str) -> None:
     """Print a message that is not part of the result to stderr."""
-    print(text, file=sys.stderr)  # noqa: T201 - this is the terminal
+    print(_visible(text, kept="\n\t"), file=sys.stderr)  # noqa: T201 - this is the terminal
 
 
 def _line(text: str, end: str = "\n") -> None:
@@ -196,7 +202,25 @@ def _cell(value: object) -> str:
         return shown_time(value)
     if isinstance(value, Mapping):
         return " ".join(f"{name}={_cell(part)}" for name, part in value.items()) or _EMPTY_CELL
-    return " ".join(str(value).split("\t")).replace("\n", " ")
+    return _visible(str(value).replace("\t", " ").replace("\n", " "))
+
+
+def _visible(text: str, kept: str = "") -> str:
+    """The text with an escape in place of each character that a terminal obeys."""
+
+    def escaped(found: re.Match[str]) -> str:
+        one = found[0]
+        if one in kept:
+            return one
+        return f"\\u{ord(one):04x}"
+
+    return _OBEYED.sub(escaped, text)
+
+
+def _json(value: object, indent: int | None = None) -> str:
+    """JSON in readable text; what a terminal obeys is escaped as JSON does it."""
+    text = json.dumps(_plain(value), ensure_ascii=False, indent=indent)
+    return _OBEYED.sub(lambda one: one[0] if one[0] == "\n" else f"\\u{ord(one[0]):04x}", text)
 
 
 def _plain(value: object) -> object:

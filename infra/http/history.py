@@ -72,9 +72,10 @@ class WindowSumAnswer(AnswerBody):
 
 
 class WindowsAnswer(AnswerBody):
-    """The windows of a period."""
+    """The windows of a period, and the zone in which they begin; none, if there is no window."""
 
     windows: list[WindowSumAnswer]
+    time_zone: str | None
 
 
 @routes.get("/v1/counters/{counter}/entries", response_model=EntriesAnswer)
@@ -123,4 +124,6 @@ def windows(
 ) -> Response:
     """A counter's sums for each window. Half a read unit for each 4 KB read."""
     found = call.reads(counter).windows(counter, per, since=since, until=until)
-    return answered(WindowsAnswer(windows=[WindowSumAnswer.model_validate(one) for one in found]))
+    shown = [WindowSumAnswer.model_validate(one) for one in found]
+    zone = found[0].zone if found else None
+    return answered(WindowsAnswer(windows=shown, time_zone=zone))

@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from hypercorn.asyncio import serve as hypercorn_serve
+from hypercorn.asyncio import tcp_server
 from hypercorn.config import Config, Sockets
+from hypercorn.events import Closed
+from hypercorn.protocol import ProtocolWrapper
+from hypercorn.protocol.h11 import H2CProtocolRequiredError, H2ProtocolAssumedError
 
 from countledger.infra.local.front import BACKLOG, listening_socket
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from hypercorn.events import Event
     from hypercorn.typing import ASGIFramework
 
 # Below the number of open files that a process has by default.
@@ -93,6 +98,19 @@ def listen(port: int = 0) -> Listener:
     return Listener(listening_socket(port).detach())
 
 
+class _OfHttp1(ProtocolWrapper):
+    """Hypercorn's connection, closed where it would go on in HTTP/2.
+
+    No browser speaks that without TLS, and hypercorn closes no idle connection of it.
+    """
+
+    async def handle(self, event: Event) -> None:
+        try:
+            await self.protocol.handle(event)
+        except (H2ProtocolAssumedError, H2CProtocolRequiredError):
+            await self.send(Closed())
+
+
 class _OnListener(Config):
     """Hypercorn's settings for one socket that exists already."""
 
@@ -140,6 +158,7 @@ async def serve(
         await stop()
 
     asyncio.get_running_loop().set_exception_handler(_say)
+    tcp_server.ProtocolWrapper = _OfHttp1  # type: ignore[attr-defined]  # of its connections
     await hypercorn_serve(
         app, _OnListener(listener, headers_timeout_s), shutdown_trigger=stopped, mode="asgi"
     )

@@ -192,7 +192,8 @@ def set_strict(
 ) -> Response:
     """Set a strict counter exactly to a value, within its bounds. Four write units, a read unit."""
     transactions = call.administers(counter).strict.transactions
-    outcome = transactions.set_value(counter, body.value, key=key, note=body.note)
+    own = key_of_namespaces(key, [keys.namespace_of(counter)])
+    outcome = transactions.set_value(counter, body.value, key=own, note=body.note)
     return answer_of(outcome, CHANGED)
 
 

@@ -86,13 +86,13 @@ class Opener:
         self._browser = browser
         self._opened: list[tuple[str, Page, Seen]] = []
 
-    def __call__(self, url: str, *, dark: bool = False) -> Page:
+    def __call__(self, url: str, *, dark: bool = False, zone: str = "Europe/Berlin") -> Page:
         """Open an address with a token, which is kept in this context alone."""
         context = self._browser.new_context(
             color_scheme="dark" if dark else "light",
             viewport={"width": 1100, "height": 900},
             locale="en-GB",
-            timezone_id="Europe/Berlin",
+            timezone_id=zone,
         )
         context.set_default_timeout(PATIENCE_MS)
         page, seen = context.new_page(), Seen([], [])

@@ -127,8 +127,18 @@ def test_bytes_that_are_no_text_name_no_counter(api: Api, segment: str) -> None:
     assert (refused["status"], names_of(refused["body"])) == (400, "malformed-request")
 
 
+@pytest.mark.parametrize("segment", ["caf%FF", "%C3", "%ED%A0%80"])
+@pytest.mark.parametrize("query", ["prefix={}", "prefix=a&{}=1"])
+def test_bytes_that_are_no_text_are_in_no_query(api: Api, segment: str, query: str) -> None:
+    """Each would be replaced by the same character, and the answer be one to another question."""
+    path = f"/v1/counters?{query.format(segment)}"
+    refused = asyncio.run(_asgi(api, "GET", path, [], b""))
+
+    assert (refused["status"], names_of(refused["body"])) == (400, "malformed-request")
+
+
 async def _asgi(
-    api: Api, method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes
+    api: Api, method: str, target: str, headers: list[tuple[bytes, bytes]], body: bytes
 ) -> dict[str, Any]:
     """Call the application with a path as a server hands it over."""
     sent: list[Any] = []
@@ -139,12 +149,13 @@ async def _asgi(
     async def send(message: Any) -> None:  # noqa: ANN401 - ASGI's
         sent.append(message)
 
+    path, _, query = target.partition("?")
     scope = {
         "type": "http",
         "method": method,
         "path": unquote(path),
         "raw_path": path.encode(),
-        "query_string": b"",
+        "query_string": query.encode(),
         "headers": headers,
     }
     await api.app(scope, receive, send)

@@ -130,3 +130,21 @@ def test_a_key_of_several_counters_is_one_of_their_namespaces(whole: Api) -> Non
     outcomes = [change(tenant, "1").json()["outcome"] for tenant in ("left", "right", "left")]
     assert outcomes == ["applied", "applied", "duplicate"]
     assert change("left", "2").status_code == 422
+
+
+@pytest.mark.parametrize("resource", ["strict", "counters"])
+def test_a_key_that_sets_a_value_is_one_of_the_namespace(whole: Api, resource: str) -> None:
+    """Another tenant with the same key is neither refused by it, nor learns of it."""
+    whole.scopes = EVERYTHING
+    if resource == "strict":
+        for counter in ("left:a", "right:a"):
+            whole.post("/v1/strict", {"counter": counter, "method": "marker"})
+
+    def set_value(tenant: str, value: str) -> Response:
+        whole.scopes = Scopes.parse([f"{tenant}:admin"])
+        return whole.put(f"/v1/{resource}/{tenant}:a/value", {"value": value}, "one-key")
+
+    answers = [set_value(tenant, "5").json() for tenant in ("left", "right", "left")]
+    outcomes = [one.get("outcome") or one["became"] for one in answers]
+    assert outcomes[0] == outcomes[1] != outcomes[2] == "duplicate"
+    assert set_value("right", "6").status_code == 422

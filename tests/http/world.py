@@ -46,6 +46,10 @@ class Api:
             headers["Idempotency-Key"] = key
         return self.http.post(path, json=body, headers=headers)
 
+    def put(self, path: str, body: object, key: str) -> Response:
+        """Replace by a body of JSON, with an idempotency key."""
+        return self.http.put(path, json=body, headers={"Idempotency-Key": key})
+
     def get(self, path: str, **headers: str) -> Response:
         """Read a resource."""
         return self.http.get(path, headers=headers)

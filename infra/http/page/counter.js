@@ -3,7 +3,7 @@
 import { get, segment } from "./api.js";
 import { bars, line } from "./chart.js";
 import { command, empty, fill, h, named, part, reading, said, show, speak, table } from "./dom.js";
-import { ago, amount, difference, many, moment, signed, sum } from "./format.js";
+import { ago, amount, difference, many, moment, signed, sum, windowLabel } from "./format.js";
 
 const SPAN_MS = 180_000;
 const HOUR_MS = 3_600_000;
@@ -52,24 +52,24 @@ export function counter(name) {
     const asked = per;
     const shape = CHARTS[asked];
     const since = new Date(Date.now() - shape.back).toISOString().slice(0, 13);
-    const short = new Intl.DateTimeFormat(undefined, shape.label);
     try {
-      const { windows } = await get(`${path}/windows`, { per: asked, since: `${since}:00:00Z` }, signal);
+      const { windows, time_zone: zone } = await get(`${path}/windows`, { per: asked, since: `${since}:00:00Z` }, signal);
       if (asked !== per) return; // the other chart was chosen meanwhile
-      show(places.chart, bars(shape.name, windows.map((one) => ({
-        label: short.format(new Date(one.start)), long: one.name, value: one.value,
+      show(places.chart, bars(zone ? `${shape.name}, ${zone}` : shape.name, windows.map((one) => ({
+        label: windowLabel(one.name, shape.label), long: one.name, value: one.value,
         events: one.events, open: !one.complete }))),
       h("p", { class: "quiet" }, windows.some((one) => Number(one.value) !== 0) ? "Light bars may still grow."
         : "Nothing was counted in this period since windows are kept: from a minute after they were switched on."));
     } catch (problem) {
       if (problem.gone || problem.status === 401 || problem.name === "AbortError") throw problem;
       if (asked !== per) return;
-      show(places.chart, ...fromEntries(problem, shape, short));
+      show(places.chart, ...fromEntries(problem, shape));
     }
   }
 
-  /** Without windows: the sums of the entries that were read, and how to get all. */
-  function fromEntries(problem, shape, short) {
+  /** Without windows: the sums of the entries that were read, in the zone of the reader, and how to get all. */
+  function fromEntries(problem, shape) {
+    const short = new Intl.DateTimeFormat(undefined, shape.label);
     const namespace = name.includes(":") ? name.split(":")[0] : "default";
     const how = [problem.slug === "no-windows" ? null : h("p", { class: "quiet" }, said(problem.message)),
       h("p", {}, "To keep sums for each hour and day, from now on:"),
@@ -93,7 +93,8 @@ export function counter(name) {
       rows.push({ label: short.format(start), long: moment(new Date(start).toISOString()),
         value: sum(inside.map((one) => one.delta)), events: inside.length, open: start === last });
     }
-    return [bars(`${shape.name.split(",")[0]}, of the newest ${many(entries.length, "entry", "entries")}`, rows), ...how];
+    const shown = `of the newest ${many(entries.length, "entry", "entries")}, ${short.resolvedOptions().timeZone}`;
+    return [bars(`${shape.name.split(",")[0]}, ${shown}`, rows), ...how];
   }
 
   async function drawLists(signal) {

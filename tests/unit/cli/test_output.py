@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from countledger.infra.cli.output import show_json, show_json_array, show_rows
+from countledger.infra.cli.output import notice, show_json, show_json_array, show_rows
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,25 @@ def test_an_array_is_one_json_document_however_long(
 
     written = json.loads(capsys.readouterr().out)
     assert [{"a": "0.5"} if isinstance(item, dict) else item for item in items] == written
+
+
+# A note that clears the screen, sets the title, turns the text around, and ends in the C1 form.
+_NOTE = "\x1b[2J\x1b]0;title\x07 \u202egnp.exe \x9b31m\x7f\r\u2028 \u00e9"
+
+
+def test_a_note_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows([{"note": {"x": _NOTE}, "key": _NOTE}])
+    cells = capsys.readouterr().out
+    show_json({"note": _NOTE})
+    whole = capsys.readouterr().out
+    show_json_array([_NOTE])
+    listed = capsys.readouterr().out
+    notice(f"two\nlines {_NOTE}")
+    said = capsys.readouterr().err
+
+    for text in (cells, whole, listed, said):
+        assert {one for one in text if not one.isprintable()} <= {"\n", "\t"}
+        assert "\u00e9" in text
+    assert r"\u001b[2J\u001b]0;title\u0007 \u202egnp.exe \u009b31m\u007f\u000d\u2028" in cells
+    assert (json.loads(whole), json.loads(listed)) == ({"note": _NOTE}, [_NOTE])
+    assert said.startswith("two\nlines ")

@@ -186,6 +186,23 @@ def test_there_are_no_websockets_and_no_http2(server: Server) -> None:
     assert answer.startswith(b"HTTP/1.1 403 ")
 
 
+# The preface of HTTP/2 with empty settings, and a request that asks for HTTP/2.
+_SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+_HTTP2 = {
+    "at once": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS,
+    "by upgrade": (
+        b"GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+        b"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("begin", _HTTP2.values(), ids=_HTTP2)
+def test_a_connection_of_http2_is_closed_in_its_time(server: Server, begin: bytes) -> None:
+    """Else it would stay open for ever, idle, and count against the bound."""
+    assert b"HTTP/1.1 200" not in _raw(server, begin)
+
+
 def test_two_hundred_idle_connections_hinder_nobody(server: Server) -> None:
     with ExitStack() as opened:
         clients = [opened.enter_context(server.open()) for _ in range(200)]
