@@ -33,8 +33,20 @@ from countledger.consumers.totals import counters_beginning
 from countledger.ledger import keys
 from countledger.ledger.attributes import require_amount
 from countledger.ledger.clock import Clock, SystemClock, show_duration
-from countledger.ledger.errors import CorruptItem, CountledgerError, ServiceFailed
-from countledger.ledger.limits import ALERT_STATE_LIFE_MS, BATCH_GET_KEYS, MINUTE_MS, SECOND_MS
+from countledger.ledger.errors import (
+    CorruptItem,
+    CountledgerError,
+    ServiceFailed,
+    SetupError,
+    Throttled,
+)
+from countledger.ledger.limits import (
+    ALERT_RULES_AGE_MS,
+    ALERT_STATE_LIFE_MS,
+    BATCH_GET_KEYS,
+    MINUTE_MS,
+    SECOND_MS,
+)
 from countledger.ledger.total import decode_total
 
 if TYPE_CHECKING:
@@ -43,6 +55,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.alert import Publisher
     from countledger.consumers.alerts.alert_log import DeadLetters
     from countledger.consumers.alerts.rule import Rule
+    from countledger.consumers.alerts.rules import Rules
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
@@ -64,6 +77,9 @@ class InitialScan:
     total that was beyond the threshold before is still beyond it, or a change that the evaluator
     sees brought it back. The alert state decides which came first, so a counter alerts once.
 
+    A rule that another call changes or deletes meanwhile ends for the scan as for an evaluator: the
+    scan knows every change of the rules that is older than `ALERT_RULES_AGE_MS`.
+
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
         table: the table `counters`.
@@ -78,19 +94,35 @@ class InitialScan:
     dead_letters: DeadLetters
     clock: Clock = field(default_factory=SystemClock)
 
-    def run(self, rule: Rule) -> int:
+    def run(self, rule: Rule, rules: Rules) -> int:
         """Wait until a rule is effective, and alert for its counters that are beyond the threshold.
 
         One read unit for each counter, for a prefix also a scan of the table; four write units for
-        each that is beyond. A repeated scan of a revision alerts for the counters that were left.
+        each that is beyond; a read unit a second for changes of rules. A repeated scan of a
+        revision alerts for the counters that were left.
+
+        Args:
+            rule: that was created or changed.
+            rules: the stored rules.
 
         Returns:
             The number of alerts published.
 
         Raises:
-            ServiceFailed: some counters failed; `alert set NAME --now` goes on.
+            ServiceFailed: some counters failed, and `alert set NAME --now` goes on; or another call
+                changed or deleted the rule meanwhile. The rule itself was written in any case.
         """
         wait_until_effective(rule, self.clock)
+        try:
+            return self._scan(rule, RuleEnd(rules, rule, self.clock))
+        except (SetupError, Throttled) as error:
+            # These say that nothing was written, and the rule was.
+            raise ServiceFailed(
+                f"rule {rule.name!r} is stored, but its initial scan ended early ({error}): "
+                f"`countledger alert set {rule.name} --now` goes on"
+            ) from error
+
+    def _scan(self, rule: Rule, end: RuleEnd) -> int:
         notifier = Notifier(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
         evaluator = ChainEvaluator(
             self.dynamo, self.table, notifier, _refuse, decide=decide_scan, write_of=scan_write_of
@@ -98,6 +130,7 @@ class InitialScan:
         published = 0
         failed: dict[str, CountledgerError] = {}
         for item in self._totals(rule):
+            end.check()
             change = as_unchanged(item, max(rule.effective_from_ms, self.clock.now_ms()))
             if change is None:
                 continue
@@ -124,6 +157,51 @@ class InitialScan:
             yield from self.dynamo.get_many(
                 self.table, [keys.total_key(name) for name in wanted], consistent=True
             )
+
+
+@dataclass(slots=True)
+class RuleEnd:
+    """Whether a revision of a rule has ended, known as an evaluator knows it.
+
+    Attributes:
+        rules: the stored rules.
+        rule: the revision.
+        clock: the time.
+    """
+
+    rules: Rules
+    rule: Rule
+    clock: Clock
+    _read_at_ms: int | None = None
+    _number: int | None = None
+    _until_ms: int | None = None
+
+    def check(self) -> None:
+        """Free for a second after each look; then a read unit, and more if a rule has changed.
+
+        Raises:
+            ServiceFailed: another call has changed or deleted the rule, and that is effective.
+        """
+        now_ms = self.clock.now_ms()
+        if self._read_at_ms is None or not 0 <= now_ms - self._read_at_ms < ALERT_RULES_AGE_MS:
+            self._refresh()
+            # The time before the read: a later change may be missing.
+            self._read_at_ms = now_ms
+        if self._until_ms is not None and now_ms >= self._until_ms:
+            raise ServiceFailed(
+                f"rule {self.rule.name!r} was changed or deleted by another call during its "
+                "initial scan: the scan has ended"
+            )
+
+    def _refresh(self) -> None:
+        number = self.rules.number()
+        if number == self._number:
+            return
+        snapshot = self.rules.read()
+        known = [*snapshot.past, *snapshot.current.values()]
+        found = [one for one in known if one.revision == self.rule.revision]
+        self._until_ms = found[0].effective_until_ms if found else self.rule.effective_from_ms
+        self._number = snapshot.number if snapshot.is_whole else None
 
 
 def wait_until_effective(rule: Rule, clock: Clock) -> None:

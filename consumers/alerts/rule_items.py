@@ -32,6 +32,7 @@ class RuleSnapshot:
         current: the newest revision of each rule, by name.
         past: earlier revisions, and the last revisions of deleted rules.
         unreadable: by name why a rule is corrupt; corrupt rules are not evaluated.
+        changed_by: the id of the last change; None: there was none.
         is_whole: whether it holds every item of the last change, and none of a later change.
     """
 
@@ -39,6 +40,7 @@ class RuleSnapshot:
     current: Mapping[str, Rule]
     past: tuple[Rule, ...]
     unreadable: Mapping[str, str]
+    changed_by: str | None = None
     is_whole: bool = True
 
     @property
@@ -80,12 +82,14 @@ class RuleStamp:
         count: the number of rules.
         left: the name of the rule that the change wrote; None: the change deleted a rule.
         ended: the revision that the change ended, with its end; a read may miss its own item.
+        changed_by: the id of the change.
     """
 
     number: int = 0
     count: int = 0
     left: str | None = None
     ended: Rule | None = None
+    changed_by: str | None = None
 
 
 def encode_rule(rule: Rule, change: int | None = None) -> Item:
@@ -110,6 +114,7 @@ def encode_rule(rule: Rule, change: int | None = None) -> Item:
         "revision": rule.revision,
         "effective_from": rule.effective_from_ms,
         "effective_until": until_ms,
+        "ended_by": rule.ended_by,
         "expires_at": None if until_ms is None else _expires_at(until_ms),
         "change": change,
     }
@@ -139,6 +144,7 @@ def decode_rule(item: Item) -> Rule:
             revision=require(item, "revision", str),
             effective_from_ms=require(item, "effective_from", int),
             effective_until_ms=optional(item, "effective_until", int),
+            ended_by=optional(item, "ended_by", str),
         )
     except ValueError as error:
         raise CorruptItem(f"alert rule {item.get('part')!r}: {error}", item) from error
@@ -153,6 +159,7 @@ def encode_stamp(stamp: RuleStamp) -> Item:
         "rules": stamp.count,
         "left": stamp.left,
         "ended": None if ended is None else {n: v for n, v in ended.items() if v is not None},
+        "changed_by": stamp.changed_by,
     }
 
 
@@ -171,6 +178,7 @@ def decode_stamp(item: Item | None) -> RuleStamp:
         require(item, "rules", int),
         optional(item, "left", str),
         None if ended is None else decode_rule(ended),
+        optional(item, "changed_by", str),
     )
 
 
@@ -202,7 +210,8 @@ def snapshot_of(items: Iterable[Item]) -> RuleSnapshot:
             past[rule.revision] = rule
     if stamp.ended is not None:
         past[stamp.ended.revision] = stamp.ended
-    found = RuleSnapshot(stamp.number, current, tuple(past.values()), unreadable)
+    ended, changed_by = tuple(past.values()), stamp.changed_by
+    found = RuleSnapshot(stamp.number, current, ended, unreadable, changed_by)
     return replace(found, is_whole=_is_whole(stamp, found, changes))
 
 
@@ -234,6 +243,7 @@ def followed(snapshot: RuleSnapshot, rule: Rule, revision: str, effective_ms: in
         revision=revision,
         effective_from_ms=_effective_ms(snapshot, rule.name, effective_ms),
         effective_until_ms=None,
+        ended_by=None,
     )
 
 
@@ -254,8 +264,10 @@ def plan_put(table: str, snapshot: RuleSnapshot, rule: Rule) -> list[Write]:
             f"last hours reach the limit of {ALERT_RULES_MAX}: delete rules, or wait some hours"
         )
     known = rule.name in snapshot.current or rule.name in snapshot.unreadable
-    ended = _ended(snapshot, rule.name, rule.effective_from_ms)
-    stamp = RuleStamp(snapshot.number + 1, snapshot.count + (not known), rule.name, ended)
+    change_id = rule.revision
+    ended = _ended(snapshot, rule.name, rule.effective_from_ms, change_id)
+    count = snapshot.count + (not known)
+    stamp = RuleStamp(snapshot.number + 1, count, rule.name, ended, change_id)
     return [
         _stamp(table, snapshot, stamp),
         Put(table, encode_rule(rule, stamp.number)),
@@ -263,11 +275,13 @@ def plan_put(table: str, snapshot: RuleSnapshot, rule: Rule) -> list[Write]:
     ]
 
 
-def plan_delete(table: str, snapshot: RuleSnapshot, name: str, effective_ms: int) -> list[Write]:
+def plan_delete(
+    table: str, snapshot: RuleSnapshot, name: str, effective_ms: int, change_id: str
+) -> list[Write]:
     """The writes that delete a rule, which may be corrupt."""
     until_ms = _effective_ms(snapshot, name, effective_ms)
-    ended = _ended(snapshot, name, until_ms)
-    stamp = RuleStamp(snapshot.number + 1, snapshot.count - 1, None, ended)
+    ended = _ended(snapshot, name, until_ms, change_id)
+    stamp = RuleStamp(snapshot.number + 1, snapshot.count - 1, None, ended, change_id)
     return [
         _stamp(table, snapshot, stamp),
         Delete(table, keys.rule_key(name)),
@@ -285,10 +299,10 @@ def _effective_ms(snapshot: RuleSnapshot, name: str, effective_ms: int) -> int:
     return -(-latest_ms // SECOND_MS) * SECOND_MS
 
 
-def _ended(snapshot: RuleSnapshot, name: str, until_ms: int) -> Rule | None:
+def _ended(snapshot: RuleSnapshot, name: str, until_ms: int, change_id: str) -> Rule | None:
     """The current revision with its end, unless it is missing or corrupt."""
     found = snapshot.current.get(name)
-    return found and replace(found, effective_until_ms=until_ms)
+    return found and replace(found, effective_until_ms=until_ms, ended_by=change_id)
 
 
 def _kept(table: str, stamp: RuleStamp) -> list[Write]:  # of the revision that ends

@@ -16,13 +16,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RulePlan:
-    """What a change writes, and the rule after it; None: the rule is deleted."""
+    """What a change writes.
+
+    Attributes:
+        writes: in one transaction.
+        rule: after the change; None: it is deleted.
+        traced: whether the rules show for a day which change wrote it, whatever follows. The end
+            of a corrupt revision is not kept, so only the last change shows that it deleted one.
+    """
 
     writes: Sequence[Write]
     rule: Rule | None = None
+    traced: bool = True
 
 
-# From the rules as read, the id of the new revision and its earliest time to a plan.
+# From the rules as read, the id of the change (and of its new revision) and its earliest time to a
+# plan.
 Decide: TypeAlias = Callable[[RuleSnapshot, str, int], RulePlan]
 
 
@@ -51,7 +60,7 @@ def deletion(table: str, name: str) -> Decide:
     """
     first: dict[str, Rule | None] = {}
 
-    def decide(snapshot: RuleSnapshot, _revision: str, effective_ms: int) -> RulePlan:
+    def decide(snapshot: RuleSnapshot, change_id: str, effective_ms: int) -> RulePlan:
         if name not in snapshot.current and name not in snapshot.unreadable:
             return RulePlan(())
         found = snapshot.current.get(name)
@@ -60,6 +69,7 @@ def deletion(table: str, name: str) -> Decide:
                 f"alert rule {name!r} was changed, or created again, after this call had read it: "
                 "look at it, and call again"
             )
-        return RulePlan(plan_delete(table, snapshot, name, effective_ms))
+        writes = plan_delete(table, snapshot, name, effective_ms, change_id)
+        return RulePlan(writes, traced=found is not None)
 
     return decide

@@ -1,14 +1,18 @@
 """The stored rules of a region: create, change, delete, read.
 
-Writes are transactions that may be sent again. A write that was applied although its answer was
-lost is recognised by the id of its revision. A write that arrives late is refused, because the
-stamp has changed. A process may be suspended after it computed the effective time, so a write is
-not sent when it is too late for that time.
+Writes are transactions that may be sent again. Each is conditional on the number of the stamp that
+was read, and raises it; so once the number has moved, no earlier write of a call can arrive. A
+write that was applied although its answer was lost is recognised by the id of its change, in the
+revision that it wrote, in the one that it ended, or in the stamp. So a refusal is said only when no
+write of the call was or will be applied; otherwise the answer is `Unclear`.
+
+A process may be suspended after it computed the effective time, so a write is not sent when it is
+too late for that time.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +31,7 @@ from countledger.ledger.attempts import (
     Attempts,
     Done,
     Exhausted,
+    GiveUp,
     Pause,
     Recheck,
     Reply,
@@ -35,6 +40,7 @@ from countledger.ledger.attempts import (
     Steps,
     Verdict,
     attempt,
+    otherwise,
     run,
 )
 from countledger.ledger.before_send import guarded
@@ -48,7 +54,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.expressions import Compare
 from countledger.ledger.ids import new_id
-from countledger.ledger.limits import ALERT_RULE_DELAY_MS, ALERT_RULE_SEND_MS
+from countledger.ledger.limits import ALERT_RULE_DELAY_MS, ALERT_RULE_SEND_MS, DAY_MS
 from countledger.ledger.operations import Query, Transact
 from countledger.ledger.performer import DynamoPerformer
 
@@ -156,9 +162,7 @@ class Rules:
         snapshot, before = RuleSnapshot(0, {}, (), {}), -1
         for _ in _BACKOFF.tries(self.clock, self.random):
             before = self.number()
-            everything = Query(
-                self.table, Compare("counter", "=", keys.ALERT_RULES), consistent=True
-            )
+            everything = self.everything()
             # The stamp is the last item: everything read before it is at most as new.
             snapshot = snapshot_of(item for page in self.dynamo.pages(everything) for item in page)
             if snapshot.number == before and snapshot.is_whole:
@@ -166,6 +170,10 @@ class Rules:
         if snapshot.number == before:
             return snapshot
         raise Throttled("the alert rules kept changing while they were read; try again")
+
+    def everything(self) -> Query:
+        """The items of all rules."""
+        return Query(self.table, Compare("counter", "=", keys.ALERT_RULES), consistent=True)
 
     def _change(self, name: str, decide: Decide) -> RuleWritten:
         attempts = Attempts(self.clock, self.random, _BACKOFF)
@@ -175,23 +183,27 @@ class Rules:
     def _perform(self, step: Step) -> Answer:
         if isinstance(step, Pause):
             return DynamoPerformer(self.dynamo, self.dynamo, self.clock)(step)
-        if step.operation == READ_RULES:
+        if isinstance(step.operation, Query):
             return self.read()
         with guarded(step.before_send):
             return self.dynamo.transact(step.operation.writes, step.operation.token)
 
 
-# The operation whose answer is a `RuleSnapshot`.
-READ_RULES: Final = "read the rules"
-
-
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """Write the plan that was made at that time (None: read first); `sent`: after another write."""
+    """What is sent next, and what was sent before.
+
+    Attributes:
+        plan: written next; None: read the rules first.
+        computed_ms: when the last plan was made.
+        number: of the stamp that the last plan was made from.
+        sent: the last plan that was sent.
+    """
 
     plan: RulePlan | None = None
     computed_ms: int = 0
-    sent: bool = False
+    number: int = 0
+    sent: RulePlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +213,7 @@ class RuleChanger:
     Attributes:
         rules: the rules to change.
         name: of the rule.
-        revision: the id of the revision, by which an applied write is recognised.
+        revision: the id of the change, by which an applied write is recognised.
         decide: what to write.
     """
 
@@ -212,11 +224,11 @@ class RuleChanger:
 
     def steps(self, attempts: Attempts) -> Steps[RuleWritten]:
         """The steps; they raise the last error if no attempt is left."""
-        return attempt(_Round(), self._request, self._interpret, _give_up, attempts)
+        return attempt(_Round(), self._request, self._interpret, self._give_up, attempts)
 
     def _request(self, state: _Round) -> Send:
         if state.plan is None:
-            return Send(READ_RULES)
+            return Send(self.rules.everything())
         # A new token: another attempt is another transaction, with another time.
         transaction = Transact(state.plan.writes, self.rules.new_id(state.computed_ms))
         return Send(transaction, lambda: self.refuse_late(state.computed_ms))
@@ -231,30 +243,59 @@ class RuleChanger:
         throttled, no answer, too late              again: read
         written                                     done
         """
-        answer, plan = reply.answer, reply.state.plan
+        answer, state = reply.answer, reply.state
         if isinstance(answer, RuleSnapshot):
-            return self._planned(answer, sent=reply.state.sent)
-        if plan is None:
-            raise answer
+            return self._planned(answer, state, maybe_applied=reply.maybe_applied)
+        if state.plan is None:
+            return otherwise(reply)
+        reading = replace(state, plan=None, sent=state.plan)
         match answer:
             case TransactionCancelled():
-                return Again(_Round(sent=True), Throttled(f"alert rule {self.name!r}: {answer}"))
+                return Again(reading, Throttled(f"alert rule {self.name!r}: {answer}"))
             case Throttled() | Unclear():
-                return Again(_Round(sent=True))
+                return Again(reading)
             case CountledgerError():
-                raise answer
-        return Done(RuleWritten(plan.rule, written=True))
+                return otherwise(reply)
+        return Done(RuleWritten(state.plan.rule, written=True))
 
-    def _planned(self, rules: RuleSnapshot, *, sent: bool) -> Verdict[_Round, RuleWritten]:
-        if sent:
-            for known in (*rules.past, *rules.current.values()):
-                if (known.name, known.revision) == (self.name, self.revision):
-                    return Done(RuleWritten(known, written=True))
-        computed_ms = self.rules.clock.now_ms()
-        plan = self.decide(rules, self.revision, computed_ms + self.rules.delay_ms)
+    def _planned(
+        self, rules: RuleSnapshot, state: _Round, *, maybe_applied: bool
+    ) -> Verdict[_Round, RuleWritten]:
+        if state.sent is not None and (applied := self._applied(rules, state.sent)) is not None:
+            return Done(applied)
+        now_ms = self.rules.clock.now_ms()
+        # Each write sent so far is conditional on that number.
+        moved = rules.number > state.number
+        if maybe_applied and moved and not self._is_shown(rules, state, now_ms):
+            return GiveUp(self._unclear("others have changed the rules since"))
+        try:
+            plan = self.decide(rules, self.revision, now_ms + self.rules.delay_ms)
+        except CountledgerError as error:
+            if maybe_applied and not moved:
+                return GiveUp(error)
+            raise
         if not plan.writes:
-            return Done(RuleWritten(plan.rule, written=sent))
-        return Recheck(_Round(plan, computed_ms, sent=sent))
+            return Done(RuleWritten(plan.rule, written=False))
+        return Recheck(_Round(plan, now_ms, rules.number, state.sent), resolved=moved)
+
+    def _applied(self, rules: RuleSnapshot, sent: RulePlan) -> RuleWritten | None:
+        """What an earlier write of this call did, if it was applied."""
+        known = [one for one in (*rules.past, *rules.current.values()) if one.name == self.name]
+        for rule in known:
+            if rule.revision == self.revision:
+                return RuleWritten(rule, written=True)
+        ended = any(one.ended_by == self.revision for one in known)
+        if ended or rules.changed_by == self.revision:
+            return RuleWritten(sent.rule, written=True)
+        return None
+
+    def _is_shown(self, rules: RuleSnapshot, state: _Round, now_ms: int) -> bool:
+        """Whether the rules would show a write of this call, had it been applied."""
+        # Of one number there is one change, and the stamp names the last.
+        if rules.number == state.number + 1:
+            return True
+        traced = state.sent is None or state.sent.traced
+        return traced and now_ms - state.computed_ms < DAY_MS
 
     def refuse_late(self, computed_ms: int) -> None:
         """Raise `Throttled` for a time computed too long ago; another attempt has a new time."""
@@ -265,6 +306,13 @@ class RuleChanger:
                 "change was sent; nothing was written"
             )
 
+    def _give_up(self, exhausted: Exhausted[_Round]) -> RuleWritten:
+        if exhausted.maybe_applied and not isinstance(exhausted.error, Unclear):
+            raise self._unclear(str(exhausted.error)) from exhausted.error
+        raise exhausted.error
 
-def _give_up(exhausted: Exhausted[_Round]) -> RuleWritten:
-    raise exhausted.error
+    def _unclear(self, why: str) -> Unclear:
+        return Unclear(
+            f"alert rule {self.name!r}: an attempt got no clear answer, and may have been applied "
+            f"({why}): look at the rule, and call again"
+        )

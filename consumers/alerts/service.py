@@ -285,7 +285,7 @@ class Alerts:
         `ServiceFailed`: some counters failed; a repeated call continues with them.
         """
         refuse_now(rule)
-        return self.services.initial_scan.run(rule)
+        return self.services.initial_scan.run(rule, self.rules)
 
     def _written(self, rule: Rule, *, wait: bool, now: bool) -> Rule:
         if wait:

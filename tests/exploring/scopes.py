@@ -9,6 +9,7 @@ from tests.exploring.hold_scope import HOLDS
 from tests.exploring.ledger_scope import RECORDS
 from tests.exploring.mark_scope import MARKS
 from tests.exploring.quota_scope import QUOTAS
+from tests.exploring.rule_scope import RULES
 from tests.exploring.schedule_scope import SCHEDULES
 from tests.exploring.sequence_scope import SEQUENCES
 from tests.exploring.strict_scope import STRICT
@@ -26,6 +27,7 @@ CAPABILITIES: Final[tuple[Capability, ...]] = (
     *HOLDS,
     *QUOTAS,
     SCHEDULES,
+    RULES,
 )
 # `make explore` explores these too. Their violations are known; the tests leave them out until the
 # protocol has changed: a take beside releases by the same owner, two releases in one millisecond.

@@ -13,10 +13,10 @@ from countledger.consumers.alerts.rule import Rule, Watch
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed, Throttled
-from countledger.ledger.limits import HOUR_MS, SECOND_MS
+from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 from tests.unit.alerts import evaluating
 from tests.unit.alerts.evaluating import REGION, START_MS, TABLE, record, rule
-from tests.unit.ledger.memory import refuses
+from tests.unit.ledger.memory import meanwhile, refuses
 
 
 @dataclass(slots=True)
@@ -30,7 +30,8 @@ class World(evaluating.World):
 
     def scan(self, one: Rule) -> int:
         """How many alerts a scan publishes."""
-        return InitialScan(self.dynamo, TABLE, self.targets, self.letters, self.clock).run(one)
+        scan = InitialScan(self.dynamo, TABLE, self.targets, self.letters, self.clock)
+        return scan.run(one, self.stored)
 
     def total(self, counter: str, value: int, version: int = 3, **attributes: object) -> None:
         """A total, as it is stored."""
@@ -97,11 +98,18 @@ def test_a_crossing_alerts_once_whoever_comes_first(world: World, *, evaluated_f
 def test_what_an_older_revision_publishes_arms_no_newer_one(world: World) -> None:
     """A scan is late; the revision of now has alerted, and its total is not back yet."""
     first = world.create(threshold=90)
+    world.clock.at_ms += MINUTE_MS
     second = world.stored.set("rule", lambda old: replace(old, threshold=100, rearm=50))
-    world.clock.at_ms = second.effective_from_ms
-    world.evaluate(second, 40, 150, version=4)
-    world.evaluate(second, 150, 95, version=5)
     world.total("a:1", 95, version=5)
+
+    def second_alerts() -> None:
+        world.clock.at_ms = second.effective_from_ms
+        world.evaluate(second, 40, 150, version=4)
+        world.evaluate(second, 150, 95, version=5)
+
+    # The scan has read the rules and the total, and is suspended before it writes the state.
+    world.clock.at_ms = second.effective_from_ms - 1
+    world.dynamo.plans.append(meanwhile(second_alerts, "put"))
     assert world.scan(first) == 1
 
     world.evaluate(second, 95, 120, version=6)

@@ -1,0 +1,121 @@
+"""Alert rules: create, change, delete, also with an initial scan.
+
+The state of the model is the threshold of the rule; 0: there is none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from countledger.consumers.alerts.rule_items import RuleSnapshot, snapshot_of
+from countledger.infra.memory.tables import COUNTERS
+from countledger.ledger import keys
+from countledger.ledger.errors import NoSuchRule, RuleExists, ServiceFailed
+from countledger.ledger.limits import MINUTE_MS
+from tests.exploring.linear import Effect
+from tests.exploring.scope import Beginnings, Capability
+from tests.exploring.search import Bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from countledger.client import CountLedger
+    from tests.exploring.search import Situation
+    from tests.exploring.world import Contents
+
+_NAME: Final = "r"
+_COUNTER: Final = "likes:a"
+_VALUE: Final = 50
+# What each call writes; 0: it deletes.
+_THRESHOLD: Final = {"create 10": 10, "create 15": 15, "create now": 10, "set 20": 20, "delete": 0}
+
+
+def _model(threshold: int, call: str) -> Iterator[Effect]:
+    wanted = _THRESHOLD[call]
+    if call == "delete":
+        yield Effect(threshold > 0, 0)
+        yield Effect(_changed_since, threshold)
+    elif call == "set 20":
+        yield Effect(wanted, wanted) if threshold else Effect(NoSuchRule, 0)
+    elif threshold:
+        yield Effect(RuleExists, threshold)
+    else:
+        yield Effect(wanted, wanted)
+        if call == "create now":
+            yield Effect(_ended_early, wanted)
+
+
+def _changed_since(answer: object) -> bool:
+    return isinstance(answer, RuleExists) and "was changed, or created again" in str(answer)
+
+
+def _ended_early(answer: object) -> bool:
+    """The rule is written, and its scan was not finished."""
+    return type(answer) is ServiceFailed and (
+        "initial scan" in str(answer) or "is effective in" in str(answer)
+    )
+
+
+def _rules(contents: Contents) -> RuleSnapshot:
+    items = contents.tables[COUNTERS].items()
+    return snapshot_of(dict(item) for key, item in sorted(items) if key[0] == keys.ALERT_RULES)
+
+
+def _agrees(threshold: int, contents: Contents) -> bool:
+    rule = _rules(contents).current.get(_NAME)
+    return (0 if rule is None else rule.threshold) == threshold
+
+
+def _holds(state: Situation) -> bool:
+    """The stamp fits the rules; a finished scan has alerted, and no revision alerts twice."""
+    items = state.contents.tables[COUNTERS].items()
+    logged = [one["firing"]["revision"] for key, one in items if key[0] == keys.ALERT_LOG]
+    told = [one for place in state.places for one in place.told if one.call == "create now"]
+    scanned = any(one.answer == _THRESHOLD["create now"] for one in told)
+    is_once = len(set(logged)) == len(logged)
+    return _rules(state.contents).is_whole and is_once and (bool(logged) or not scanned)
+
+
+def _create(ledger: CountLedger, threshold: int, *, now: bool = False) -> int:
+    rule = ledger.alerts.create(
+        _NAME, counter=_COUNTER, threshold=threshold, direction="rising", now=now
+    )
+    return int(rule.threshold)
+
+
+def _without(ledger: CountLedger) -> None:
+    ledger.namespaces.create("likes")
+    table = ledger.connection.setting("counters_table")
+    total = {"total": _VALUE, "events": 1, "entries": 1, "version": 1}
+    ledger.connection.dynamo("none").put_batch(table, [{**keys.total_key(_COUNTER), **total}])
+
+
+def _with(ledger: CountLedger) -> None:
+    _without(ledger)
+    _create(ledger, 15)
+
+
+RULES: Final = Capability(
+    name="alert rules",
+    calls={
+        "create 10": lambda ledger: _create(ledger, 10),
+        "create 15": lambda ledger: _create(ledger, 15),
+        "create now": lambda ledger: _create(ledger, 10, now=True),
+        "set 20": lambda ledger: int(ledger.alerts.set(_NAME, threshold=20).threshold),
+        "delete": lambda ledger: ledger.alerts.delete(_NAME),
+    },
+    scripts=(
+        ("create 10",),
+        ("set 20",),
+        ("delete",),
+        ("create now",),
+        ("delete", "create 15"),
+        ("create 10", "delete"),
+    ),
+    starts={"none": Beginnings(_without, 0), "a rule": Beginnings(_with, 15)},
+    model=_model,
+    agrees=_agrees,
+    holds=_holds,
+    prepare=lambda ledger: ledger.namespaces.get("likes"),
+    bounds=Bounds(jumps_ms=(14 * MINUTE_MS,)),
+)
