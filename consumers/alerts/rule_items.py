@@ -309,6 +309,6 @@ def _kept(table: str, stamp: RuleStamp) -> list[Write]:  # of the revision that 
     return [] if stamp.ended is None else [Put(table, encode_rule(stamp.ended, stamp.number))]
 
 
-def _stamp(table: str, snapshot: RuleSnapshot, stamp: RuleStamp) -> Write:
+def _stamp(table: str, snapshot: RuleSnapshot, stamp: RuleStamp) -> Put:
     unmoved = Compare("number", "=", snapshot.number) if snapshot.number else Absent("part")
     return Put(table, encode_stamp(stamp), unmoved)

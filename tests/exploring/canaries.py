@@ -7,11 +7,13 @@ states the search must find it. How many seconds that takes says what else the m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from countledger.compaction import schedule, schedules
 from countledger.compaction.schedules import Schedules
+from countledger.consumers.alerts import rule_items
+from countledger.consumers.alerts.rules import RuleChanger
 from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.tombstones import present
 from countledger.producers.quotas import acquiring, administration
@@ -28,10 +30,12 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from countledger.consumers.alerts.rule import Rule
+    from countledger.consumers.alerts.rule_items import RuleSnapshot, RuleStamp
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item
     from countledger.ledger.expressions import Condition
-    from countledger.ledger.operations import Update
+    from countledger.ledger.operations import Put, Update
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
 
@@ -88,6 +92,28 @@ def _any_removal(patch: pytest.MonkeyPatch) -> None:
 
 def _refused_after_no_answer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(schedules, "changed_since", schedule.changed_meanwhile)
+
+
+def _no_id_of_a_change(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RuleChanger, "_applied", lambda *_: None)
+
+
+def _no_id_of_an_end(patch: pytest.MonkeyPatch) -> None:
+    ended = rule_items._ended
+
+    def without_id(snapshot: RuleSnapshot, name: str, until_ms: int, _id: str) -> Rule | None:
+        return ended(snapshot, name, until_ms, "")
+
+    patch.setattr(rule_items, "_ended", without_id)
+
+
+def _any_number(patch: pytest.MonkeyPatch) -> None:
+    stamp = rule_items._stamp
+
+    def unconditional(table: str, snapshot: RuleSnapshot, change: RuleStamp) -> Put:
+        return replace(stamp(table, snapshot, change), condition=None)
+
+    patch.setattr(rule_items, "_stamp", unconditional)
 
 
 def _any_age(patch: pytest.MonkeyPatch) -> None:
@@ -244,6 +270,28 @@ CANARIES: Final = (
         "hourly: set | get, delete, create daily",
         20_000,
         _refused_after_no_answer,
+    ),
+    SwitchedOff(
+        "a change of an alert rule recognises itself by its id",
+        "alert rules",
+        "a rule: delete",
+        5_000,
+        _no_id_of_a_change,
+    ),
+    SwitchedOff(
+        "the end of a rule names the change that ended it",
+        "alert rules",
+        "a rule: delete | create 10",
+        20_000,
+        _no_id_of_an_end,
+    ),
+    SwitchedOff(
+        "a change of the rules is conditional on the number that was read",
+        "alert rules",
+        "none: create 10 | create 15",
+        5_000,
+        _any_number,
+        faults=0,
     ),
     SwitchedOff(
         "a deletion deletes the sequence that it has read, and no other",
