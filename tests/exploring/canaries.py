@@ -267,8 +267,8 @@ CANARIES: Final = (
     SwitchedOff(
         "a change that was overtaken after no answer is not refused",
         "schedules",
-        "hourly: set | get, delete, create daily",
-        20_000,
+        "none: create hourly | set",
+        5_000,
         _refused_after_no_answer,
     ),
     SwitchedOff(
