@@ -123,7 +123,7 @@ def test_a_creation_without_an_answer_recognises_itself_after_a_deletion(
 def test_no_attempt_left_after_one_without_an_answer_is_unclear(
     stack: MemoryStack, call: str
 ) -> None:
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "create": _create(stack),
         "set": partial(_alerts(stack).set, "r", threshold=30),
         "delete": _delete(stack),

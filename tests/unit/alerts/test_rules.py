@@ -176,8 +176,8 @@ def test_the_revision_before_is_kept_until_the_next_takes_effect(
     second = rules.set("r", _raised(200))
 
     (past,) = rules.read().past
-    ended = {"effective_until_ms": second.effective_from_ms, "ended_by": second.revision}
-    assert past == replace(first, **ended)
+    until_ms = second.effective_from_ms
+    assert past == replace(first, effective_until_ms=until_ms, ended_by=second.revision)
     assert rules.list() == [second]
     assert second.threshold == 200
     (item,) = [item for item in _dynamo(rules).items(TABLE) if item["part"].startswith("past#")]
