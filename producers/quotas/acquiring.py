@@ -227,7 +227,7 @@ class _Admission:
             # A question cannot be applied, however old the limit is.
             return Send(transaction) if state.step is _TokenStep.ASK else self._send(transaction)
 
-        def interpret(reply: Reply[_Tokened]) -> Verdict[_Tokened, Admitted | Denied | None]:
+        def interpret(reply: Reply[_Tokened]) -> Verdict[_Tokened, Admitted | Denied | int]:
             match reply.state.step, reply.answer:
                 case _TokenStep.COUNT, _:
                     return self._counted(reply)
@@ -239,8 +239,8 @@ class _Admission:
             return otherwise(reply)
 
         ended = yield from attempt(self._counting, request, interpret, self._give_up, self.attempts)
-        if ended is None:
-            ended = yield from self._found_before(token)
+        if isinstance(ended, int):
+            ended = yield from self._found_before(token, ended)
         if isinstance(ended, Denied):
             return self._final(ended)
         return (yield from self._with_remaining(ended))
@@ -249,12 +249,12 @@ class _Admission:
     def _counting(self) -> _Tokened:
         return _Tokened(_TokenStep.COUNT, self.context.fences.of(self._window_key, ""))
 
-    def _counted(self, reply: Reply[_Tokened]) -> Verdict[_Tokened, Admitted | Denied | None]:
+    def _counted(self, reply: Reply[_Tokened]) -> Verdict[_Tokened, Admitted | Denied | int]:
         match reply.answer:
             case bool(fresh):
                 return Done(replace(self.decision.admitted(None), duplicate=not fresh))
             case TokenMismatch():
-                return Done(None)
+                return Done(reply.state.fence)
             case Unclear():
                 return Again(_Tokened(_TokenStep.RAISE, reply.state.fence))
             case TransactionCancelled(reasons=(window,)) if window.condition_failed:
@@ -267,7 +267,7 @@ class _Admission:
                 raise reply.answer
         return otherwise(reply)
 
-    def _asked(self, reply: Reply[_Tokened]) -> Verdict[_Tokened, Admitted | Denied | None]:
+    def _asked(self, reply: Reply[_Tokened]) -> Verdict[_Tokened, Admitted | Denied | int]:
         match reply.answer:
             case bool():  # by this call, or by an earlier one
                 return Done(replace(self.decision.admitted(None), duplicate=None))
@@ -293,8 +293,8 @@ class _Admission:
         scope = f"{self.limit.quota.incarnation}#{wanted.counter}#{wanted.key_id}"
         return blake2b(scope.encode(), digest_size=16, person=b"quota").hexdigest()
 
-    def _found_before(self, token: str) -> Steps[Admitted]:
-        """What another process counted under the token, if it named another number of the fence.
+    def _found_before(self, token: str, asked: int) -> Steps[Admitted]:
+        """What another process counted under the token, if it named another number than `asked`.
 
         A read unit, and two write units for each number, up to four; and one if the number is not
         the one that this call has asked with.
@@ -304,7 +304,6 @@ class _Admission:
             Unclear: a request of this call may be applied.
         """
         maybe_applied, place = self.attempts.maybe_applied, self._window_key
-        asked = self.context.fences.of(place, "")
         try:
             item: Item | None = yield Send(Get(self.context.table, place))
             number = 0 if item is None else fence_of(item)

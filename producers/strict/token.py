@@ -139,12 +139,14 @@ class RequestTokenChange:
         definition: of the counter.
         change: what to do.
         attempts: of the call.
+        sent: the change as it was sent last.
     """
 
     context: MethodContext
     definition: Definition
     change: StrictChange
     attempts: Attempts
+    sent: TokenRequest | None = None
 
     @classmethod
     def begin(
@@ -204,6 +206,8 @@ class RequestTokenChange:
             # A transaction cannot be applied once one of its conditions is false.
             first = state.request.parts[0].key
             return Send(raising(table, first, definition.incarnation))
+        if isinstance(state, _SendChange):
+            self.sent = state.request
         # A retry by another call must send the same: the time is not written.
         writes = [
             update_of(table, definition, part, None, unraised(fence))
@@ -290,7 +294,7 @@ class RequestTokenChange:
         """Applied by an earlier request; without a key no other call can have sent one."""
         return (Applied if self.change.key is None else Duplicate)(self.change.counter, value)
 
-    def _applied_before(self, parts: Sequence[Part]) -> Steps[bool]:
+    def _applied_before(self, parts: Sequence[Part]) -> Steps[bool | None]:
         """Whether it was applied to this bin, under one of the last numbers of its fence.
 
         Those are below the number that was read, so none of the questions can be applied.
@@ -300,21 +304,27 @@ class RequestTokenChange:
         number = self.context.fences.of(parts[0].key, self.definition.incarnation)
         return (yield from self._is_one_of(parts[0], range(number - 1, -1, -1)))
 
-    def _is_one_of(self, part: Part, fences: Iterable[int]) -> Steps[bool]:
-        """Whether the token stands for the change under one of these numbers, the first few."""
+    def _is_one_of(self, part: Part, fences: Iterable[int]) -> Steps[bool | None]:
+        """Whether the token stands for the change under one of these numbers, the first few.
+
+        None: a question got no clear answer.
+        """
         for fence in islice(fences, _FENCES_BEFORE):
-            if (yield from self._is_applied(TokenRequest((part,), (fence,)))):
-                return True
+            applied = yield from self._is_applied(TokenRequest((part,), (fence,)))
+            if applied is not False:
+                return applied
         return False
 
-    def _is_applied(self, request: TokenRequest) -> Steps[bool]:
-        """Whether the token stands for this request: two write units."""
+    def _is_applied(self, request: TokenRequest) -> Steps[bool | None]:
+        """Whether the token stands for this request: two write units. None: no clear answer."""
 
-        def interpret(reply: Reply[_AskToken]) -> Verdict[_AskToken, bool]:
+        def interpret(reply: Reply[_AskToken]) -> Verdict[_AskToken, bool | None]:
             match reply.answer:
                 case False:
                     return Done(True)
-                case True | TokenMismatch():
+                case True:
+                    return Done(None)
+                case TokenMismatch():
                     return Done(False)
                 case TransactionCancelled() if reply.answer.condition_failed:
                     return Done(False)
@@ -322,7 +332,7 @@ class RequestTokenChange:
 
         attempts = self.context.attempts(self.attempts.until_ms)
         return (
-            yield from attempt(_AskToken(request), self._send, interpret, lambda _: False, attempts)
+            yield from attempt(_AskToken(request), self._send, interpret, lambda _: None, attempts)
         )
 
     def _taken(self) -> Steps[StrictOutcome]:
@@ -333,7 +343,9 @@ class RequestTokenChange:
             StaleDefinition: the counter was deleted or recreated.
         """
         context, whole = self.context, Part(self.definition.main, self.change.delta)
-        asked = context.fences.of(whole.key, self.definition.incarnation)
+        if self.sent is None:
+            raise AssertionError("a request was sent")
+        (asked,) = self.sent.fences
         try:
             number = fence_of((yield from context.read_incarnation(self.definition)))
         except PASSING:
@@ -343,7 +355,10 @@ class RequestTokenChange:
             number -= 1
         elif not (yield from context.raise_fences(self.definition, [whole.key])):
             return self._unknown
-        if (yield from self._is_one_of(whole, range(number, -1, -1))):
+        applied = yield from self._is_one_of(whole, range(number, -1, -1))
+        if applied is None:
+            return self._unknown
+        if applied:
             return self._before(None)
         until_ms = self.attempts.until_ms
         ended = yield from withdraw(self.context, self.definition, self.change.id, until_ms)

@@ -140,3 +140,22 @@ def test_who_counted_a_key_is_not_said_after_a_lost_answer(
     last = quotas.acquire(COUNTER, 3, key="job-1")
     assert isinstance(last, Admitted)
     assert last.duplicate is True
+
+
+def test_a_key_that_another_call_counts_under_a_raised_fence_is_a_duplicate(
+    stack: MemoryStack,
+) -> None:
+    """That call of the same process raises the fence after this one has named it."""
+    quotas = stack.ledger.quotas
+    quotas.acquire(COUNTER, 1)
+
+    def other() -> None:
+        stack.fail_next()
+        quotas.acquire(COUNTER, 3, key="job-1")
+
+    stack.before_next_request(other)
+    again = quotas.acquire(COUNTER, 3, key="job-1")
+
+    assert isinstance(again, Admitted)
+    assert again.duplicate
+    assert quotas.show(COUNTER).used == 4

@@ -11,6 +11,7 @@ from countledger.producers.strict.outcome import (
     BoundReached,
     Confirmed,
     Contended,
+    Duplicate,
     Held,
     Unknown,
 )
@@ -311,3 +312,20 @@ def test_a_marker_of_several_counters_that_expires_soon_settles_no_call_with_a_l
     stack.land()
 
     assert _value(stack) == 10
+
+
+def test_a_key_that_another_call_counts_under_a_raised_fence_is_a_duplicate(
+    stack: MemoryStack,
+) -> None:
+    """That call of the same process raises the fence after this one has named it."""
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="request_token")
+
+    def other() -> None:
+        stack.fail_next()
+        assert isinstance(strict.change(COUNTER, 5, key="order-1"), Applied)
+
+    stack.before_next_request(other)
+
+    assert isinstance(strict.change(COUNTER, 5, key="order-1"), Duplicate)
+    assert _value(stack) == 5
