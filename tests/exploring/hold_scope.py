@@ -20,7 +20,7 @@ from countledger.producers.strict.bins import whole_of
 from countledger.producers.strict.definition import decode_definition
 from countledger.producers.strict.hold import decode_hold, hold_id, is_hold
 from countledger.producers.strict.state import decode_state
-from tests.exploring.linear import DIED, Effect
+from tests.exploring.linear import DIED, Certainty, Effect
 from tests.exploring.scope import Beginnings, Capability
 from tests.exploring.search import Bounds
 from tests.exploring.strict_scope import DELETED_TWICE, certainty
@@ -110,6 +110,7 @@ class Holding:
 
     def model(self, shop: Shop, call: str) -> Iterator[Effect]:
         """What a call does."""
+        yield Effect("Contended", shop)
         if shop.value is None:
             if call == "create":
                 yield Effect(None, Shop(_OPENING))
@@ -129,7 +130,7 @@ class Holding:
             # A call that is refused, or finds the hold lapsed, releases it first.
             released = shop._replace(hold="expired")
             yield from self._on(released, shop.value, call)
-            yield Effect(DIED, released)
+            yield Effect(_is_given_up, released)
 
     def _on(self, shop: Shop, value: int, call: str) -> Iterator[Effect]:
         match call:
@@ -209,7 +210,7 @@ class Holding:
             starts=starts,
             model=self.model,
             agrees=_agrees,
-            certainty=certainty,
+            certainty=_certainty,
             prepare=_know,
             masks=() if self.lapses else (DELETED_TWICE, REFUSED_AND_WITHDRAWN),
             bounds=Bounds(jumps_ms=(14 * MINUTE_MS,)),
@@ -244,6 +245,15 @@ def _agrees(shop: Shop, contents: Contents) -> bool:
             state, taken = str(hold.state), int(hold.confirmed)
     shown = whole.total, whole.lower, whole.held, state, taken
     return shown == (shop.value, shop.lower, shop.held, shop.hold, shop.taken)
+
+
+def _is_given_up(answer: object) -> bool:
+    """A call that died, or gave up, may have released the hold."""
+    return answer == "Contended" or answer is DIED
+
+
+def _certainty(answer: object) -> Certainty:
+    return Certainty.SURE if answer == "Contended" else certainty(answer)
 
 
 def _kind(outcome: object) -> str:

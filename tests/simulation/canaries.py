@@ -34,10 +34,7 @@ from countledger.ledger.head import Covered, Head
 from countledger.ledger.operations import Put, Update
 from countledger.producers import sender
 from countledger.producers.strict import change, marker, methods, optimistic, token, token_set
-from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.outcome import BoundReached
-from countledger.producers.strict.token import RequestTokenChange
-from countledger.producers.strict.token_set import SetChange
 from tests.simulation import (
     alert_canaries,
     consumer_canaries,
@@ -54,7 +51,6 @@ from tests.simulation import (
 from tests.simulation.canary import (
     Canary,
     all_of,
-    refusals_believed,
     replaced,
     unconditional,
     wrapped,
@@ -297,12 +293,6 @@ _STRICT: Final = [
         ),
         "tags",
         seed=6,
-    ),
-    Canary(
-        "refusals are confirmed",
-        refusals_believed(RequestTokenChange, MarkerChange, SetChange),
-        "tokens",
-        seed=254,
     ),
     Canary(
         "bins: a final read",
