@@ -68,12 +68,6 @@ DENIED_ALONE: Final = Masked(
     "An amount above the limit is denied without a look at its key, although an earlier try may "
     "be counted.",
 )
-COUNTED_BY_KEY: Final = Masked(
-    "counted by another call under the key",
-    "quotas.md",
-    "After a lost answer it finds an amount by its key, not by its call: `duplicate` is `False` "
-    "also if an earlier call has counted it.",
-)
 
 
 class Budget(NamedTuple):
@@ -173,14 +167,17 @@ class Budgeting:
             used = budget._replace(used=budget.used + amount)
             if call == "reserve":
                 used = used._replace(ticket="reserved", here=True)
-            yield Effect("admitted", used._replace(key=amount) if "key" in call else used)
+            if call.startswith("key"):
+                used = used._replace(key=amount)
+                yield Effect("counted", used)
+            yield Effect("admitted", used)
 
     def _again(self, budget: Budget, amount: int, limit: int) -> Iterator[Effect]:
         yield Effect("duplicate" if amount == budget.key else IdempotencyKeyReused, budget)
         if self.method is Method.MARKER:
             return
         if amount == budget.key:
-            yield Effect("admitted", budget, COUNTED_BY_KEY)
+            yield Effect("counted", budget)  # by which call is not said after a lost answer
         yield Effect(IdempotencyKeyReused, budget, LIMIT_BETWEEN)
         if amount > limit:
             yield Effect("denied", budget, DENIED_ALONE)
@@ -203,7 +200,7 @@ class Budgeting:
             reserved = Budget(_LIMIT, used=_AMOUNT, ticket="reserved")
             starts = {"reserved": Beginnings(self.reserve, reserved)}
         both = OLD_LIMIT, QUOTA_DELETED_TWICE
-        masks = (*both, LIMIT_BETWEEN, DENIED_ALONE, COUNTED_BY_KEY, DIED_TWICE)
+        masks = (*both, LIMIT_BETWEEN, DENIED_ALONE, DIED_TWICE)
         return Capability(
             name=f"quotas-{self.method}",
             calls=self.calls(),
@@ -246,7 +243,7 @@ def _resolving(budget: Budget, call: str) -> Effect:
 
 def _told(outcome: Admitted | Denied) -> str:
     if isinstance(outcome, Admitted):
-        return "duplicate" if outcome.duplicate else "admitted"
+        return {True: "duplicate", False: "admitted", None: "counted"}[outcome.duplicate]
     return "denied"
 
 
