@@ -103,8 +103,10 @@ def over_regions_of(connection: Connection) -> RegionsReader:
 def names_of(connection: Connection, prefix: str) -> Iterator[str]:
     """The counters that have a total and begin with a prefix, by a scan of their tables."""
     from countledger.consumers.totals import counters_beginning
+    from countledger.ledger import keys
     from countledger.ledger.assembly import strict_table_of
 
+    prefix = keys.check_prefix(prefix)
     dynamo, table = _counters_of(connection)
     tables = filter(None, (table, strict_table_of(connection)))
     return chain.from_iterable(counters_beginning(dynamo, one, prefix) for one in tables)
@@ -113,8 +115,10 @@ def names_of(connection: Connection, prefix: str) -> Iterator[str]:
 def names_page_of(connection: Connection, prefix: str, after: str | None, limit: int) -> NamesPage:
     """A part of the counters that have a total and begin with a prefix."""
     from countledger.consumers.name_pages import names_page
+    from countledger.ledger import keys
     from countledger.ledger.assembly import strict_table_of
 
+    prefix = keys.check_prefix(prefix)
     dynamo, table = _counters_of(connection)
     tables = [table] if (strict := strict_table_of(connection)) is None else [table, strict]
     return names_page(dynamo, tables, prefix, after, limit)

@@ -23,7 +23,7 @@ some time after the progress has passed it (`watermark`).
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -58,6 +58,7 @@ from countledger.ledger.errors import (
     OutOfTime,
 )
 from countledger.ledger.forks import this_process
+from countledger.ledger.suspension import WorkerThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -259,13 +260,13 @@ class Materializer:
 
 
 @cache
-def _writers(_process: tuple[int, int]) -> ThreadPoolExecutor:
+def _writers(_process: tuple[int, int]) -> WorkerThreads:
     """The writing threads. They are kept, because starting them costs as much as six updates.
 
     Args:
         _process: this process: a forked child does not have its parent's threads.
     """
-    return ThreadPoolExecutor(_WRITERS, "countledger-materializer")
+    return WorkerThreads(_WRITERS, "countledger-materializer")
 
 
 def in_order(changes: Mapping[str, CounterChanges]) -> deque[tuple[str, CounterChanges]]:

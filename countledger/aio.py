@@ -11,9 +11,9 @@ it runs: see `CountLedger`. Iterators become asynchronous iterators. Needs the e
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from countledger.client import CountLedger
+from countledger.client import CountLedger, ledger_on
 from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
 from countledger.ledger.asynchronous.forms import AsyncForm, awaited, iterated, iterated_in_thread
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from countledger.ledger.assembly import OnCorrupt
     from countledger.ledger.asynchronous.namespaces import AsyncNamespaces
+    from countledger.ledger.connection import Connection
     from countledger.producers.asynchronous.forms import (
         AsyncClaims,
         AsyncQuotas,
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
         AsyncStrictCounters,
     )
     from countledger.producers.asynchronous.streams import AsyncExpiredEntries, AsyncKinesisProducer
+
+
+_L = TypeVar("_L", bound="AsyncCountLedger")
 
 
 class AsyncCountLedger(AsyncForm[CountLedger]):
@@ -76,7 +80,17 @@ class AsyncCountLedger(AsyncForm[CountLedger]):
         Raises:
             BadSetting: the environment has a setting with an invalid value.
         """
-        ledger = CountLedger(settings, session=session, endpoint_url=endpoint_url)
+        self._use(CountLedger(settings, session=session, endpoint_url=endpoint_url))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As of `CountLedger`; what is unpickled is not open.
+
+        Raises:
+            TypeError: the session is the app's own, or the stack is in memory.
+        """
+        return _on, (type(self), self._ledger.connection)
+
+    def _use(self, ledger: CountLedger) -> None:
         opened = OpenClients()
         ledger.connection = loop_connection(ledger.connection, opened)
         super().__init__(opened, lambda: ledger)
@@ -307,3 +321,10 @@ class AsyncCountLedger(AsyncForm[CountLedger]):
         from countledger.producers.asynchronous.streams import AsyncExpiredEntries
 
         return AsyncExpiredEntries(self._opened, lambda: self._ledger.expired)
+
+
+def _on(kind: type[_L], connection: Connection) -> _L:
+    """The client of a connection, which is not open."""
+    made = kind.__new__(kind)
+    made._use(ledger_on(CountLedger, connection))  # noqa: SLF001 - of this module
+    return made

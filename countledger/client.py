@@ -7,7 +7,7 @@ recording only.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from countledger.ledger.connection import Connection
 from countledger.ledger.forks import made_once
@@ -63,10 +63,14 @@ if TYPE_CHECKING:
     from countledger.producers.kinesis.producer import KinesisProducer
 
 
+_L = TypeVar("_L", bound="CountLedger")
+
+
 class CountLedger:
     """The counters of one stack. Safe to share between threads; opens connections at first use.
 
     A forked child may continue with the object of its parent: each process has its own clients.
+    Another process gets it pickled, as its settings, unless it has a session of the app's own.
     """
 
     def __init__(
@@ -87,6 +91,14 @@ class CountLedger:
             BadSetting: the environment has a setting with an invalid value.
         """
         self.connection = Connection.open(settings, session=session, endpoint_url=endpoint_url)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By its settings: another process has a client of its own, of the same stack.
+
+        Raises:
+            TypeError: the session is the app's own, or the stack is in memory.
+        """
+        return ledger_on, (type(self), self.connection)
 
     def record(
         self,
@@ -730,3 +742,10 @@ class CountLedger:
         from countledger.ledger.assembly import exact_of
 
         return exact_of(self.connection)
+
+
+def ledger_on(kind: type[_L], connection: Connection) -> _L:
+    """The client of a connection."""
+    made = kind.__new__(kind)
+    made.connection = connection
+    return made

@@ -133,6 +133,17 @@ class TracedConnection(Connection):
 
     recorder: _Recorder
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Refuse to be pickled.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "a traced client cannot be pickled, because its providers are of this process: pickle "
+            "the client that it was made from, and call `traced` in the other process"
+        )
+
     def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
         """A traced DynamoDB client."""
         plain = super().dynamo(retries, region=region)

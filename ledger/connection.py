@@ -75,6 +75,7 @@ class Connection:
         ids: where new ids come from.
         random: what the jitter is drawn from, and the place of a write that may have several.
         workers: what sends requests beside each other.
+        own_session: whether the app made the session: then another process cannot make it again.
         makes_requests: whether its clients do; those of a stack in memory do not.
     """
 
@@ -88,6 +89,21 @@ class Connection:
     ids: Ids = field(default_factory=Ids)
     random: Random = field(default_factory=Random)
     workers: MakeWorkers = workers
+    own_session: bool = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By its settings: where it is unpickled, another connection to the same stack is opened.
+
+        Raises:
+            TypeError: the app gave the session.
+        """
+        if self.own_session:
+            raise TypeError(
+                "a client with a session of your own cannot be pickled, because its credentials "
+                "would be: create the client in the other process"
+            )
+        again = self.settings, self.session.region_name, self.endpoint_url, self.elsewhere
+        return _opened_again, again
 
     @classmethod
     def open(
@@ -108,13 +124,15 @@ class Connection:
         """
         if (installed := replacement()) is not None:
             return replace(installed, meter=Meter())
+        own = session is not None or profile is not None
         with translated("AWS session"):
             session = session or boto3.Session(
                 profile_name=profile,
                 # boto3 reads AWS_DEFAULT_REGION alone; the other SDKs and tools read this one.
                 region_name=region or os.environ.get("AWS_REGION"),
             )
-        return cls(settings or Settings.from_environment(), session, endpoint_url)
+        settings = settings or Settings.from_environment()
+        return cls(settings, session, endpoint_url, own_session=own)
 
     @property
     def region(self) -> str:
@@ -312,3 +330,11 @@ class Connection:
 
     def _attempts(self, retries: Retries) -> int:
         return min(_ATTEMPTS[retries], self.settings.max_attempts)
+
+
+def _opened_again(
+    settings: Settings, region: str | None, endpoint_url: str | None, elsewhere: str | None
+) -> Connection:
+    """A pickled connection, in the process that unpickles it."""
+    opened = Connection.open(settings, region=region, endpoint_url=endpoint_url)
+    return opened if elsewhere is None else replace(opened, elsewhere=elsewhere)

@@ -199,6 +199,17 @@ class ClientPerProcess:
         """
         self._client = PerProcess(make)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Refuse to be pickled.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "what uses a client of AWS cannot be pickled: pickle the `CountLedger`, and take what "
+            "you need from it in the other process"
+        )
+
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a client has
         """An operation of the client of this process."""
         if name.startswith("__"):

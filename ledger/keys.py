@@ -165,6 +165,26 @@ def _broken_rule(name: str) -> str | None:
     return None
 
 
+def check_prefix(prefix: object) -> str:
+    """What counter names may begin with: empty, or the beginning of a name as `check_counter`.
+
+    Raises:
+        BadCounterName: naming the rule that it breaks.
+    """
+    if not isinstance(prefix, str):
+        raise BadCounterName(f"prefix {shown(prefix)} is a {type(prefix).__name__}, not a str")
+    plain = plain_text(prefix)
+    if plain.startswith(":"):
+        raise BadCounterName(f"prefix {shown(plain, 80)}: no counter name starts with a colon")
+    if "#" in plain:
+        raise BadCounterName(f"prefix {shown(plain, 80)} holds a '#', which is reserved")
+    # A blank at its end may be one within the name.
+    rule = broken_rule(f"{plain}.", COUNTER_NAME_MAX_BYTES + 1)
+    if rule is not None:
+        raise BadCounterName(f"prefix {shown(plain, 80)} {rule}")
+    return plain
+
+
 def is_counter(name: str) -> bool:
     """Whether the text is a valid counter name."""
     try:

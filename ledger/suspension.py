@@ -9,9 +9,11 @@ lock asks here first. In a thread nothing changes.
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from queue import Empty
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 _A = TypeVar("_A")
+_P = ParamSpec("_P")
 
 
 class Interrupted(BaseException):
@@ -128,14 +131,45 @@ def sleep(duration_s: float) -> None:
 
 
 class WorkerThreads(ThreadPoolExecutor):
-    """So many threads at the most; fewer where the system gives no more."""
+    """So many threads at the most; fewer where the system gives no more.
+
+    Once the main thread has ended, Python gives none: what `atexit` calls, or a thread that is
+    still running, does the work itself.
+    """
+
+    # `_shutdown` of the base is also set as Python ends.
+    _ended = False
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - as of the base
+        """Let no thread work any more."""
+        self._ended = True
+        super().shutdown(wait, cancel_futures=cancel_futures)
+
+    def submit(
+        self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> Future[_T]:
+        """Run a function in a thread; if there is none, here, before this returns."""
+        try:
+            return super().submit(function, *args, **kwargs)
+        except RuntimeError:
+            if self._ended:  # a fault of the caller
+                raise
+        if not self._threads:  # nobody will take what waits in the queue
+            with suppress(Empty):
+                self._work_queue.get_nowait()
+        here: Future[_T] = Future()
+        try:
+            here.set_result(function(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - as in a thread: `result` raises it
+            here.set_exception(error)
+        return here
 
     def _adjust_thread_count(self) -> None:
         try:
             super()._adjust_thread_count()
         except RuntimeError:
             # The function waits in the queue already: a thread that runs will take it. If `submit`
-            # raised, what the function does would be done, and its result lost.
+            # ran it too, it would be done twice.
             if not self._threads:
                 raise
 

@@ -66,9 +66,16 @@ def parse_delta_text(text: str) -> Amount:
 # What is smaller is a time in seconds, of our days, rather than one in milliseconds of 1973.
 LEAST_MS: Final = 100_000_000_000
 _MILLISECONDS: Final = re.compile(r"[+-]?[0-9]{1,18}")
+# What `parse_time` reads, as a pattern for the schema of a document.
+TIME_PATTERN: Final = (
+    r"(?:[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+    r"[Tt ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:[.,][0-9]{1,9})?)?"
+    r"(?:[Zz]|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?)"
+    r"|[+-]?[0-9]{1,18})"
+)
 _TIME: Final = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)"
-    r"(?:[.,]([0-9]{1,9}))?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+    r"(?:[.,]([0-9]{1,9}))?([Zz]|[+-][0-9]{2}(?::?[0-5][0-9])?)?"
 )
 
 

@@ -228,11 +228,20 @@ class Receipt:
         counter: the counter's name.
         id: the entry's identity.
         status: `recorded` by this call, or `duplicate` of one recorded before.
+        stored_at: of a duplicate the creation time of the entry that counts; None if recorded.
+        occurred_at: of a duplicate what that entry has; None if it has none, or if recorded.
+        events: of a duplicate how many events that entry is; None if recorded.
+
+    A duplicate may come with another `occurred_at`, note or number of events: nothing of it is
+    stored. Only another delta is refused.
     """
 
     counter: str
     id: str
     status: Status
+    stored_at: datetime | None = None
+    occurred_at: datetime | None = None
+    events: int | None = None
 
 
 # Python 3.11 takes as long to find the member of an enum as to call a function.
@@ -251,6 +260,7 @@ def receipt_of(counter: str, entry_id: str) -> Receipt:
     made.counter = counter
     made.id = entry_id
     made.status = _RECORDED
+    made.stored_at = made.occurred_at = made.events = None
     made.__class__ = Receipt
     return made  # type: ignore[no-any-return]  # it is a receipt now
 
@@ -296,7 +306,15 @@ def judge_existing(entry: Entry, stored: Item) -> Receipt:
     """
     delta = stored.get("delta")
     if delta == entry.delta:
-        return Receipt(entry.counter, entry.id, Status.DUPLICATE)
+        at, occurred, events = map(stored.get, ("at", "occurred_at", "events"))
+        return Receipt(
+            entry.counter,
+            entry.id,
+            Status.DUPLICATE,
+            to_datetime(at) if isinstance(at, int) else None,
+            to_datetime(occurred) if isinstance(occurred, int) else None,
+            events if isinstance(events, int) else 1,
+        )
     used = to_text(delta) if isinstance(delta, int | Decimal) else delta
     raise IdempotencyKeyReused(
         f"{describe_entry(entry)} was used for a delta of {used}, and now comes with "

@@ -14,7 +14,6 @@ why none is lost.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +36,7 @@ from countledger.ledger.errors import (
     CountledgerError,
     OutOfTime,
 )
+from countledger.ledger.suspension import WorkerThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -151,7 +151,7 @@ class Evaluator:
         unstored: list[Unstored] = []
         ended: dict[_Place, ChainOutcome] = {}
         if chains or rejected:
-            with ThreadPoolExecutor(_THREADS, "countledger-evaluator") as pool:
+            with WorkerThreads(_THREADS, "countledger-evaluator") as pool:
                 ended |= zip(free, pool.map(evaluator.evaluate, free.values()), strict=True)
                 unstored = put_numbered(self.quarantine, rejected, stream, deadline, pool)
                 refused = {one.counter for one in unstored}

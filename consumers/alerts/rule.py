@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from countledger.ledger import amount, keys
 from countledger.ledger.amount import to_text
 from countledger.ledger.calendar import Per
-from countledger.ledger.errors import BadCounterName, BadRule, shown
+from countledger.ledger.errors import BadRule, shown
 from countledger.ledger.limits import (
     ALERT_RULE_NAME_MAX_BYTES,
-    COUNTER_NAME_MAX_BYTES,
     NUMBER_MAX_DIGITS,
 )
-from countledger.ledger.texts import has_control_characters, plain_text
+from countledger.ledger.texts import plain_text
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
@@ -149,7 +148,7 @@ class Rule:
         if self.counter is not None:
             object.__setattr__(self, "counter", keys.check_counter(self.counter))
         if self.prefix is not None:
-            object.__setattr__(self, "prefix", _check_prefix(self.prefix))
+            object.__setattr__(self, "prefix", keys.check_prefix(self.prefix))
         for name, kind in (("direction", Direction), ("of", Watch)):
             given = getattr(self, name)
             if given not in list(kind):
@@ -259,18 +258,3 @@ def check_amount(what: str, value: object) -> Amount:
             f"{what} {shown(value)} is not a finite number of at most {NUMBER_MAX_DIGITS} digits"
         )
     return amount.canonical(value)
-
-
-def _check_prefix(prefix: object) -> str:
-    what = f"prefix {shown(prefix, 80)}"
-    if not isinstance(prefix, str):
-        raise BadRule(f"{what} is a {type(prefix).__name__}, not a str")
-    plain = plain_text(prefix)
-    if "#" in plain or has_control_characters(plain):
-        raise BadCounterName(f"{what}: no counter name contains a '#' or control characters")
-    if plain.startswith(":"):
-        raise BadCounterName(f"{what}: no counter name starts with a colon")
-    size = len(plain.encode())
-    if size > COUNTER_NAME_MAX_BYTES:
-        raise BadCounterName(f"{what} has {size} bytes; the limit is {COUNTER_NAME_MAX_BYTES}")
-    return plain

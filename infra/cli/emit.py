@@ -215,7 +215,7 @@ def emit_file(
     return exit_code(ended)
 
 
-def _parser(form: FileFormat, lines: FileLines) -> Callable[[bytes], Event]:
+def _parser(form: FileFormat, lines: FileLines) -> Callable[[bytes], Event | None]:
     """What reads a line; the header of CSV is read here.
 
     Raises:
@@ -223,7 +223,7 @@ def _parser(form: FileFormat, lines: FileLines) -> Callable[[bytes], Event]:
     """
     if form == "jsonl":
         return parse_event_line
-    header = next((line for line in lines if line.strip()), b"")
+    header = next((line for line in lines if line.strip(b", \t\r\n")), b"")
     return partial(parse_event_row, parse_header(header))
 
 

@@ -24,7 +24,13 @@ from countledger.infra.cli.sending_file import LineFile, exit_code
 from countledger.infra.portability.export_file import open_export
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import ChunkImporter, Importer, ImportResult
-from countledger.infra.portability.lines import UnreadLine, encode_line, importable
+from countledger.infra.portability.lines import (
+    CounterLine,
+    CounterLines,
+    UnreadLine,
+    encode_line,
+    importable,
+)
 from countledger.infra.portability.restoring import RestoredTables, Restorer
 from countledger.infra.portability.sending import BAD, FileSender
 from countledger.ledger import keys
@@ -132,7 +138,7 @@ def import_(
         str | None,
         typer.Option(
             help="What makes another try of the same import recognisable. "
-            "[dim]By default the file's name[/dim]"
+            "[dim]By default the file's name, for one content[/dim]"
         ),
     ] = None,
     dry_run: Annotated[
@@ -150,11 +156,12 @@ def import_(
     """Write opening balances, each once under the name of the import.
 
     A line is a JSON object as `countledger export` writes it; {"counter": "likes:a", "value": 14}
-    is enough. The value of a ledger counter is added, as one entry; strict counters, sequences
-    and namespaces are made. A strict counter of which some was held is refused without
-    --drop-holds, and so is one that exists: nothing is added to it. Calling it again changes
-    nothing, for the horizon of a namespace; later it is refused. A bad line never stops the rest,
-    but that of a namespace does; each is named with its number, and the exit code is 1.
+    is enough. Several lines of one counter are all refused, also equal ones. The value of a ledger
+    counter is added, as one entry; strict counters, sequences and namespaces are made. A strict
+    counter of which some was held is refused without --drop-holds, and so is one that exists:
+    nothing is added to it. Calling it again changes nothing, for the horizon of a namespace; later
+    it is refused. A bad line never stops the rest, but that of a namespace does; each is named with
+    its number, and the exit code is 1. Without --name, another file of the same name is refused.
 
     How far it has come is kept in FILE.place. Where the import itself is stopped, --resume
     continues after the lines that were done; without it every line is tried once more. --resume
@@ -165,15 +172,17 @@ def import_(
       countledger import balances.jsonl --name opening-2030
       countledger import balances.jsonl --resume            [dim]as often as you like[/dim]
     """
-    name = name if name is not None else ("" if file == "-" else Path(file).name)
-    if not name:
+    if name is None and file == "-":
         raise BadUsage("standard input has no name: give the import one with --name")
     if dry_run:
-        return _try(options, LineFile.named(file, None, resume=False), name, drop_holds=drop_holds)
+        shown = Path(file).name if name is None else name
+        return _try(options, LineFile.named(file, None, resume=False), shown, drop_holds=drop_holds)
     return _import(options, LineFile.named(file, place, resume=resume), name, drop_holds=drop_holds)
 
 
-def _import(options: Options, source: LineFile, name: str, *, drop_holds: bool) -> int:
+def _import(options: Options, source: LineFile, given: str | None, *, drop_holds: bool) -> int:
+    of_counters, digest = _read_before(source, drop_holds=drop_holds)
+    name = Path(source.name).name if given is None else given
     with ExitStack() as stack:
         lines = stack.enter_context(source.lines())
         client = options.client()
@@ -183,7 +192,11 @@ def _import(options: Options, source: LineFile, name: str, *, drop_holds: bool) 
             f"{', holds dropped' if drop_holds else ''}"
         )
         store = stack.enter_context(source.kept_place())
-        send = ChunkImporter(Importer.begin(client, name), drop_holds)
+        # The place proves that a file is the same one, also if lines were added to it.
+        continued = source.resume and store.load() is not None
+        digest = None if given is not None or continued else digest
+        importer = Importer.begin(client, name, digest=digest)
+        send = ChunkImporter(importer, drop_holds, of_counters)
         sender = FileSender(store, purpose, send, client.connection.clock)
         begun = sender.begin()
         if not source.resume:
@@ -194,20 +207,49 @@ def _import(options: Options, source: LineFile, name: str, *, drop_holds: bool) 
     return exit_code(ended)
 
 
+def _read_before(source: LineFile, *, drop_holds: bool) -> tuple[CounterLines, str | None]:
+    """The lines of each counter of a file, and its digest; a stream is read once only."""
+    found = CounterLines()
+    if not source.is_file:
+        return found, None
+    with source.lines() as lines:
+        for line in lines:
+            _note(found, lines.number, line, {"good": 0}, drop_holds=drop_holds)
+    return found, lines.digest
+
+
+def _note(
+    found: CounterLines, number: int, text: bytes, counts: dict[str, int], *, drop_holds: bool
+) -> BadInput | None:
+    """Note a line that can be imported, and its counter; what is wrong with another one."""
+    if not text.strip():
+        return None
+    try:
+        line = importable(text, drop_holds=drop_holds)
+    except BadInput as error:
+        return error
+    counts["good"] += line is not None
+    if isinstance(line, CounterLine):
+        found.note(line.counter, number)
+    return None
+
+
 def _try(options: Options, source: LineFile, name: str, *, drop_holds: bool) -> int:
     """Only read the lines of an import, and say what is wrong."""
     counts = {"good": 0, BAD: 0}
+    found = CounterLines()
     with source.lines() as lines:
         for line in lines:
             if not line.strip():
                 continue
-            try:
-                found = importable(line, drop_holds=drop_holds)
-            except BadInput as error:
+            error = _note(found, lines.number, line, counts, drop_holds=drop_holds)
+            if error is not None:
                 notice(f"line {lines.number}: {error}")
                 counts[BAD] += 1
-            else:
-                counts["good"] += found is not None
+    for number, counter in found.repeated():
+        notice(f"line {number}: {found.refused(counter)}")
+        counts["good"] -= 1
+        counts[BAD] += 1
     show_facts(options, {"import": name, **counts})
     return FINDINGS if counts[BAD] else 0
 

@@ -124,6 +124,11 @@ class LineFile:
         return ended
 
     @property
+    def is_file(self) -> bool:
+        """Whether it can be read more than once."""
+        return not self._is_standard_input and Path(self.name).is_file()
+
+    @property
     def _is_standard_input(self) -> bool:
         return self.name == _STANDARD_INPUT
 

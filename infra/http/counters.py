@@ -86,6 +86,9 @@ class ReceiptAnswer(AnswerBody):
     counter: str
     id: str
     status: Literal[Status.RECORDED, Status.DUPLICATE]
+    stored_at: ShownTime | None = None
+    occurred_at: ShownTime | None = None
+    events: int | None = None
 
 
 class FailedEvent(AnswerBody):

@@ -24,22 +24,18 @@ from countledger.infra.http.problems import HEADER, HOW
 from countledger.infra.http.shapes import Text, parse_time
 from countledger.ledger.errors import BadKey, BadTime
 from countledger.ledger.ids import check_key
+from countledger.ledger.values import TIME_PATTERN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_TIME: Final = (
-    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
-    r"T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
-    r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
-)
 _PATTERN: Final = (
     r"^(?:"
     r'(?P<string>"(?:[ !#-\[\]-~]|\\["\\])+")'
     r'|(?P<display>%"(?:[ !#-$&-~]|%[0-9a-f]{2})+")'
     r"|(?P<plain>[!#-+\--:<-\[\]-~]+)"
     r")"
-    rf'(?: *; *at="(?P<at>{_TIME})")?$'
+    rf'(?: *; *at="(?P<at>{TIME_PATTERN})")?$'
 )
 _MARK_BYTES: Final = 12
 _match: Final = re.compile(_PATTERN).match

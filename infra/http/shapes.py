@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core.core_schema import no_info_plain_validator_function
 
-from countledger.ledger import keys, texts, values
+from countledger.ledger import keys, values
 from countledger.ledger.amount import Amount, check_exact, to_text
 from countledger.ledger.errors import BadDelta, shown
 from countledger.ledger.ids import check_key
@@ -128,14 +128,6 @@ def to_path(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1").replace("?", "~2").replace("%", "~3")
 
 
-def _prefix(text: str) -> str:
-    if texts.has_control_characters(text) or "#" in text:
-        raise ValueError("a prefix holds no control characters and no '#'")
-    if len(text.encode()) > COUNTER_NAME_MAX_BYTES:
-        raise ValueError(f"a prefix is at most {COUNTER_NAME_MAX_BYTES} bytes long")
-    return text
-
-
 class Text:
     """The type of a text: a pattern, and a check of the library that gives its value."""
 
@@ -221,12 +213,18 @@ ShownTime = Annotated[
 ]
 KeyText = Annotated[str, Text(check_key, rf"^{_CHARACTER_OF_KEY}+$", maxLength=KEY_MAX_BYTES)]
 PrefixText = Annotated[
-    str, Text(_prefix, rf"^{_CHARACTER}*$", maxLength=COUNTER_NAME_MAX_BYTES, examples=["likes:"])
+    str,
+    Text(
+        keys.check_prefix,
+        rf"^(?:{_OF_NAMESPACE}{_CHARACTER}*)?$",
+        maxLength=COUNTER_NAME_MAX_BYTES,
+        examples=["likes:"],
+    ),
 ]
 PrefixPath = Annotated[
     str,
     Text(
-        lambda segment: _prefix(from_path(segment)),
+        lambda segment: keys.check_prefix(from_path(segment)),
         rf"^(?!\.{{1,2}}$){_IN_PATH}+$",
         maxLength=COUNTER_NAME_MAX_BYTES,
         examples=["llm:"],

@@ -60,6 +60,17 @@ class MemoryConnection(Connection):
     schedules: MemoryScheduler = field(default_factory=MemoryScheduler)
     after_write: Callable[[], object] | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Refuse to be pickled: another process would use a stack of AWS.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "a client of a stack in memory cannot be pickled: the stack is in this process only; "
+            "use threads, or `countledger up`"
+        )
+
     @classmethod
     def to(cls, memory: MemoryTables) -> MemoryConnection:
         """The connection of the functions of a stack."""

@@ -5,7 +5,7 @@ the same lines give the same entries, and nothing counts twice, also without key
 
 In CSV a header row names the columns, and each row is one line:
 
-counter, delta          always
+counter, delta          always; a row of empty cells is a blank line
 key, at, occurred_at    as in a line of JSON; an empty cell is none
 events                  how many events the delta sums
 note.NAME               a text of the note
@@ -64,13 +64,15 @@ def parse_header(line: bytes) -> list[str]:
     return names
 
 
-def parse_event_row(names: Sequence[str], line: bytes) -> Event:
-    """The event in a row.
+def parse_event_row(names: Sequence[str], line: bytes) -> Event | None:
+    """The event in a row; None: all of its cells are empty, as spreadsheets write blank rows.
 
     Raises:
         BadInput: naming the column, its value and the rule that it breaks.
     """
     cells = [cell.strip() for cell in _cells(line)]
+    if not any(cells):
+        return None
     if len(cells) != len(names):
         raise BadPayload(f"the row has {len(cells)} cells, and the header {len(names)} columns")
     given = {name: cell for name, cell in zip(names, cells, strict=True) if cell}
@@ -151,12 +153,12 @@ class ChunkEmitter:
 
     Attributes:
         recorder: of the stack.
-        parse: a line as an event; raises `BadInput`.
+        parse: a line as an event, or None for a blank row; raises `BadInput`.
         coalesce: whether lines of one counter become one entry.
     """
 
     recorder: Recorder
-    parse: Callable[[bytes], Event]
+    parse: Callable[[bytes], Event | None]
     coalesce: bool = False
 
     def __call__(self, chunk: Sequence[NumberedLine], place: FilePlace) -> SentChunk:
@@ -169,9 +171,11 @@ class ChunkEmitter:
         failures: list[tuple[int, CountledgerError]] = []
         for number, line in chunk:
             try:
-                events.append((number, self.parse(line)))
+                event = self.parse(line)
             except BadInput as error:
                 failures.append((number, error))
+            else:
+                events += [] if event is None else [(number, event)]
         origin = self.recorder.region
         made = entries_of(place.id, events, place.at_ms, origin, coalesce=self.coalesce)
         outcomes = self.recorder.resend_many([entry for entry, _ in made])

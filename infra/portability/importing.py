@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from countledger import IdempotencyKey, Receipt
 from countledger.infra.portability.lines import (
     CounterLine,
+    CounterLines,
     ExportLine,
     NamespaceLine,
     UnreadLine,
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from countledger import CountLedger
     from countledger.infra.portability.lines import Line
     from countledger.infra.portability.place_file import FilePlace
-    from countledger.infra.portability.sending import NumberedLine
+    from countledger.infra.portability.sending import Failure, NumberedLine
 
 
 _CHUNK: Final = 200
@@ -101,11 +102,24 @@ class Importer:
     failed: set[str] = field(default_factory=set)
 
     @classmethod
-    def begin(cls, client: CountLedger, name: str, clock: Clock | None = None) -> Importer:
+    def begin(
+        cls,
+        client: CountLedger,
+        name: str,
+        clock: Clock | None = None,
+        *,
+        digest: str | None = None,
+    ) -> Importer:
         """Begin an import, or go on with the one of that name: one write unit.
 
+        Args:
+            client: of the stack.
+            name: of the import.
+            clock: the time.
+            digest: of the file, if its name is that of the import; None: the name was given.
+
         Raises:
-            BadSetting: the name is not valid.
+            BadSetting: the name is not valid, or another file of that name was imported.
         """
         name = check_text("import name", name, IMPORT_NAME_MAX_BYTES, BadSetting)
         if "#" in name:
@@ -113,10 +127,15 @@ class Importer:
         at_ms = (clock or SystemClock()).now_ms()
         table = client.connection.setting("counters_table")
         item = {**keys.import_key(name), "at": at_ms}
+        if digest is not None:
+            item["digest"] = digest
         try:
             client.connection.dynamo("standard").put(Put(table, item, Absent("part")))
         except ConditionFailed as there:
-            at_ms = require(there.item or {}, "at", int)
+            found = there.item or {}
+            at_ms = require(found, "at", int)
+            if digest is not None and found.get("digest") != digest:
+                raise _other_file(name, to_datetime(at_ms)) from None
         return cls(client, name, to_datetime(at_ms))
 
     def outcomes(self, lines: Iterable[ExportLine]) -> Iterator[Outcome]:
@@ -305,10 +324,12 @@ class ChunkImporter:
     Attributes:
         importer: of the import; each line counts once under its name, so a chunk can be repeated.
         drop_holds: whether what was held becomes available.
+        lines: of each counter; of a file all of them, of a stream those that were read.
     """
 
     importer: Importer
     drop_holds: bool = False
+    lines: CounterLines = field(default_factory=CounterLines)
 
     def __call__(self, chunk: Sequence[NumberedLine], place: FilePlace) -> SentChunk:
         """Import the lines: as `Importer.outcomes`. A namespace that fails ends the import here.
@@ -316,19 +337,7 @@ class ChunkImporter:
         Raises:
             SetupError: what concerns every line.
         """
-        lines: list[tuple[int, Line]] = []
-        failures: list[tuple[int, CountledgerError]] = []
-        stopped = False
-        for number, text in chunk:
-            try:
-                line = importable(text, drop_holds=self.drop_holds)
-            except BadInput as error:
-                failures.append((number, error))
-                if (namespace := namespace_needed(text)) is not None:
-                    self.importer.failed.add(namespace)
-                    stopped = True
-            else:
-                lines += [] if line is None else [(number, line)]
+        lines, failures, stopped = self._read(chunk)
         counts: Counter[str] = Counter({str(done): 0 for done in ImportResult})
         outcomes = self.importer.outcomes(line for _, line in lines)
         for (number, line), outcome in zip(lines, outcomes, strict=True):
@@ -343,7 +352,43 @@ class ChunkImporter:
             return SentChunk(place, sorted(failures, key=lambda one: one[0]), stopped=True)
         return answered(place, failures, counts)
 
+    def _read(
+        self, chunk: Sequence[NumberedLine]
+    ) -> tuple[list[tuple[int, Line]], list[Failure], bool]:
+        """The lines to import, what is wrong with others, and whether a namespace is missing."""
+        lines: list[tuple[int, Line]] = []
+        failures: list[Failure] = []
+        stopped = False
+        for number, text in chunk:
+            try:
+                line = importable(text, drop_holds=self.drop_holds)
+            except BadInput as error:
+                failures.append((number, error))
+                if (namespace := namespace_needed(text)) is not None:
+                    self.importer.failed.add(namespace)
+                    stopped = True
+                continue
+            if line is None:
+                continue
+            lines.append((number, line))
+            if isinstance(line, CounterLine):
+                self.lines.note(line.counter, number)
+        refused: dict[int, CountledgerError] = {}
+        for number, line in lines:
+            if isinstance(line, CounterLine) and (why := self.lines.refused(line.counter)):
+                refused[number] = why
+        failures += refused.items()
+        return [one for one in lines if one[0] not in refused], failures, stopped
+
 
 def _is_entry(line: CounterLine) -> bool:
     """Whether a counter gets an entry; entries that cancel each other out have a sum of 0."""
     return line.kind is Kind.LEDGER and bool(line.value or line.events)
+
+
+def _other_file(name: str, at: datetime) -> BadSetting:
+    return BadSetting(
+        f"an import named {name!r} was begun at {at:%Y-%m-%d %H:%M:%S} UTC with another content: "
+        f"if this is the same file with corrections, give --name {name}, and what was imported "
+        "counts once; if it is another file, give it a name of its own by --name"
+    )

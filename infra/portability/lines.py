@@ -25,6 +25,7 @@ from countledger.ledger.errors import BadPayload, CorruptItem, shown
 from countledger.ledger.limits import ENTRY_EVENTS_MAX
 from countledger.ledger.namespace import Kind
 from countledger.ledger.values import parse_amount
+from countledger.producers.payload import MAX_BYTES, load_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from countledger.ledger.windows import WindowSetting
 
 VERSION: Final = 1
-LINE_MAX_BYTES: Final = 16_384
 _REASON_MAX_CHARACTERS: Final = 1_000
+_SHOWN_LINES: Final = 5
 _EXACT_IN_JSON: Final = 2**53 - 1
 
 
@@ -199,14 +200,7 @@ def parse_line(line: str | bytes) -> FileLine:
     Raises:
         BadPayload: naming the field, its value and the rule that it breaks.
     """
-    if len(line) > LINE_MAX_BYTES:
-        raise BadPayload(f"the line is longer than {LINE_MAX_BYTES} bytes")
-    try:
-        value = json.loads(line, parse_float=Decimal, parse_constant=_refuse)
-    except (ValueError, ArithmeticError, RecursionError) as error:
-        raise BadPayload(f"the line is not valid JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise BadPayload(f"the line is not an object (it is {shown(value)})")
+    value = load_object(line)
     try:
         return _kind_of(value).model_validate(value)
     except ValidationError as error:
@@ -223,7 +217,7 @@ def namespace_needed(text: bytes) -> str | None:
     Its counters would create it with the defaults, for ever.
     """
     try:
-        line = json.loads(text[:LINE_MAX_BYTES])
+        line = json.loads(text[:MAX_BYTES])
     except (ValueError, RecursionError):
         return None
     if not isinstance(line, dict):
@@ -249,6 +243,41 @@ def importable(text: bytes, *, drop_holds: bool) -> Line | None:
     if isinstance(line, CounterLine) and line.held and not drop_holds:
         raise held_in(line)
     return line
+
+
+class CounterLines:
+    """The numbers of the lines that each counter has in a file.
+
+    An import takes a counter once, so it takes none of several lines: two equal ones may be one
+    that was written twice, or two of which the sum is meant.
+    """
+
+    def __init__(self) -> None:
+        """No line was read."""
+        self._first: dict[str, int] = {}
+        self._all: dict[str, dict[int, None]] = {}
+
+    def note(self, counter: str, number: int) -> None:
+        """Note a line of a counter; the same one again changes nothing."""
+        first = self._first.setdefault(counter, number)
+        if first != number:
+            self._all.setdefault(counter, {first: None})[number] = None
+
+    def refused(self, counter: str) -> BadPayload | None:
+        """Why no line of a counter is imported; None: it has one."""
+        numbers = self._all.get(counter)
+        if numbers is None:
+            return None
+        some = ", ".join(map(str, sorted(numbers)[:_SHOWN_LINES]))
+        more = ", ..." if len(numbers) > _SHOWN_LINES else ""
+        return BadPayload(
+            f"{counter!r} has {len(numbers)} lines ({some}{more}), and an import takes a counter "
+            "once: keep one line with the whole value"
+        )
+
+    def repeated(self) -> list[tuple[int, str]]:
+        """Each line of a counter that has several, with its counter, in their order."""
+        return sorted((number, name) for name, lines in self._all.items() for number in lines)
 
 
 def missing(line: UnreadLine) -> BadPayload:
@@ -279,7 +308,3 @@ def _plain(value: object) -> object:
     if isinstance(value, Decimal) or (isinstance(value, int) and abs(value) > _EXACT_IN_JSON):
         return amount.to_text(value)
     return value
-
-
-def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is not a number of JSON")

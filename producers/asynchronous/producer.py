@@ -16,7 +16,7 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
@@ -24,7 +24,7 @@ from countledger.ledger.copies import before_snapshot
 from countledger.ledger.forks import abandon, abandon_in_forks
 from countledger.producers.assembly import delivery_of
 from countledger.producers.asynchronous.buffer import AsyncBuffer
-from countledger.producers.buffer.buffering import NotRecorded, NotTaken
+from countledger.producers.buffer.buffering import NOT_PICKLED, NotRecorded, NotTaken
 from countledger.producers.buffer.delivery import EntryMaker, ledger_name
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.event import Event, gathered
@@ -81,6 +81,14 @@ class AsyncBufferedProducer:
         self._maker = maker
         self._on_failure = on_failure
         self._reset()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Refuse to be pickled: its events would be in two processes.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(NOT_PICKLED)
 
     def _reset(self) -> None:
         """Start empty and closed."""

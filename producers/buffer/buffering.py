@@ -35,6 +35,10 @@ _ENTRIES_MAX: Final = 1_000_000
 _SENDERS_MAX: Final = 64
 _ATTEMPTS_MAX: Final = 100
 _MB: Final = 1_048_576
+NOT_PICKLED: Final = (
+    "a buffered producer cannot be pickled, nor what it returned: its events would be sent by two "
+    "processes; pickle the `CountLedger`, and call `buffered` in the other process"
+)
 # The estimated size of an entry without its texts.
 ENTRY_BYTES: Final = 400
 

@@ -13,6 +13,7 @@ from countledger.ledger.errors import CountledgerError
 from countledger.ledger.forks import this_process
 from countledger.producers.buffer.buffering import (
     ENTRY_BYTES,
+    NOT_PICKLED,
     BufferTally,
     Failure,
     ProducerClosed,
@@ -80,6 +81,14 @@ class PendingEntry:
         self.reported = False  # whether a caller has the outcome, or waits for it
         self.handed_back = False  # whether `close` or `on_failure` reported it already
         self.callbacks: list[Callable[[PendingEntry], object]] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Refuse to be pickled: its outcome would be known in one process only.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(NOT_PICKLED)
 
     @property
     def entry(self) -> Entry | None:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections import deque
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.amount import parse_delta
 from countledger.ledger.errors import BadInput, CountledgerError
 from countledger.ledger.forks import abandon, lock_open_in_forks, this_process
 from countledger.ledger.keys import check_counter
-from countledger.producers.buffer.buffering import Failure, NotRecorded, NotTaken
+from countledger.producers.buffer.buffering import NOT_PICKLED, Failure, NotRecorded, NotTaken
 from countledger.producers.buffer.outcomes import Outcomes
 from countledger.producers.buffer.processes import closed, flushing, opened
 from countledger.producers.buffer.spool import Spool
@@ -97,6 +97,14 @@ class BufferedProducer:
             if self._spool is not None:
                 self._spool.close()
             raise
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Refuse to be pickled: its events would be in two processes.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(NOT_PICKLED)
 
     def add(
         self,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -27,6 +26,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import BATCH_WRITE_ITEMS, SECOND_MS, TIME_LIMIT_MS
+from countledger.ledger.suspension import WorkerThreads
 from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Receipt, Status
 from countledger.producers.kinesis.aggregate import (
@@ -263,7 +263,7 @@ class EntryWriter:
             firsts[start : start + BATCH_WRITE_ITEMS]
             for start in range(0, len(firsts), BATCH_WRITE_ITEMS)
         ]
-        with ThreadPoolExecutor(_WRITERS, "countledger-ingest") as pool:
+        with WorkerThreads(_WRITERS, "countledger-ingest") as pool:
             # Of several entries with one key the first is recorded.
             for sent in pool.map(
                 lambda group: self._write_keyed(entries, group, deadline), keyed.values()

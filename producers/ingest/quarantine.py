@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import compress
@@ -23,6 +22,7 @@ from countledger.ledger.quarantine_record import (
     QuarantineSource,
     id_of,
 )
+from countledger.ledger.suspension import WorkerThreads
 from countledger.producers.ingest.entries import RejectionKind
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class IngestQuarantine:
         now_ms = self.store.clock.now_ms()
         stream, shard = message.stream, message.shard
         records = [quarantined_of(one, stream, shard, now_ms) for one in message.rejected]
-        with ThreadPoolExecutor(_WRITERS, "countledger-quarantine") as pool:
+        with WorkerThreads(_WRITERS, "countledger-quarantine") as pool:
             owed = list(pool.map(self.store.keep, records))
             for part in messages_of(list(compress(message.rejected, owed)), stream, shard):
                 self.queues.put(part, expired=expired)

@@ -223,13 +223,15 @@ def test_an_import_with_resume_takes_new_lines_alone_and_respects_the_place_of_a
     with file.open("a") as more:
         more.write(f'nonsense\n{{"counter": "{name}:b", "value": 6}}\n')
     grown, again = command(*resumed), command(*resumed)
-    whole = command("import", str(file), "--json")
+    other = command("import", str(file), "--json")
+    whole = command("import", str(file), "--name", file.name, "--json")
 
     assert (plain.json["recorded"], first.json["duplicate"]) == (1, 1)
     assert "continuing after line 1" in grown.err
     assert "line 2: " in grown.err
     assert (grown.code, grown.json["recorded"], grown.json["bad"]) == (1, 1, 1)
     assert (again.code, again.json) == (1, grown.json)
+    assert (other.code, "with another content" in other.err) == (2, True)
     assert "continuing" not in whole.err
     assert (whole.json["duplicate"], whole.json["bad"]) == (2, 1)
 

@@ -24,6 +24,9 @@ _AT = datetime(2026, 1, 31, 12, 0, 0, 250_000, tzinfo=UTC)
         ('%"caf%c3%a9"', "café"),
         ('"k"; at="2026-01-31T12:00:00.250Z"', IdempotencyKey("k", _AT)),
         ('k;at="2026-01-31T13:00:00.250+01:00"', IdempotencyKey("k", _AT)),
+        ('k;at="2026-01-31t12:00:00.250999999z"', IdempotencyKey("k", _AT)),
+        ('k;at="2026-01-31 13:00:00,25+0100"', IdempotencyKey("k", _AT)),
+        ('k;at="1769860800250"', IdempotencyKey("k", _AT)),
     ],
 )
 def test_a_header_is_a_key(text: str, key: str | IdempotencyKey) -> None:

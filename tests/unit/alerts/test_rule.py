@@ -47,7 +47,7 @@ def test_what_no_rule_can_be_is_refused(spec: dict[str, Any], reason: str) -> No
         rule(**spec)
 
 
-@pytest.mark.parametrize("prefix", ["a#", "a\x00", ":a", "x" * 513])
+@pytest.mark.parametrize("prefix", ["a#", "a\x00", ":a", "x" * 513, " a", "a\u200bb", "e\u0301"])
 def test_a_prefix_that_no_counter_has_is_refused(prefix: str) -> None:
     with pytest.raises(BadCounterName, match="prefix"):
         rule(counter=None, prefix=prefix)

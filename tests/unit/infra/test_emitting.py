@@ -53,8 +53,9 @@ def _sender(
     coalesce: bool = False,
     purpose: str = "an emit to ledger",
     chunk_lines: int = CHUNK_LINES,
+    parse: Callable[[bytes], Event | None] = parse_event_line,
 ) -> FileSender:
-    send = ChunkEmitter(recorder_on(dynamo, _CLOCK), parse_event_line, coalesce)
+    send = ChunkEmitter(recorder_on(dynamo, _CLOCK), parse, coalesce)
     return FileSender(store, purpose, send, _CLOCK, chunk_lines)
 
 
@@ -272,6 +273,29 @@ def test_a_row_is_an_event() -> None:
     full |= {"occurred_at": 1_900_000_000_000, "events": 3, "note": {"page": "/x"}}
     row = b'a:b,-3,"k,1",2030-01-31T12:00:00Z,1900000000000,3,/x\n'
     assert parse(row) == parse_event_line(json.dumps(full))
+
+
+def test_cells_are_trimmed() -> None:
+    """Else a retry with the key of another border would count twice."""
+    parse = partial(parse_event_row, parse_header(b"counter, delta, key, note.page\r\n"))
+
+    event = parse(b" likes:a, 1, order-7, /x \r\n")
+
+    assert event == Event("likes:a", 1, "order-7", note={"page": "/x"})
+    assert parse(b'"likes:a ","1"," order-7",/x\n') == event
+
+
+@pytest.mark.parametrize("row", [b",,,,,,\r\n", b" , ,\t,,,,\n", b'"","",,,,,\n', b",\n"])
+def test_a_row_of_empty_cells_is_a_blank_row(row: bytes) -> None:
+    parse = partial(parse_event_row, parse_header(_HEADER))
+    dynamo, store = MemoryClient(), NoPlace()
+    text = b"a:b,1,,,,,\n" + row + b"a:b,1,,,,,\n"
+
+    assert parse(row) is None
+    sender = _sender(dynamo, store, parse=parse)
+    (sent,) = sender.chunks(FileLines(BytesIO(text), 99), sender.begin())
+    assert entries_in(dynamo) == [1, 1]
+    assert (sent.failures, sent.place.counts["recorded"]) == ([], 2)
 
 
 @pytest.mark.parametrize(

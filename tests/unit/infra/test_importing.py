@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger import errors
+from countledger.infra.cli.app import run
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.file_lines import FileLines
 from countledger.infra.portability.importing import ChunkImporter, Importer, ImportResult
@@ -342,3 +343,77 @@ def test_what_is_exported_can_be_imported(line: CounterLine) -> None:
             total = stack.ledger.total(line.counter)
             assert (total.value, total.events) == (line.value, line.events)
         line = cast("CounterLine", again)
+
+
+_EQUAL = (
+    b'{"counter": "a:x", "value": 5}\n{"counter": "a:y", "value": 1}\n'
+    b'{"counter": "a:z", "value": 2}\n{"counter": "a:x", "value": 5}\n'
+)
+
+
+@pytest.mark.parametrize("second", [b"5", b"6"])
+def test_no_line_of_a_counter_with_several_is_imported(tmp_path: Path, second: bytes) -> None:
+    """Nobody knows whether one was written twice, or the sum is meant."""
+    stack = MemoryStack()
+    text = _EQUAL.removesuffix(b"5}\n") + second + b"}\n"
+
+    sent = _import(stack, tmp_path / "place", text)
+
+    assert [number for number, _ in sent.failures] == [1, 4]
+    assert all("has 2 lines (1, 4)" in str(error) for _, error in sent.failures)
+    assert sent.place.counts["recorded"] == 2
+    assert stack.ledger.exact("a:x").value == 0
+
+
+def test_the_repeated_line_of_a_stream_is_refused_once_the_first_was_imported(
+    tmp_path: Path,
+) -> None:
+    stack = MemoryStack()
+    between = b"".join(b'{"counter": "b:%d", "value": 1}\n' % n for n in range(4))
+
+    sent = _import(stack, tmp_path / "place", _EQUAL[:31] + between + _EQUAL[:31])
+
+    assert [number for number, _ in sent.failures] == [6]
+    assert stack.ledger.exact("a:x").value == 5
+
+
+def _command(stack: MemoryStack, *arguments: str) -> int:
+    """A command of the command line, in this process."""
+    with stack.installed():
+        return run(["import", *arguments])
+
+
+def test_a_file_is_read_before_its_first_line_is_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So the first of two lines far apart is refused too, and a dry run says the same."""
+    stack, file = MemoryStack(), tmp_path / "opening.jsonl"
+    between = b"".join(b'{"counter": "b:%d", "value": 1}\n' % n for n in range(1_200))
+    file.write_bytes(_EQUAL[:31] + between + _EQUAL[:31])
+
+    for dry in (["--dry-run"], []):
+        assert _command(stack, str(file), *dry) == 1
+        told = capsys.readouterr().err
+        assert "line 1: 'a:x' has 2 lines (1, 1202)" in told
+        assert "line 1202: 'a:x' has 2 lines (1, 1202)" in told
+    assert stack.ledger.exact("a:x").value == 0
+    assert stack.ledger.exact("b:1199").value == 1
+
+
+def test_another_file_of_the_same_name_is_refused_unless_the_import_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its equal lines would be duplicates without a word, as those of a file with corrections."""
+    stack, file = MemoryStack(), tmp_path / "opening.jsonl"
+    file.write_text('{"counter": "a:x", "value": 5}\n')
+    assert _command(stack, str(file)) == 0
+    assert _command(stack, str(file)) == 0
+    file.write_text('{"counter": "a:x", "value": 5}\n{"counter": "a:y", "value": 1}\n')
+    capsys.readouterr()
+
+    assert _command(stack, str(file)) == 2
+    assert "--name opening.jsonl" in capsys.readouterr().err
+    assert _command(stack, str(file), "--name", "opening.jsonl") == 0
+    assert [stack.ledger.exact(name).value for name in ("a:x", "a:y")] == [5, 1]
+    assert _command(stack, str(file), "--name", "of December") == 0
+    assert [stack.ledger.exact(name).value for name in ("a:x", "a:y")] == [10, 2]
