@@ -21,6 +21,7 @@ from countledger.ledger.errors import (
     Unacknowledged,
     shown,
 )
+from countledger.ledger.head import decode_head
 from countledger.ledger.ids import IdempotencyKey, RangeKey, check_key, id_of_key
 from countledger.ledger.texts import plain_int
 
@@ -320,3 +321,15 @@ def judge_existing(entry: Entry, stored: Item) -> Receipt:
         f"{describe_entry(entry)} was used for a delta of {used}, and now comes with "
         f"{to_text(entry.delta)}: a new change needs a new key"
     )
+
+
+def is_merged(entry: Entry, sort_key: str, head: Item | None) -> bool:
+    """Whether a head names an entry, with its time and its delta, among those that it merged.
+
+    Raises:
+        CorruptItem: the head cannot be read.
+    """
+    found = decode_head(head)
+    if not found.has_merged(sort_key, entry.at_ms):
+        return False
+    return found.covers[sort_key].delta == entry.delta

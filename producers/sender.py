@@ -39,20 +39,26 @@ from countledger.ledger.errors import (
     Throttled,
 )
 from countledger.ledger.expressions import Absent
-from countledger.ledger.keys import entry_key
+from countledger.ledger.keys import entry_key, head_key
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Get, Put, PutBatch
 from countledger.ledger.performer import DynamoPerformer
 from countledger.ledger.suspension import Interrupted, note_entries
 from countledger.producers.batch import BatchProgress, Outcome
-from countledger.producers.event import Receipt, judge_existing, receipt_of, unacknowledged
+from countledger.producers.event import (
+    Receipt,
+    is_merged,
+    judge_existing,
+    receipt_of,
+    unacknowledged,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
-    from countledger.ledger.attributes import Item
+    from countledger.ledger.attributes import Item, Key
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.entry import Entry
@@ -188,21 +194,29 @@ class Sender:
     ) -> Steps[Receipt]:
         """What became of an entry that was sent, and may not be sent again: one read unit.
 
-        That it is absent proves nothing: it may have been merged since, or may arrive still.
+        If it is absent, its head is read, which names the entries that it has just merged: a read
+        unit for each 4 KB. An entry that neither shows may have been merged before, or may arrive
+        still. An app that may only write (`EmitPolicyArn`) cannot look.
         """
         key = {name: str(write.item[name]) for name in ("counter", "entry")}
 
         def give_up(exhausted: Exhausted[None]) -> None:
             raise exhausted.error
 
-        try:
+        def read(key: Key) -> Steps[Item | None]:
             attempts = Attempts(self.clock, self.random, self.backoff)
-            found = yield from ask(Get(self.table, key), attempts, give_up)
+            return ask(Get(self.table, key), attempts, give_up)
+
+        try:
+            found = yield from read(key)
+            merged = found is None and is_merged(
+                entry, key["entry"], (yield from read(head_key(entry.counter)))
+            )
         except CountledgerError as failed:
             raise unacknowledged(entry, failed) from expired
-        if found is None:
+        if found is None and not merged:
             raise unacknowledged(entry, expired) from expired
-        if found == write.item:
+        if found is None or found == write.item:
             return receipt_of(entry.counter, entry.id)
         self._check_it_stays(entry, found, namespace)
         return judge_existing(entry, found)

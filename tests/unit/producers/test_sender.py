@@ -26,13 +26,15 @@ from countledger.ledger.errors import (
     Unclear,
     Unreachable,
 )
+from countledger.ledger.head import Covered, Head, encode_head
 from countledger.ledger.ids import IdempotencyKey, new_id
+from countledger.ledger.keys import ENTRY_PREFIX, entry_key
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Put
 from countledger.ledger.suspension import CallNotes, Interrupted
 from countledger.producers.event import Event, Receipt, Status, make_entry
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient, at
+from tests.unit.ledger.memory import Fault, Get, MemoryClient, at, refuses
 from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on, sent
 
 if TYPE_CHECKING:
@@ -207,6 +209,40 @@ def test_an_entry_that_expires_between_two_attempts_is_looked_for(
     assert dynamo.calls[:2] == ["put", "get"]
     if isinstance(outcome, Unacknowledged):
         assert outcome.entry == entry
+
+
+@pytest.mark.parametrize(
+    ("delta", "at_ms", "recorded"),
+    [(5, NOW_MS - DAY_MS, True), (6, NOW_MS - DAY_MS, False), (5, NOW_MS, False)],
+)
+def test_an_entry_that_was_merged_since_is_looked_for_in_its_head(
+    delta: int, at_ms: int, *, recorded: bool
+) -> None:
+    """Only the same entry is: a bare key may have been used before."""
+    dynamo = MemoryClient()
+    entry = replace(_entry(5, key="k"), at_ms=NOW_MS - DAY_MS)
+    covered = {entry_key(entry.id, 1): Covered(delta, at_ms)}
+    head = Head(generation=1, run="r", incarnation="r", covers=covered)
+    dynamo.put(Put(TABLE, encode_head(entry.counter, head)))
+    dynamo.faults[:] = [_LOST]
+
+    outcome = sender_on(dynamo, ManualClock()).outcome_of(entry)
+
+    assert isinstance(outcome, Receipt if recorded else Unacknowledged)
+
+
+@pytest.mark.parametrize("error", [AccessDenied("no GetItem"), Throttled("busy")])
+def test_an_entry_that_cannot_be_looked_for_is_unacknowledged(error: CountledgerError) -> None:
+    """As with the policy of an app that may only write."""
+    dynamo = MemoryClient(faults=[_LOST])
+    dynamo.plans.append(refuses(error, "get", times=100, where=_is_of_the_entry))
+    entry = replace(_entry(key="k"), at_ms=NOW_MS - DAY_MS)
+
+    assert isinstance(sender_on(dynamo, ManualClock()).outcome_of(entry), Unacknowledged)
+
+
+def _is_of_the_entry(what: Get) -> bool:
+    return str(what.key["entry"]).startswith(ENTRY_PREFIX)
 
 
 def test_an_entry_that_expires_before_it_is_sent_is_not_looked_for() -> None:
