@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 _WRITERS: Final = 8
 _PAGE: Final = 100
-_SWITCHES: Final = 5  # how often others may switch the ranking while members are placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +70,9 @@ class Groups:
 
         Two write units and a read unit for each; a read unit for the group, a write unit if it is
         new; a write unit more for each that was removed within the clock skew (a minute). For a
-        ranked group two write units and two read units more for each; a ledger counter that was
-        never recorded gets a total of zeros. Adding a member again renews its membership, and
-        completes what a crash left incomplete.
+        ranked group two write units and two read units more for each, and a write unit for each
+        that was ranked before; a ledger counter that was never recorded gets a total of zeros.
+        Adding a member again renews its membership, and completes what a crash left incomplete.
 
         Returns:
             The counters that were no members before; one whose answer was lost may be missing.
@@ -82,6 +81,7 @@ class Groups:
             AlreadyRanked: the group is ranked, and another ranked group has the counter.
             NotRanked, NoSuchCounter, NamespaceUnknown: the group is ranked, and the counter cannot
                 be: it has bins; it is strict and does not exist; its namespace is unknown.
+            Unclear: an attempt got no answer, and may still be applied: call again.
             BadGroupName, BadCounterName: a name breaks the grammar.
         """
         group = keys.check_group(group)
@@ -177,6 +177,7 @@ class Groups:
     ) -> int:
         """Switch a group's ranking on or off: one write unit, and two for each member.
 
+        A write unit more for each that was ranked before. Two read units, and two for each member.
         While it is on, each change of a member's total costs two write units more. A counter can
         be ranked in one group (and in its namespace). `on_member` is called after each member, with
         the number of those that are done; the setting is effective before the first.
@@ -190,16 +191,6 @@ class Groups:
         """
         group = keys.check_group(group)
         self._items.switch(group, self._items.existing(group), on=on)
-        for _ in range(_SWITCHES):
-            members = self._sweep(group, on=on, on_member=on_member)
-            now = self._items.ranked(group)
-            if now is None or now == on:
-                break
-            # Another call switched it back meanwhile; the call that ends last applies that setting.
-            on = now
-        return members
-
-    def _sweep(self, group: str, *, on: bool, on_member: Callable[[int], object]) -> int:
         board, members = self.board(group), 0
         if not on:
             return board.take_all_off(on_member)
@@ -254,23 +245,23 @@ class Groups:
 
     def board(self, group: str) -> GroupBoard:
         """The board of a group, ranked or not."""
-        return GroupBoard(self._dynamo, self._table, self.namespaces, group)
+        return GroupBoard(self._items, self.namespaces, group)
 
     def _add(self, group: str, counter: str) -> bool:
         """The membership first, then the rule: a call that switches it on sees the member."""
         membership, new = self.memberships.join(group, counter)
         on = self._items.ranked(group)
         if on is None:
-            self._items.make(group)  # it was deleted meanwhile
+            # It was deleted meanwhile: with this member, or before the deletion could find it.
+            if self.board(group).is_member(counter):
+                self._items.make(group)
         elif on:
             try:
                 self.board(group).place(counter)
             except (Refused, BadInput, CorruptItem):
-                if new:
-                    self.memberships.end(membership)
+                if new and self.memberships.end(membership):
+                    self._take_off(group, counter)  # a sweep may have placed it
                 raise
-            if not self._items.ranked(group):
-                self.board(group).take_off(counter)
         return new
 
     def _remove(self, group: str, one: str | Item) -> bool:
@@ -279,20 +270,12 @@ class Groups:
             counter, was = one, self.memberships.leave(group, one)
         else:
             counter, was = member_of(one), self.memberships.leave_seen(one)
-        if self._items.ranked(group):
-            self._take_off_former(group, counter)
+        self._take_off(group, counter)
         return was
 
     def _take_off(self, group: str, counter: str) -> None:
-        """Take a counter off the board, unless it is a member of a ranked group of that name."""
-        if self._items.ranked(group):
-            self._take_off_former(group, counter)
-        else:
-            self.board(group).take_off(counter)
-
-    def _take_off_former(self, group: str, counter: str) -> None:
         with suppress(Refused, BadInput):  # a member added meanwhile keeps its place, or is refused
-            self.board(group).take_off_unless_member(counter)
+            self.board(group).take_off(counter)
 
     def _totals_of(
         self, group: str, after: str | None, on_corrupt: OnCorrupt | None

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
-from countledger.ledger.errors import BadInput, NoSuchGroup, Refused
+from countledger.ledger.errors import BadInput, Refused
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare, all_unchanged, unchanged
 from countledger.ledger.operations import Delete, Query
 from countledger.ledger.performer import wrote
@@ -162,13 +162,10 @@ class Leftovers:
 
     def _leave(self, membership: Membership) -> None:
         """Remove the counter from the group, unless it was added again after it was found."""
-        counter, group = membership.counter, membership.group
-        if not self.groups.memberships.end(membership):
-            return
-        # If the deletion of a group was interrupted, only the membership is left.
-        with suppress(NoSuchGroup, Refused, BadInput):
-            if self.groups.get(group).ranked:
-                self.groups.board(group).take_off_unless_member(counter)
+        if self.groups.memberships.end(membership):
+            # As of a removal: a member added meanwhile keeps its place, or is refused.
+            with suppress(Refused, BadInput):
+                self.groups.board(membership.group).take_off(membership.counter)
 
     def _items(self, partition: str, prefix: str) -> Iterator[Item]:
         for page in self.groups.totals.dynamo.pages(self._query(partition, prefix)):

@@ -7,15 +7,18 @@ A `join` writes a new id, also for a counter that is a member already. So a requ
 membership found earlier (`end`) does not remove the new one. A removed membership leaves a
 tombstone, without `member`: so a `join` that is applied late does not bring the membership back.
 
-A ranked group has a board: the totals of its members in order. Membership and position on the board
-are two writes. A call that places a counter reads the membership afterwards, and takes the counter
-off the board if the membership is gone. A call that removes a membership takes the counter off the
-board afterwards. So in any order of these calls no counter that is not a member stays on the board.
-After a crash between the two writes one may stay; it is removed together with the board.
+A ranked group has a board: the totals of its members in order. Membership, group and place on the
+board are three items, so a call that wrote the place reads membership and group afterwards, and
+writes the place again until the three agree. A call that wrote a membership or a group looks at the
+place. So whichever call writes last finds what the others wrote. Each placement and each removal
+has an id, and is conditional on the one that was seen: none that is applied late undoes a later
+one. After a crash between two writes a counter may be missing on the board, or stay on it; the same
+call again corrects that, and so does switching the ranking on or off.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -26,19 +29,30 @@ from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     AlreadyRanked,
+    BadInput,
     ConditionFailed,
     NoSuchCounter,
     NotRanked,
+    Refused,
     ServiceFailed,
     Throttled,
+    Unclear,
 )
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare, unchanged
 from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, MEMBERSHIP_LEAVES_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put, Query
-from countledger.ledger.performer import wrote
-from countledger.ledger.ranking import group_board, place_of, top_query, unrank_of
+from countledger.ledger.ranking import (
+    PLACE,
+    after_place,
+    group_board,
+    is_on_board,
+    place_condition,
+    place_of,
+    top_query,
+    unrank_of,
+)
 from countledger.ledger.tombstones import (
     NOT_REMOVED,
     present,
@@ -50,9 +64,11 @@ from countledger.ledger.tombstones import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from countledger.consumers.group_items import GroupItems
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Update
 
 
 def member_of(membership: Item) -> str:
@@ -115,7 +131,8 @@ class Memberships:
     def join(self, group: str, counter: str) -> tuple[Membership, bool]:
         """Write a membership: one write unit; two if the counter is a member, or was just removed.
 
-        An existing membership gets the new id, so no clean-up of the old one removes it.
+        An existing membership gets a new id, so no clean-up of the old one removes it. Each request
+        has an id of its own: what an attempt without an answer wrote, others may have replaced.
 
         Returns:
             The membership written, and whether the counter was no member before.
@@ -124,17 +141,29 @@ class Memberships:
             ServiceFailed: the request would leave so late that a clean-up could remove it.
             Throttled: other calls added and removed the counter each time.
         """
-        made = Membership(group, counter, self.new_id(), self.clock.now_ms())
-        key = keys.member_key(group, counter)
-        put = Put(self.table, {**key, "member": counter, "id": made.id, "at": made.at_ms})
-        with guarded(partial(self._refuse_if_late, made.at_ms)):
+        at_ms = self.clock.now_ms()
+        with guarded(partial(self._refuse_if_late, at_ms)):
             for number in range(_JOINS):
-                found = put_if_vacant(self.dynamo, put, made.at_ms, self.clock_skew_ms)
+                made = Membership(group, counter, self.new_id(), at_ms)
+                found = put_if_vacant(self.dynamo, self._put(made), at_ms, self.clock_skew_ms)
                 if found is None:
                     return made, number == 0
-                if wrote(self.dynamo, replace(put, condition=_same(found))):
+                made = replace(made, id=self.new_id())
+                if self._renewed(made, found):
                     return made, False
         raise Throttled(f"{counter!r} kept being added to {group!r} and removed; try again")
+
+    def _put(self, made: Membership) -> Put:
+        key = keys.member_key(made.group, made.counter)
+        return Put(self.table, {**key, "member": made.counter, "id": made.id, "at": made.at_ms})
+
+    def _renewed(self, made: Membership, found: Item) -> bool:
+        try:
+            self.dynamo.put(replace(self._put(made), condition=_same(found)))
+        except ConditionFailed as failed:
+            # Else others were faster; or this one was, without an answer, and others since.
+            return (failed.item or {}).get("id") == made.id
+        return True
 
     def leave(self, group: str, counter: str) -> bool:
         """Remove the membership that this call reads: one read unit and one write unit.
@@ -189,6 +218,7 @@ def _decode(item: Item) -> Membership:
 
 
 _PAGE: Final = 1_000
+_TRIES: Final = 5  # how often others may write a place, a membership or the group meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +226,12 @@ class GroupBoard:
     """The members of a group, and its board.
 
     Attributes:
-        dynamo: a DynamoDB client.
-        table: the table `counters`.
+        items: the items of groups.
         namespaces: the namespaces, which say of what kind a counter is.
         group: the group's name.
     """
 
-    dynamo: DynamoClient
-    table: str
+    items: GroupItems
     namespaces: Namespaces
     group: str
 
@@ -218,58 +246,62 @@ class GroupBoard:
         """The members by name, page by page."""
         mine = Compare("counter", "=", keys.GROUP_PREFIX + self.group)
         read = Query(
-            self.table,
+            self._table,
             AllOf(mine, BeginsWith("part", keys.MEMBER_PREFIX)),
             consistent=consistent,
             page_size=size,
             after=None if after is None else keys.member_key(self.group, after),
         )
-        for page in self.dynamo.pages(read):
+        for page in self._dynamo.pages(read):
             yield [member_of(item) for item in filter(present, page)]
 
     def place(self, counter: str) -> None:
-        """Put a member on the board: two write units and a read unit.
+        """Put a member of the ranked group on the board: two write units and two read units.
+
+        A write unit, if it is there already; one more, if it was on a board before. A read unit
+        more for a strict counter or a sequence.
 
         Raises:
             AlreadyRanked: it is on the board of another group.
             NotRanked: it has bins, so it has no single total; or it is over regions.
             NoSuchCounter: it does not exist, and is not a ledger counter.
             NamespaceUnknown: its namespace is unknown, so its kind is unknown.
+            Throttled: other calls changed its place, its membership or the group each time.
         """
-        kind = self.namespaces.get(keys.namespace_of(counter)).kind
-        if kind is Kind.STRICT_REGIONS:
-            raise NotRanked(f"counter {counter!r} is of kind {kind}, which is not ranked")
-        board = group_board(self.group)
-        update = place_of(self.table, board, counter, may_be_made=kind is Kind.LEDGER)
-        try:
-            self.dynamo.update(update)
-        except ConditionFailed as failed:
-            self._refuse(counter, failed.item)
-        if not self._is_member(counter):
-            self.take_off(counter)
+        total = None  # most counters were never on a board; the request meets the others
+        if self._kind(counter) is not Kind.LEDGER:
+            # It may be deleted, and created again, while a request is late: its incarnation counts.
+            total = self._total(counter)
+        self._write_until_agreed(counter, total, on=True)
 
-    def take_off(self, counter: str) -> None:
-        """Take a counter off the board, if it is on it: two write units."""
-        wrote(self.dynamo, unrank_of(self.table, group_board(self.group), counter))
+    def take_off(self, counter: str, *, still_member: bool = False) -> None:
+        """Take a counter off the board: a read unit; two write and a read unit more if it is there.
+
+        A member of the ranked group is put back, which a read unit more decides.
+
+        Args:
+            counter: whose place.
+            still_member: whether it is one, as far as the caller knows: then the group is read
+                first, else the membership, because the first look that says no is the last.
+
+        Raises:
+            AlreadyRanked, NotRanked, NoSuchCounter, NamespaceUnknown, Throttled: as `place`.
+        """
+        total = self._total(counter)
+        self._write_until_agreed(counter, total, on=False, group_first=still_member)
 
     def take_all_off(self, on_member: Callable[[int], object] = lambda _: None) -> int:
         """Take members and strays off, calling back after each member; the number of members."""
         members = list(self.members())
         for done, counter in enumerate(members, start=1):
-            self.take_off(counter)
+            # Refused is what another call wants that has switched the ranking on: it hears of it.
+            with suppress(Refused, BadInput):
+                self.take_off(counter, still_member=True)
             on_member(done)
         for counter in self.strays(members):
-            self.take_off(counter)
+            with suppress(Refused, BadInput):
+                self.take_off(counter)
         return len(members)
-
-    def take_off_unless_member(self, counter: str) -> None:
-        """Take a former member off the board: as `take_off`, and a read unit.
-
-        If an `add` has made it a member again meanwhile, it is put back on the board.
-        """
-        self.take_off(counter)
-        if self._is_member(counter):
-            self.place(counter)
 
     def strays(self, members: Collection[str]) -> Iterator[str]:
         """Counters on the board that are no members: half a read unit for each of its partitions.
@@ -278,12 +310,92 @@ class GroupBoard:
         """
         board, known = group_board(self.group), set(members)
         for bucket in board.buckets:
-            for page in self.dynamo.pages(top_query(self.table, board, bucket, _PAGE)):
+            for page in self._dynamo.pages(top_query(self._table, board, bucket, _PAGE)):
                 yield from {item["counter"] for item in page} - known
 
-    def _is_member(self, counter: str) -> bool:
+    @property
+    def _dynamo(self) -> DynamoClient:
+        return self.items.dynamo
+
+    def _total(self, counter: str) -> Item | None:
+        return self._dynamo.get(self._table, keys.total_key(counter), consistent=True)
+
+    def _kind(self, counter: str) -> Kind:
+        return self.namespaces.get(keys.namespace_of(counter)).kind
+
+    @property
+    def _table(self) -> str:
+        return self.items.table
+
+    def _write_until_agreed(
+        self, counter: str, seen: Item | None, *, on: bool, group_first: bool = False
+    ) -> None:
+        """Write a place, until membership and group, read after it, want the one that is there."""
+        for _ in range(_TRIES):
+            written = self._write(counter, seen, on=on)
+            if written is None:
+                return  # the call that wrote what is there looks at membership and group
+            seen, on = written, self._is_wanted(counter, group_first=group_first)
+            if on == is_on_board(group_board(self.group), seen):
+                return
+        raise Throttled(f"{counter!r} kept being added to {self.group!r} and removed; try again")
+
+    def _write(self, counter: str, seen: Item | None, *, on: bool) -> Item | None:
+        """Write a place after the one that was seen; the total with it. None: it was so before."""
+        board, place = group_board(self.group), self.items.new_id()
+        change = self._placement(counter) if on else unrank_of(self._table, board, counter)
+        for _ in range(_TRIES):
+            if is_on_board(board, seen) == on:
+                return None
+            try:
+                self._dynamo.update(after_place(change, seen, place))
+            except ConditionFailed as failed:
+                met, seen = seen, failed.item
+                if (seen or {}).get(PLACE) == place:
+                    return seen  # by an attempt of this call that got no answer
+                if on:
+                    self._check_it_is_free(counter, seen, met, failed)
+            else:
+                return {board.attribute: board.bucket_of(counter) if on else "", PLACE: place}
+        raise Throttled(f"{counter!r} kept being added to {self.group!r} and removed; try again")
+
+    def _check_it_is_free(
+        self, counter: str, total: Item | None, met: Item | None, failed: ConditionFailed
+    ) -> None:
+        """Refuse a total that has no place here, and can get none.
+
+        If the place has not moved, an attempt without an answer may still give it one.
+        """
+        board, moved = group_board(self.group), place_condition(total) != place_condition(met)
+        if is_on_board(board, total) or (moved and board.attribute not in (total or {})):
+            return
+        if failed.maybe_applied and not moved:
+            raise Unclear(
+                f"counter {counter!r} can have no place in the ranking of {self.group!r}, after an "
+                "attempt that got no answer: call again in a quarter of an hour"
+            )
+        self._refuse(counter, total)
+
+    def _placement(self, counter: str) -> Update:
+        kind = self._kind(counter)
+        if kind is Kind.STRICT_REGIONS:
+            raise NotRanked(f"counter {counter!r} is of kind {kind}, which is not ranked")
+        board = group_board(self.group)
+        return place_of(self._table, board, counter, may_be_made=kind is Kind.LEDGER)
+
+    def _is_wanted(self, counter: str, *, group_first: bool) -> bool:
+        """Whether it is a member of the ranked group: a read unit, or two."""
+        if group_first:
+            return self._is_ranked() and self.is_member(counter)
+        return self.is_member(counter) and self._is_ranked()
+
+    def is_member(self, counter: str) -> bool:
+        """Whether a counter is a member: one read unit."""
         key = keys.member_key(self.group, counter)
-        return present(self.dynamo.get(self.table, key, consistent=True)) is not None
+        return present(self._dynamo.get(self._table, key, consistent=True)) is not None
+
+    def _is_ranked(self) -> bool:
+        return bool(self.items.ranked(self.group))
 
     def _refuse(self, counter: str, item: Item | None) -> NoReturn:
         if item is None:

@@ -9,6 +9,11 @@ rule, and sweeps then. Each later update of a total corrects what is left: it ad
 position in the same write. After a crash some totals have no position; switching on again
 completes them.
 
+A call that has swept reads the rule again; if another call has replaced it, it sweeps by that rule.
+So the call that writes last finds what the others wrote. Each write of a sweep gives the total an
+id (`swept`), and is conditional on the one that was seen: none that is applied late undoes a later
+sweep.
+
 The top of a board is read from each of its partitions as far as needed, and sorted. Equal totals
 are ordered by name. The index has no such order, so a partition is read until the total changes:
 then each counter of a tie that could come first has been read. If more than a thousand counters are
@@ -18,10 +23,11 @@ tied at the end of the list, the index decides which are read.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.boards import Ranked, board_of_day, check_limit, top_of
-from countledger.consumers.totals import counters_of
+from countledger.consumers.totals import totals_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
@@ -29,6 +35,7 @@ from countledger.ledger.errors import (
     ConditionFailed,
     CorruptItem,
     NotRanked,
+    Throttled,
     Unclear,
     shown,
 )
@@ -37,9 +44,11 @@ from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import RANK_SETTLES_MS, SECOND_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put
-from countledger.ledger.performer import wrote
 from countledger.ledger.ranking import (
     PARTITIONS_MAX,
+    SWEPT,
+    after_sweep,
+    is_on,
     kept_partitions,
     move_of,
     namespace_board,
@@ -60,6 +69,7 @@ if TYPE_CHECKING:
     from countledger.ledger.operations import Update
 
 _WRITERS: Final = 8
+_RULES: Final = 5  # how often other calls may switch the ranking, or sweep a total, meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +103,9 @@ class Rankings:
         """Rank the totals of a namespace, later ones included.
 
         Each later change of a total costs two write units more, and the first update of a counter
-        one more. This call costs one write unit, and two for each total; and half a read unit for
-        each 4 KB of the table `counters`, which is scanned. A second call adds totals that lack
-        their position.
+        one more. This call costs one write unit, and two for each total; two read units, and half
+        of one for each 4 KB of the table `counters`, which is scanned. A second call adds totals
+        that lack their position.
 
         Args:
             namespace: of kind ledger or strict.
@@ -129,24 +139,13 @@ class Rankings:
         kind = self.namespaces.get(namespace).kind
         if kind in {Kind.SEQUENCE, Kind.STRICT_REGIONS}:
             raise NotRanked(f"namespace {namespace!r} is of kind {kind}, which is not ranked")
-        number, repaired = self._write_rule(namespace, partitions, on=True)
-        board = namespace_board(namespace, number)
+        rule, repaired = self._write_rule(namespace, partitions, on=True)
         if wait and kind is Kind.LEDGER:
             self._wait(on_wait)
-
-        def place(counter: str) -> Update:
-            return place_of(self.table, board, counter, may_be_made=False)
-
-        # A total of zeros, created for a ranked group, gets its position with its first entry.
-        recorded = Compare("version", ">", 0)
-        lacking = AllOf(Absent(board.attribute), Absent("bins"), recorded)
-        placed = self._sweep(namespace, lacking, place)
-        if repaired or (kind is Kind.STRICT and partitions is not None):
-            # A change of a strict counter does not write its position. And by a corrupt rule nobody
-            # knows which partitions hold totals.
-            there = BeginsWith(board.attribute, board.name + "#")
-            self._sweep(namespace, there, lambda counter: move_of(self.table, board, counter))
-        return placed
+        # A change of a strict counter does not write its position. And by a corrupt rule nobody
+        # knows which partitions hold totals.
+        moves = repaired or (kind is Kind.STRICT and partitions is not None)
+        return self._sweep_until_agreed(namespace, rule, moves=moves)
 
     def _wait(self, on_wait: Callable[[int, int], object] | None) -> None:
         step_ms = RANK_SETTLES_MS if on_wait is None else SECOND_MS
@@ -170,12 +169,7 @@ class Rankings:
         """
         namespace = keys.check_namespace(namespace)
         self.namespaces.get(namespace)
-        board = namespace_board(namespace, self._write_rule(namespace, None, on=False)[0])
-
-        def remove(counter: str) -> Update:
-            return unrank_of(self.table, board, counter)
-
-        return self._sweep(namespace, BeginsWith(board.attribute, board.name + "#"), remove)
+        return self._sweep_until_agreed(namespace, self._write_rule(namespace, None, on=False)[0])
 
     def is_on(self, namespace: str) -> bool:
         """Whether a namespace is ranked: half a read unit."""
@@ -220,17 +214,17 @@ class Rankings:
             )
         return top_of(self.dynamo, self.table, namespace_board(namespace, partitions), limit)
 
-    def _rule_of(self, namespace: str) -> Item | None:
+    def _rule_of(self, namespace: str, *, consistent: bool = False) -> Item | None:
         namespace = keys.check_namespace(namespace)
-        return self.dynamo.get(self.table, keys.ranking_key(namespace))
+        return self.dynamo.get(self.table, keys.ranking_key(namespace), consistent=consistent)
 
-    def _write_rule(self, namespace: str, partitions: int | None, *, on: bool) -> tuple[int, bool]:
+    def _write_rule(self, namespace: str, partitions: int | None, *, on: bool) -> tuple[Item, bool]:
         """Replace the rule that was read: no call at the same time lowers the number of partitions.
 
         And no request that is applied late undoes a later one.
 
         Returns:
-            The number of partitions, and whether it was corrupt before.
+            The rule, and whether its number of partitions was corrupt before.
 
         Raises:
             BadSetting: the number is lower than it was.
@@ -265,15 +259,55 @@ class Rankings:
                             "again"
                         ) from None
                     continue
-            return number, corrupt
+            return item, corrupt
+
+    def _sweep_until_agreed(self, namespace: str, rule: Item, *, moves: bool = False) -> int:
+        """Sweep by the rule that is stored, as it is when the sweep has ended."""
+        swept = self._sweep_by(namespace, rule, moves=moves)
+        for _ in range(_RULES):
+            now = self._rule_of(namespace, consistent=True)
+            if now is None or now.get("revision") == rule.get("revision"):
+                return swept
+            rule = now
+            self._sweep_by(namespace, rule, moves=moves)
+        raise Throttled(f"the ranking of namespace {namespace!r} kept being switched; try again")
+
+    def _sweep_by(self, namespace: str, rule: Item, *, moves: bool) -> int:
+        board = namespace_board(namespace, kept_partitions(rule))
+        there = BeginsWith(board.attribute, board.name + "#")
+        if not is_on(rule):
+            return self._sweep(namespace, there, partial(unrank_of, self.table, board))
+        # A total of zeros, created for a ranked group, gets its position with its first entry.
+        recorded = Compare("version", ">", 0)
+        lacking = AllOf(Absent(board.attribute), Absent("bins"), recorded)
+        place = partial(place_of, self.table, board, may_be_made=False)
+        placed = self._sweep(namespace, lacking, place)
+        if moves:
+            self._sweep(namespace, there, partial(move_of, self.table, board))
+        return placed
 
     def _sweep(self, namespace: str, where: Condition, change: Callable[[str], Update]) -> int:
-        def changed(counter: str) -> bool:
-            return wrote(self.dynamo, change(counter))  # else gone, or changed meanwhile
-
         with self.dynamo.workers(_WRITERS, "countledger-ranker") as pool:
-            found = counters_of(self.dynamo, self.table, namespace, where)
+            found = totals_of(self.dynamo, self.table, namespace, where, (SWEPT,))
+            changed = partial(self._changed, change)
             return sum(sum(pool.map(changed, page)) for page in found)
+
+    def _changed(self, change: Callable[[str], Update], seen: Item) -> bool:
+        """Change a total, unless it is gone, or so already: whether this call did."""
+        own, update = self.new_id(), change(seen["counter"])
+        for _ in range(_RULES):
+            try:
+                self.dynamo.update(after_sweep(update, seen, own))
+            except ConditionFailed as failed:
+                found = failed.item or {}
+                if found.get(SWEPT) == own:
+                    return True  # by an attempt that got no answer
+                if found.get(SWEPT) == seen.get(SWEPT):
+                    return False
+                seen = found  # what the scan showed was older
+            else:
+                return True
+        return False
 
 
 def _is_still(rule: Item | None) -> Condition:

@@ -58,15 +58,28 @@ def counters_of(
         namespace: the part of the names before the colon.
         where: a condition on the total's item; None: all.
     """
+    for page in totals_of(dynamo, table, namespace, where):
+        yield [item["counter"] for item in page]
+
+
+def totals_of(
+    dynamo: DynamoClient,
+    table: str,
+    namespace: str,
+    where: Condition | None = None,
+    also: tuple[str, ...] = (),
+) -> Iterator[list[Item]]:
+    """As `counters_of`, with attributes of the totals' items that are named in `also`."""
     conditions: list[Condition] = [Compare("part", "=", keys.TOTAL)]
     if namespace != keys.DEFAULT_NAMESPACE:  # the names there need no prefix
         conditions.append(BeginsWith("counter", f"{namespace}:"))
     if where is not None:
         conditions.append(where)
-    for page in dynamo.pages(Scan(table, AllOf(*conditions), ("counter",))):
-        names = (item["counter"] for item in page)
+    for page in dynamo.pages(Scan(table, AllOf(*conditions), ("counter", *also))):
         yield [
-            name for name in names if keys.is_counter(name) and keys.namespace_of(name) == namespace
+            item
+            for item in page
+            if keys.is_counter(item["counter"]) and keys.namespace_of(item["counter"]) == namespace
         ]
 
 

@@ -77,6 +77,7 @@ def namespaces_of(connection: Connection) -> Namespaces:
         connection.setting("ledger_table"),
         region=connection.region,
         home_region=settings.home_region if named else connection.setting("home_region"),
+        new_id=connection.ids.unique_id,
     )
 
 

@@ -161,6 +161,7 @@ class Namespaces:
     home_region: str | None
     new_id: Callable[[], str] = lambda: uuid4().hex
     _known: dict[str, Namespace] = field(default_factory=dict, repr=False)
+    _revisions: dict[str, object] = field(default_factory=dict, repr=False)
 
     def create(
         self,
@@ -197,10 +198,11 @@ class Namespaces:
         return made
 
     def describe(self, name: str, description: str) -> Namespace:
-        """Give a namespace another description: one read unit, and two write units as to make it.
+        """Give a namespace another description: two write units, as to make it.
 
-        Each write has a revision, and names the one that it replaces: a request that arrives late
-        replaces no later description.
+        One more if another process has described it since this one read it. Each write has a
+        revision, and names the one that it replaces: a request that arrives late replaces no later
+        description.
 
         Raises:
             NamespaceUnknown: no namespace has that name, or this is not the home region.
@@ -212,7 +214,7 @@ class Namespaces:
         _check_description(description)
         self.get(name)
         key, revision = keys.namespace_key(name), self.new_id()
-        found = self.dynamo.get(self.table, key, consistent=True) or {}
+        found: Item = {"revision": self._revisions.get(name)}
         for _ in range(_DESCRIBES):
             clauses = (Assign("description", description), Assign("revision", revision))
             exists = Compare("counter", "=", keys.NAMESPACE_PREFIX + name)
@@ -233,6 +235,7 @@ class Namespaces:
         else:
             raise Throttled(f"namespace {name!r} kept being described by others; try again")
         changed = self._known[name] = replace(self.get(name), description=description)
+        self._revisions[name] = revision
         return changed
 
     def get(self, name: str, wanted: Kind = Kind.LEDGER) -> Namespace:
@@ -294,6 +297,7 @@ class Namespaces:
             if item is None:
                 return None
             self._known[name] = decode_namespace(item)
+            self._revisions[name] = item.get("revision")
         return self._known[name]
 
     def _make(self, namespace: Namespace) -> Namespace:
@@ -306,6 +310,7 @@ class Namespaces:
             if failed.item is None:
                 raise
             made = decode_namespace(failed.item)
+            self._revisions[namespace.name] = failed.item.get("revision")
         self._known[namespace.name] = made
         return made
 

@@ -8,7 +8,8 @@ is in no index and costs nothing more.
     board of a namespace    attribute `ranked`, index `ranks`; the materializer gives new totals
                             their place and takes it away, in the very update of the total
     board of a day          the same attribute, on the items of the counters' windows of that day
-    board of a group        attribute `ranked_group`, index `group_ranks`; given with the membership
+    board of a group        attribute `ranked_group`, index `group_ranks`; given with membership;
+                            `place` is the id of its last placement or removal, which the next names
 
 A partition of an index takes a thousand writes a second, and a moved total is two of them, so a
 board has several partitions; its top is read from all of them.
@@ -16,7 +17,7 @@ board has several partitions; its top is read from all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -35,6 +36,8 @@ from countledger.ledger.expressions import (
     Compare,
     Condition,
     Drop,
+    all_unchanged,
+    unchanged,
 )
 from countledger.ledger.limits import FORMAT, RANK_PARTITIONS_MAX
 from countledger.ledger.operations import Query, Update
@@ -45,6 +48,10 @@ if TYPE_CHECKING:
 # Each partition costs a query of half a read unit and takes 500 changed totals a second.
 PARTITIONS: Final = 4
 PARTITIONS_MAX: Final = RANK_PARTITIONS_MAX
+# Of a total: the id of its last placement on the board of a group, or removal from it.
+PLACE: Final = "place"
+# Of a total: the id of the last write of a sweep of its namespace's ranking.
+SWEPT: Final = "swept"
 _BYTES: Final = 256
 _READABLE: Final = AnyOf(Absent("v"), Compare("v", "=", FORMAT))
 
@@ -225,6 +232,47 @@ def unrank_of(table: str, board: Board, counter: str) -> Update:
     """Take a total off a board, if it is on it. One unit, and one for the index."""
     there = BeginsWith(board.attribute, board.name + "#")
     return Update(table, keys.total_key(counter), (Drop(board.attribute),), there)
+
+
+def after_place(update: Update, seen: Item | None, place: str) -> Update:
+    """A placement or a removal, conditional on being the next one after the place that was seen.
+
+    So one that is applied late undoes no later one.
+
+    Args:
+        update: `place_of` or `unrank_of`.
+        seen: the total as it was read; None or without a place: it was never on a board.
+        place: the id of this placement or removal.
+    """
+    return _marked(update, Assign(PLACE, place), place_condition(seen))
+
+
+def after_sweep(update: Update, seen: Item, sweep: str) -> Update:
+    """A write of a sweep of a namespace, conditional on none since the total was seen.
+
+    Args:
+        update: `place_of`, `move_of` or `unrank_of`.
+        seen: the total as it was read.
+        sweep: the id of this write.
+    """
+    return _marked(update, Assign(SWEPT, sweep), unchanged(SWEPT, seen.get(SWEPT)))
+
+
+def _marked(update: Update, mark: Assign, same: Condition) -> Update:
+    condition = same if update.condition is None else AllOf(update.condition, same)
+    return replace(update, clauses=(*update.clauses, mark), condition=condition)
+
+
+def place_condition(seen: Item | None) -> Condition:
+    """No placement or removal since, and the same counter, as far as that was seen."""
+    total = seen or {}
+    same = unchanged(PLACE, total.get(PLACE))
+    return AllOf(same, all_unchanged(total, "incarnation")) if "incarnation" in total else same
+
+
+def is_on_board(board: Board, total: Item | None) -> bool:
+    """Whether a total has a place on a board."""
+    return str((total or {}).get(board.attribute, "")).startswith(board.name + "#")
 
 
 def top_query(table: str, board: Board, bucket: str, page_size: int) -> Query:

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.compaction import schedule, schedules
 from countledger.compaction.schedules import Schedules
+from countledger.consumers import memberships, rankings, window_settings
 from countledger.consumers.alerts import rule_items
 from countledger.consumers.alerts.rules import RuleChanger
-from countledger.ledger.expressions import Absent, AnyOf, Compare
+from countledger.consumers.memberships import GroupBoard
+from countledger.consumers.rankings import Rankings
+from countledger.ledger import namespace
+from countledger.ledger.expressions import Absent, AnyOf, Assign, Compare
 from countledger.ledger.tombstones import present
 from countledger.producers.quotas import acquiring, administration
 from countledger.producers.sender import Sender
@@ -157,6 +161,53 @@ def _without_fence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MethodContext, "raise_fences", raised)
 
 
+def _any_place(patch: pytest.MonkeyPatch) -> None:
+    def after_place(update: Update, _seen: Item | None, place: str) -> Update:
+        return replace(update, clauses=(*update.clauses, Assign(memberships.PLACE, place)))
+
+    patch.setattr(memberships, "after_place", after_place)
+
+
+def _one_look_at_members(patch: pytest.MonkeyPatch) -> None:
+    def write(
+        self: GroupBoard, counter: str, seen: Item | None, *, on: bool, group_first: bool = False
+    ) -> None:
+        del group_first
+        self._write(counter, seen, on=on)
+
+    patch.setattr(GroupBoard, "_write_until_agreed", write)
+
+
+def _any_membership(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(memberships, "_same", lambda _: memberships.NOT_REMOVED)
+
+
+def _any_sweep(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rankings, "after_sweep", lambda update, *_: update)
+
+
+def _one_look_at_the_rule(patch: pytest.MonkeyPatch) -> None:
+    def sweep(self: Rankings, name: str, rule: Item, *, moves: bool = False) -> int:
+        return self._sweep_by(name, rule, moves=moves)
+
+    patch.setattr(Rankings, "_sweep_until_agreed", sweep)
+
+
+def _any_rule(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rankings, "_is_still", lambda _: _HOLDS)
+
+
+def _any_windows(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(window_settings, "unchanged", lambda *_: _HOLDS)
+
+
+def _any_description(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(namespace, "unchanged", lambda *_: _HOLDS)
+
+
+# Of every item.
+_HOLDS: Final = Absent("an attribute that no item has")
+
 CANARIES: Final = (
     SwitchedOff(
         "a change by request_token names the number of the fence",
@@ -227,6 +278,64 @@ CANARIES: Final = (
         "reserved: delete | delete, create",
         20_000,
         _over_any_tombstone(administration),
+    ),
+    SwitchedOff(
+        "a placement follows the one that was seen, and no other",
+        "groups",
+        "ranked: add, remove",
+        5_000,
+        _any_place,
+    ),
+    SwitchedOff(
+        "a call that has written a place looks at membership and group again",
+        "groups",
+        "ranked: add | remove",
+        5_000,
+        _one_look_at_members,
+        faults=0,
+    ),
+    SwitchedOff(
+        "a removal removes the membership that it has read, and no other",
+        "groups",
+        "a member: remove, add",
+        5_000,
+        _any_membership,
+    ),
+    SwitchedOff(
+        "a write of a sweep follows the one that was seen, and no other",
+        "rankings",
+        "off: on, off",
+        5_000,
+        _any_sweep,
+    ),
+    SwitchedOff(
+        "a call that has swept looks at the rule again",
+        "rankings",
+        "off: on | off",
+        5_000,
+        _one_look_at_the_rule,
+        faults=0,
+    ),
+    SwitchedOff(
+        "a switch replaces the rule that it has read, and no other",
+        "rankings",
+        "off: on, off",
+        5_000,
+        _any_rule,
+    ),
+    SwitchedOff(
+        "a change of windows replaces the settings that it has read, and no others",
+        "windows",
+        "never on: by day, off",
+        5_000,
+        _any_windows,
+    ),
+    SwitchedOff(
+        "a description replaces the one that was read, and no other",
+        "namespaces",
+        "created: describe as a, describe as b",
+        5_000,
+        _any_description,
     ),
     SwitchedOff(
         "an entry that may be deleted soon refuses no call with an unclear attempt",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from countledger.ledger.errors import Throttled, Unclear
+from countledger.ledger.errors import ServiceFailed, Throttled, Unclear
 
 if TYPE_CHECKING:
     from tests.exploring.search import Situation, Start
@@ -41,6 +41,11 @@ def certainty_of(answer: object) -> Certainty:
     if isinstance(answer, Died | Unclear):
         return Certainty.MAYBE
     return Certainty.NONE if isinstance(answer, Throttled) else Certainty.SURE
+
+
+def certainty_of_several(answer: object) -> Certainty:
+    """What answers of calls say that write several items: an error may meet the second one."""
+    return Certainty.MAYBE if isinstance(answer, ServiceFailed) else certainty_of(answer)
 
 
 class Masked(NamedTuple):

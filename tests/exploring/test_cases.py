@@ -10,7 +10,7 @@ import pytest
 
 from tests.exploring.report import report_of
 from tests.exploring.scope import Capability, Case, Linearity
-from tests.exploring.scopes import CAPABILITIES
+from tests.exploring.scopes import CAPABILITIES, OPEN
 
 _DOCS: Final = Path(__file__).parents[2] / "docs"
 # One case of so many is part of `make test`, and of `make test-all`; and how many at the most.
@@ -47,7 +47,7 @@ def test_no_schedule_of_more_cases_breaks_a_capability(capability: Capability) -
         _assert_right(case)
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
+@pytest.mark.parametrize("capability", [*CAPABILITIES, *OPEN], ids=lambda one: one.name)
 def test_each_mask_is_documented(capability: Capability) -> None:
     for masked in capability.masks:
         text = re.sub(r"\s+", " ", (_DOCS / masked.document).read_text())

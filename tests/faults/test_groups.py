@@ -22,7 +22,7 @@ from tests.faults.injection import Crash, Fault, Kind, before_call, faults
 
 def without_the_second_look(patch: pytest.MonkeyPatch) -> None:
     """Believe that who was a member is one still."""
-    patch.setattr(GroupBoard, "_is_member", lambda _self, _counter: True)
+    patch.setattr(GroupBoard, "is_member", lambda _self, _counter: True)
 
 
 def _groups(store: Store) -> Groups:

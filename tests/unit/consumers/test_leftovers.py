@@ -166,7 +166,7 @@ def test_a_membership_takes_its_place_in_a_ranking_along_unless_it_was_added_aga
 
     world.leftovers._leave(membership)
     if again:
-        groups.board(GROUP).take_off_unless_member(COUNTER)
+        groups.board(GROUP).take_off(COUNTER)
 
     assert ("ranked_group" in world.stack.total(COUNTER)) is again
 

@@ -202,5 +202,5 @@ def test_a_switch_of_a_namespace_whose_answer_was_lost_was_carried_out() -> None
     world.dynamo.plans.append(at(again, "put", times=1))
     rankings.switch_on("likes", wait=False)
 
-    assert world.dynamo.calls[-3:] == ["put", "put", "scan"]
+    assert world.dynamo.calls[-4:] == ["put", "put", "scan", "get"]
     assert rankings.is_on("likes")

@@ -1,0 +1,192 @@
+"""Groups: a counter joins and leaves, the group is ranked or not, deleted, and made again.
+
+The state of the model is whether the group exists, whether it is ranked, whether the counter is a
+member, and whether a call that ended without a clear answer may have left a part of it. Else the
+counter is on the board if it is a member and the group is ranked, and only then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from countledger.infra.memory.tables import COUNTERS
+from countledger.ledger import keys
+from countledger.ledger.errors import NoSuchGroup
+from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.ranking import group_board, is_on, is_on_board
+from countledger.ledger.tombstones import present
+from tests.exploring.linear import Effect, Masked, certainty_of_several
+from tests.exploring.scope import Beginnings, Capability
+from tests.exploring.search import Bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from countledger.client import CountLedger
+    from countledger.ledger.attributes import Item
+    from tests.exploring.world import Contents
+
+_NAME: Final = "n:x"
+_GROUP: Final = "g"
+
+PARTLY: Final = Masked(
+    "a part of a call",
+    "groups.md",
+    "A call that ends early (its process dies, or it raises `Unclear` or `Throttled`) may have "
+    "been carried out in part",
+)
+MISSED: Final = Masked(
+    "a member whose answer was lost",
+    "groups.md",
+    "A member whose first attempt got no answer may be missing in what `add` or `remove` returns.",
+)
+SINCE: Final = Masked(
+    "added again while it is removed",
+    "groups.md",
+    "A removal removes no membership that another call has added, or added again, since it was "
+    "read.",
+)
+STAYS: Final = Masked(
+    "added while its group is deleted",
+    "groups.md",
+    "What another call adds while a group is deleted stays, in a group of that name that is not "
+    "ranked; in between a call may hear that the group does not exist.",
+)
+DELETED_TWICE: Final = Masked(
+    "deleted by two calls",
+    "groups.md",
+    "Calls that delete the same group at the same time all succeed; each member is counted by one "
+    "of them.",
+)
+
+
+class _Group(NamedTuple):
+    """The state of the model.
+
+    Attributes:
+        exists: whether the group does.
+        ranked: whether it is.
+        member: whether the counter is one.
+        loose: whether its place on the board may be anything.
+    """
+
+    exists: bool = False
+    ranked: bool = False
+    member: bool = False
+    loose: bool = False
+
+
+def _never(_answer: object) -> bool:
+    """No answer says so: the call ended without one."""
+    return False
+
+
+def _is_number(answer: object) -> bool:
+    """How many members there were when they were read."""
+    return answer in (0, 1)
+
+
+def _model(group: _Group, call: str) -> Iterator[Effect]:
+    if group.exists and not group.ranked and call != "add":
+        yield Effect(NoSuchGroup, group, STAYS)  # it is about to be made again
+    if call == "add":
+        yield from _add(group)
+    elif not group.exists:
+        yield Effect(NoSuchGroup, group)
+        if call == "remove":
+            yield Effect((), group)  # deleted since the call read it
+        elif call == "delete":
+            yield Effect(0, group, DELETED_TWICE)
+    elif call == "remove":
+        after = group._replace(member=False)
+        yield Effect((_NAME,) if group.member else (), after)
+        if group.member:
+            yield Effect((), after, MISSED)
+            yield Effect((), group, SINCE)
+        yield Effect(_never, after._replace(loose=True), PARTLY)
+    elif call == "delete":
+        yield from _delete(group)
+    else:
+        after = group._replace(ranked=call == "rank")
+        yield Effect(_is_number, after)
+        yield Effect(_never, after._replace(loose=True), PARTLY)
+
+
+def _add(group: _Group) -> Iterator[Effect]:
+    after = group._replace(exists=True, member=True)
+    yield Effect(() if group.member else (_NAME,), after)
+    if not group.member:
+        yield Effect((), after, MISSED)
+    if group.loose:
+        yield Effect((_NAME,), group._replace(member=True), PARTLY)  # the group goes after that
+    yield Effect(_never, group._replace(exists=True), PARTLY)
+    yield Effect(_never, group._replace(member=True, loose=True), PARTLY)
+    yield Effect(_never, after._replace(loose=True), PARTLY)
+
+
+def _delete(group: _Group) -> Iterator[Effect]:
+    yield Effect(int(group.member), _Group(loose=group.loose))
+    if group.member:
+        yield Effect(0, _Group(exists=True, member=True, loose=group.loose), STAYS)
+    for exists in (True, False):
+        for member in (True, False):
+            left = group._replace(exists=exists, member=member and group.member, loose=True)
+            yield Effect(_never, left._replace(ranked=exists and group.ranked), PARTLY)
+
+
+def _agrees(group: _Group, contents: Contents) -> bool:
+    def item(key: Item) -> Item | None:
+        found = contents.tables[COUNTERS].get((key["counter"], key["part"]))
+        return None if found is None else present(dict(found))
+
+    found, total = item(keys.group_key(_GROUP)), item(keys.total_key(_NAME))
+    is_member = item(keys.member_key(_GROUP, _NAME)) is not None
+    if (found is not None, bool(is_on(found)), is_member) != group[:3]:
+        return False
+    return group.loose or is_on_board(group_board(_GROUP), total) is (group.ranked and is_member)
+
+
+def _begun(ledger: CountLedger, *, ranked: bool, member: bool) -> None:
+    ledger.record(_NAME, 5)
+    ledger.groups.add(_GROUP, [_NAME] if member else [])
+    if ranked:
+        ledger.groups.switch_ranking(_GROUP, on=True)
+
+
+GROUPS: Final = Capability(
+    name="groups",
+    calls={
+        "add": lambda ledger: tuple(ledger.groups.add(_GROUP, [_NAME])),
+        "remove": lambda ledger: tuple(ledger.groups.remove(_GROUP, [_NAME])),
+        "delete": lambda ledger: ledger.groups.delete(_GROUP),
+        "rank": lambda ledger: ledger.groups.switch_ranking(_GROUP, on=True),
+        "unrank": lambda ledger: ledger.groups.switch_ranking(_GROUP, on=False),
+    },
+    scripts=(
+        ("add",),
+        ("remove",),
+        ("delete",),
+        ("rank",),
+        ("unrank",),
+        ("remove", "add"),
+        ("add", "remove"),
+        ("delete", "add"),
+    ),
+    starts={
+        "ranked": Beginnings(
+            lambda ledger: _begun(ledger, ranked=True, member=False), _Group(True, True)
+        ),
+        "ranked, a member": Beginnings(
+            lambda ledger: _begun(ledger, ranked=True, member=True), _Group(True, True, True)
+        ),
+        "a member": Beginnings(
+            lambda ledger: _begun(ledger, ranked=False, member=True), _Group(True, False, True)
+        ),
+    },
+    model=_model,
+    agrees=_agrees,
+    masks=(PARTLY, MISSED, SINCE, STAYS, DELETED_TWICE),
+    certainty=certainty_of_several,
+    prepare=lambda ledger: ledger.namespaces.get("n"),
+    bounds=Bounds(jumps_ms=(14 * MINUTE_MS, 61 * MINUTE_MS)),
+)

@@ -1,0 +1,182 @@
+"""Members and places on a board agree, in whichever gap between two requests another call runs.
+
+A counter is on the board of a group if it is a member and the group is ranked, and on no other.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from itertools import product
+
+import pytest
+
+from countledger import errors
+from countledger.infra.memory.tables import COUNTERS
+from countledger.ledger import keys
+from countledger.testing import MemoryStack
+
+_AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+_X = "likes:x"
+_GROUP = "top"
+_GAPS = 40
+_FEW_GAPS = 8
+Call = Callable[[MemoryStack], object]
+
+
+def _stack(*, ranked: bool, member: bool) -> MemoryStack:
+    made = MemoryStack(at=_AT)
+    made.ledger.record(_X, 1)
+    made.ledger.groups.add(_GROUP, [_X] if member else [])
+    if ranked:
+        made.ledger.groups.switch_ranking(_GROUP, on=True)
+    return made
+
+
+def _add(stack: MemoryStack) -> object:
+    return stack.ledger.groups.add(_GROUP, [_X])
+
+
+def _remove(stack: MemoryStack) -> object:
+    return stack.ledger.groups.remove(_GROUP, [_X])
+
+
+def _delete(stack: MemoryStack) -> object:
+    return stack.ledger.groups.delete(_GROUP)
+
+
+def _rank(stack: MemoryStack) -> object:
+    return stack.ledger.groups.switch_ranking(_GROUP, on=True)
+
+
+def _unrank(stack: MemoryStack) -> object:
+    return stack.ledger.groups.switch_ranking(_GROUP, on=False)
+
+
+def _in_turn(*calls: Call) -> Call:
+    def act(stack: MemoryStack) -> None:
+        for call in calls:
+            with suppress(errors.NoSuchGroup):
+                call(stack)
+
+    return act
+
+
+def _gaps(begin: Callable[[], MemoryStack], first: Call, other: Call) -> Iterator[MemoryStack]:
+    """The stack after both calls: the other one ran in each gap of the first one."""
+    for skip in range(_GAPS):
+        stack, ran = begin(), list[int]()
+
+        def meanwhile(stack: MemoryStack = stack, ran: list[int] = ran) -> None:
+            ran.append(1)
+            other(stack)
+
+        stack.before_next_request(meanwhile, skip=skip)
+        with suppress(errors.NoSuchGroup):
+            first(stack)
+        if not ran:
+            assert skip > 1
+            return
+        yield stack
+    raise AssertionError("the call never ends")
+
+
+def _assert_agrees(stack: MemoryStack) -> None:
+    groups = stack.ledger.groups
+    is_member = _GROUP in groups.of(_X)
+    ranked = any(one.ranked for one in groups.list() if one.name == _GROUP)
+    item = stack.ledger.connection.dynamo("standard").get(COUNTERS, keys.total_key(_X))
+    place = (item or {}).get("ranked_group", "")
+    assert place.startswith(f"group#{_GROUP}#") is (is_member and ranked)
+    if ranked:
+        assert [one.counter for one in groups.top(_GROUP)] == ([_X] if is_member else [])
+
+
+@pytest.mark.parametrize("member", [True, False], ids=["member", "none"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        _in_turn(_remove, _add),
+        _in_turn(_add, _remove),
+        _in_turn(_delete, _add),
+        _in_turn(_delete, _add, _rank),
+        _in_turn(_unrank, _rank),
+    ],
+    ids=["remove, add", "add, remove", "delete, add", "delete, add, rank", "unrank, rank"],
+)
+@pytest.mark.parametrize("first", [_add, _remove, _delete, _rank, _unrank])
+def test_members_and_places_agree_when_both_calls_have_ended(
+    first: Call, other: Call, *, member: bool
+) -> None:
+    for stack in _gaps(lambda: _stack(ranked=True, member=member), first, other):
+        _assert_agrees(stack)
+
+
+def test_a_member_that_is_removed_and_added_while_it_is_placed_keeps_its_place() -> None:
+    """The call that placed it finds it gone, and must take no later place of it away."""
+    ended = set[int]()
+    for first, second in product(range(_FEW_GAPS), repeat=2):
+        stack = _stack(ranked=True, member=False)
+        stack.before_next_request(partial(_remove, stack), skip=first)
+        stack.before_next_request(partial(_add, stack), skip=second)
+        _add(stack)
+        ended.add(stack.planned_faults)
+        if stack.planned_faults == 0:
+            _assert_agrees(stack)
+    assert ended == {0, 1, 2}
+
+
+@pytest.mark.parametrize("ranked", [True, False], ids=["ranked", "unranked"])
+@pytest.mark.parametrize(
+    "second", [_add, _remove, _delete, _rank, _unrank, _in_turn(_delete, _add)]
+)
+@pytest.mark.parametrize("first", [_add, _remove, _delete, _rank, _unrank])
+def test_members_and_places_agree_when_a_late_write_of_an_earlier_call_has_landed(
+    first: Call, second: Call, *, ranked: bool
+) -> None:
+    for skip in range(_GAPS):
+        stack, ran = _stack(ranked=ranked, member=True), list[int]()
+        stack.before_next_request(lambda ran=ran: ran.append(1), skip=skip)
+        stack.delay_next()
+        with suppress(errors.NoSuchGroup):
+            first(stack)
+        if not ran:
+            return
+        with suppress(errors.NoSuchGroup, errors.Unclear):
+            second(stack)
+            stack.land()
+            _assert_agrees(stack)
+
+
+def test_a_late_placement_gives_no_place_to_the_next_strict_counter_of_that_name() -> None:
+    stack = MemoryStack(at=_AT)
+    strict, groups = stack.ledger.strict, stack.ledger.groups
+    strict.create("seats:a", method="occ")
+    groups.add(_GROUP, [])
+    groups.switch_ranking(_GROUP, on=True)
+    stack.before_next_request(stack.delay_next, skip=4)
+    groups.add(_GROUP, ["seats:a"])
+    strict.delete("seats:a")
+    strict.create("seats:a", method="occ")
+
+    (refused,) = stack.land()
+
+    assert isinstance(refused, errors.ConditionFailed)
+    assert groups.top(_GROUP) == []
+
+
+def test_a_place_is_not_refused_while_an_attempt_may_still_give_it() -> None:
+    """It landed if the counter were created before."""
+    stack = MemoryStack(at=_AT)
+    strict, groups = stack.ledger.strict, stack.ledger.groups
+    strict.create("seats:other", method="occ")
+    groups.add(_GROUP, [])
+    groups.switch_ranking(_GROUP, on=True)
+    stack.before_next_request(stack.delay_next, skip=4)
+
+    with pytest.raises(errors.Unclear, match="call again"):
+        groups.add(_GROUP, ["seats:a"])
+
+    strict.create("seats:a", method="occ")
+    assert stack.land() == [None]
+    assert [one.counter for one in groups.top(_GROUP)] == ["seats:a"]
