@@ -19,7 +19,8 @@ from countledger.consumers.memberships import GroupBoard
 from countledger.consumers.rankings import Rankings
 from countledger.ledger import namespace
 from countledger.ledger.expressions import Absent, AnyOf, Assign, Compare
-from countledger.ledger.tombstones import present
+from countledger.ledger.ranking import PLACE
+from countledger.ledger.tombstones import NOT_REMOVED, present
 from countledger.producers.quotas import acquiring, administration
 from countledger.producers.sender import Sender
 from countledger.producers.sequences import sequences
@@ -163,7 +164,7 @@ def _without_fence(patch: pytest.MonkeyPatch) -> None:
 
 def _any_place(patch: pytest.MonkeyPatch) -> None:
     def after_place(update: Update, _seen: Item | None, place: str) -> Update:
-        return replace(update, clauses=(*update.clauses, Assign(memberships.PLACE, place)))
+        return replace(update, clauses=(*update.clauses, Assign(PLACE, place)))
 
     patch.setattr(memberships, "after_place", after_place)
 
@@ -179,7 +180,7 @@ def _one_look_at_members(patch: pytest.MonkeyPatch) -> None:
 
 
 def _any_membership(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(memberships, "_same", lambda _: memberships.NOT_REMOVED)
+    patch.setattr(memberships, "_same", lambda _: NOT_REMOVED)
 
 
 def _any_sweep(patch: pytest.MonkeyPatch) -> None:

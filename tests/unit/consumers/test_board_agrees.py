@@ -136,7 +136,7 @@ def test_members_and_places_agree_when_a_late_write_of_an_earlier_call_has_lande
 ) -> None:
     for skip in range(_GAPS):
         stack, ran = _stack(ranked=ranked, member=True), list[int]()
-        stack.before_next_request(lambda ran=ran: ran.append(1), skip=skip)
+        stack.before_next_request(partial(ran.append, 1), skip=skip)
         stack.delay_next()
         with suppress(errors.NoSuchGroup):
             first(stack)

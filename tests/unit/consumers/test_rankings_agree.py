@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -60,7 +61,7 @@ def test_a_late_write_of_a_sweep_undoes_no_later_one(*, first: bool) -> None:
     delayed = 0
     for skip in range(_GAPS):
         stack, ran = _stack(on=not first), list[int]()
-        stack.before_next_request(lambda ran=ran: ran.append(1), skip=skip)
+        stack.before_next_request(partial(ran.append, 1), skip=skip)
         stack.delay_next()
         _switch(stack, on=first)
         if not ran:
