@@ -278,6 +278,7 @@ class Setting:
     def capability(self) -> Capability:
         """Of this counter."""
         spread = f"-{self.bins}" if self.bins > 1 else ""
+        tokens = self.method is Method.REQUEST_TOKEN and self.bins == 1
         starts = {"created": Beginnings(self.create, Seen(Strict(self.amount, 0)))}
         if self.lives:
             starts["absent"] = Beginnings(_begin, Seen(None))
@@ -291,9 +292,7 @@ class Setting:
             certainty=certainty,
             prepare=_know,
             masks=self.masks(),
-            bounds=Bounds(
-                jumps_ms=(14 * MINUTE_MS,), free_jumps=self.method is Method.REQUEST_TOKEN
-            ),
+            bounds=Bounds(jumps_ms=(14 * MINUTE_MS,), free_jumps=tokens),
         )
 
 
