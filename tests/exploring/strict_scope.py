@@ -267,18 +267,22 @@ class Setting:
                 return counter._replace(tags=(*counter.tags, tag)[-_HISTORY:])
         return counter if not tag.key else counter._replace(tags=(*counter.tags, tag))
 
+    @property
+    def _forgets(self) -> bool:
+        """Whether tokens are forgotten while a request is late: with bins that is too much."""
+        return self.method is Method.REQUEST_TOKEN and self.bins == 1
+
     def masks(self) -> tuple[Masked, ...]:
         """What the guide documents of this method."""
         if self.lives:
             return (DELETED_TWICE,)
         by_key = (APPLIED_UNDER_KEY,) if self.method in _BY_KEY else ()
-        tokens = (DIED_TWICE, WITHDRAWN_BEFORE) if self.method is Method.REQUEST_TOKEN else ()
+        tokens = (DIED_TWICE, WITHDRAWN_BEFORE) if self._forgets else ()
         return (DELETED_TWICE, *by_key, *tokens)
 
     def capability(self) -> Capability:
         """Of this counter."""
         spread = f"-{self.bins}" if self.bins > 1 else ""
-        tokens = self.method is Method.REQUEST_TOKEN and self.bins == 1
         starts = {"created": Beginnings(self.create, Seen(Strict(self.amount, 0)))}
         if self.lives:
             starts["absent"] = Beginnings(_begin, Seen(None))
@@ -292,7 +296,7 @@ class Setting:
             certainty=certainty,
             prepare=_know,
             masks=self.masks(),
-            bounds=Bounds(jumps_ms=(14 * MINUTE_MS,), free_jumps=tokens),
+            bounds=Bounds(jumps_ms=(14 * MINUTE_MS,), free_jumps=self._forgets),
         )
 
 
