@@ -11,9 +11,10 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import DueRules, RankRules, WindowRules
-from countledger.consumers.record import failures_from, index_of
+from countledger.consumers.record import failures_from, find, index_of, replaced_entries
 from countledger.consumers.stream import ShardName, label_of
 from countledger.consumers.watermark import PassedShards
+from countledger.ledger.amount import to_text
 from countledger.ledger.before_send import Deadline
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload, OutOfTime, ProgressLost
@@ -136,7 +137,7 @@ def materialize(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]
         raise
     records = event.get("Records") or []
     _log_handled(parts.logger, handled_entries(records, outcome.retry_from), shard, context)
-    _report(parts, outcome, shard, context)
+    _report(parts, outcome, shard, context, replaced=_log_replaced(parts.logger, records))
     return answer_of(outcome, records)
 
 
@@ -190,8 +191,27 @@ def _log_handled(
         )
 
 
+def _log_replaced(logger: Logger, records: Sequence[Mapping[str, Any]]) -> int:
+    """Name the entries that were replaced; how many. A record that comes again is counted again."""
+    found = replaced_entries(records)
+    for change in found:
+        logger.error(
+            "an entry was replaced after it was recorded",
+            counter=change.counter,
+            entry=_sort_key_of(find(records, change.sequence)),
+            delta_moved_by=to_text(change.delta),
+            events_moved_by=change.events,
+        )
+    return len(found)
+
+
 def _report(
-    parts: _MaterializerParts, outcome: BatchOutcome, shard: ShardName, context: LambdaContext
+    parts: _MaterializerParts,
+    outcome: BatchOutcome,
+    shard: ShardName,
+    context: LambdaContext,
+    *,
+    replaced: int,
 ) -> None:
     for counter, error in outcome.failed.items():
         if not isinstance(error, OutOfTime):
@@ -217,6 +237,7 @@ def _report(
     metrics.add_metric("WindowTimesRefused", MetricUnit.Count, outcome.refused_times)
     metrics.add_metric("DuplicatesDropped", MetricUnit.Count, outcome.duplicates)
     metrics.add_metric("Quarantined", MetricUnit.Count, outcome.quarantined)
+    metrics.add_metric("ReplacedEntries", MetricUnit.Count, replaced)
     metrics.add_metric("FailedCounters", MetricUnit.Count, len(outcome.failed) - outcome.late)
     if outcome.lag_ms is not None:
         metrics.add_metric("LagMs", MetricUnit.Milliseconds, outcome.lag_ms)

@@ -188,6 +188,24 @@ def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> EntryCha
     )
 
 
+def replaced_entries(records: Sequence[Mapping[str, Any]]) -> list[EntryChange]:
+    """What records change of entries that were stored with another delta or number of events.
+
+    No call of this library does that. Malformed records are left out.
+    """
+    found: list[EntryChange] = []
+    for record in records:
+        if record.get("eventName") != "MODIFY":
+            continue
+        try:
+            change = change_of(record, sequence_of(record), created_at_ms(record))
+        except MalformedRecord:
+            continue
+        if change is not None:
+            found.append(change)
+    return found
+
+
 def subject_of(record: Mapping[str, Any], sort_key: str) -> tuple[str, str, str]:
     """Counter, sort key and event name.
 

@@ -1,5 +1,6 @@
 """The materializer's function: what it answers to its mapping, and how it is wired."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from countledger.consumers.stream import ShardName
 from countledger.ledger import keys
 from countledger.ledger.errors import Throttled
 from countledger.ledger.limits import HOUR_MS, INVOCATION_TIME_MS, late_write_ms
-from tests.unit.consumers.records import record
+from tests.unit.consumers.records import image, record
 from tests.unit.consumers.world import COUNTERS, Kept, opened
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient, at
@@ -154,3 +155,23 @@ def test_how_far_clocks_may_differ_decides_when_watermarks_go(
     assert handler._parts.__wrapped__().materializer.passed.late_ms == late_ms
     assert audit_handler._parts.__wrapped__().verifier.late_ms == late_ms
     assert CountLedger().audit.verifier.late_ms == late_ms
+
+
+def test_a_replaced_entry_is_counted_and_named(
+    dynamo: MemoryClient, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A change of other attributes is none."""
+    kept = record(101, 5, counter="a:x", name="MODIFY", old=image(5))
+    moved = record(102, -1_000, counter="a:x", name="MODIFY", old=image(5))
+    grown = record(103, 5, counter="a:x", name="MODIFY", old=image(5), events=9)
+
+    assert _answer([record(100, 5, counter="a:x"), kept, moved, grown])["batchItemFailures"] == []
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    named = [vars(one) for one in caplog.records if "replaced" in one.getMessage()]
+    assert [(one["entry"], one["delta_moved_by"]) for one in named] == [
+        (moved["dynamodb"]["Keys"]["entry"]["S"], "-1005"),
+        (grown["dynamodb"]["Keys"]["entry"]["S"], "0"),
+    ]
+    assert [one["ReplacedEntries"] for one in lines if "ReplacedEntries" in one] == [[2.0]]
+    assert _totals(dynamo) == {"a:x": -1_000}

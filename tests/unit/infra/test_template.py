@@ -261,7 +261,12 @@ def test_who_feeds_its_own_queue_is_not_stopped_as_a_loop() -> None:
 
 
 @pytest.mark.parametrize(
-    ("alarm", "function"), [("TamperedAlarm", "Compactor"), ("DriftAlarm", "Audit")]
+    ("alarm", "function"),
+    [
+        ("TamperedAlarm", "Compactor"),
+        ("DriftAlarm", "Audit"),
+        ("ReplacedEntryAlarm", "Materializer"),
+    ],
 )
 def test_an_alarm_looks_where_its_function_writes(alarm: str, function: str) -> None:
     """The dimension is the service: stages of one account have alarms of their own."""
