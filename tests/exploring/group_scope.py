@@ -38,7 +38,8 @@ PARTLY: Final = Masked(
 MISSED: Final = Masked(
     "a member whose answer was lost",
     "groups.md",
-    "A member whose first attempt got no answer may be missing in what `add` or `remove` returns.",
+    "A member whose first attempt got no answer may be missing in what `add`, `remove` or `delete` "
+    "returns.",
 )
 SINCE: Final = Masked(
     "added again while it is removed",
@@ -127,6 +128,7 @@ def _add(group: _Group) -> Iterator[Effect]:
 def _delete(group: _Group) -> Iterator[Effect]:
     yield Effect(int(group.member), _Group(loose=group.loose))
     if group.member:
+        yield Effect(0, _Group(loose=group.loose), MISSED)
         yield Effect(0, _Group(exists=True, member=True, loose=group.loose), STAYS)
     for exists in (True, False):
         for member in (True, False):
