@@ -32,14 +32,12 @@ CAPABILITIES: Final[tuple[Capability, ...]] = (
     *QUOTAS,
     SCHEDULES,
     RULES,
-    RANKINGS,
     NAMESPACES,
-    WINDOW_SETTINGS,
 )
 # `make explore` explores these too. Their violations are known; the tests leave them out until the
 # protocol has changed: a take beside releases by the same owner, two releases in one millisecond.
-# Of groups not every case was explored yet.
-OPEN: Final[tuple[Capability, ...]] = (CLAIMS, GROUPS)
+# Of groups not every case was explored yet; those of rankings and windows take minutes.
+OPEN: Final[tuple[Capability, ...]] = (CLAIMS, GROUPS, RANKINGS, WINDOW_SETTINGS)
 # What `make explore` ends with.
 NOT_EXPLORED: Final = (
     "regions: replication, promotion, salvage, strict counters over regions",
