@@ -471,7 +471,7 @@ _REFUSED: Final = {
     "export no-such-namespace:b": "does not exist",
     "import -": "give the import one with --name",
     "import no-such-file.jsonl": "cannot be read",
-    "import - --name a#b": "without '#'",
+    "import - --name a#b": "holds a '#'",
     "delete NS:m": "--yes NS:m",
     "delete NS:m --yes NS:x": "nothing was deleted",
     "total NS:x --stack-name other": "no stack 'other'",
