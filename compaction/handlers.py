@@ -26,6 +26,7 @@ from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload
+from countledger.ledger.foreign_events import described, object_in, records_in
 from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _parts() -> _CompactionParts:
     return _CompactionParts(connection, Regions.of(connection), namespaces, Logger(), Metrics())
 
 
-def dispatch(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def dispatch(event: object, context: LambdaContext) -> dict[str, Any]:
     """Send the due counters of a namespace to the workers.
 
     Args:
@@ -69,12 +70,11 @@ def dispatch(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         BadPayload: the event is not the input of a trigger.
         WrongRegion, CorruptItem, ServiceFailed: as `Dispatcher.dispatch`.
     """
-    namespace, revision = event.get("namespace"), event.get("revision")
+    expected = 'the input of a trigger, {"namespace": "...", "revision": "..."}'
+    given = object_in(event, expected)
+    namespace, revision = given.get("namespace"), given.get("revision")
     if not (isinstance(namespace, str) and isinstance(revision, str)):
-        raise BadPayload(
-            f"the event {event!r:.200} is not the input of a trigger: it needs a namespace and the "
-            "revision of its schedule"
-        )
+        raise BadPayload(f"the event is {described(event)}; expected is {expected}")
     parts = _parts()
     deadline_ms = _deadline_ms(context)
     done = dispatcher_of(parts.connection).dispatch(namespace, revision, deadline_ms=deadline_ms)
@@ -93,7 +93,7 @@ def dispatch(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     return answer
 
 
-def compact(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def compact(event: object, context: LambdaContext) -> dict[str, Any]:
     """Process a batch of the queue.
 
     A counter without time left is still due: the schedule's next tick sends it again.
@@ -104,7 +104,12 @@ def compact(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
     Returns:
         The messages to deliver again.
+
+    Raises:
+        BadPayload: the event is of something else. A mapping of another source must be removed:
+            nothing of it is handled.
     """
+    messages = messages_in(event)
     parts = _parts()
     batch = WorkBatch(
         # A new one for each batch: schedules change.
@@ -114,10 +119,22 @@ def compact(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         SystemClock(),
         partial(log_report, parts.logger),
     )
-    messages = {one["messageId"]: one["body"] for one in event["Records"]}
     tally = batch.run(messages, _deadline_ms(context))
     _report(parts, tally)
     return {"batchItemFailures": [{"itemIdentifier": one} for one in tally.again]}
+
+
+def messages_in(event: object) -> dict[str, str]:
+    """The messages of a batch: their bodies by their ids.
+
+    Raises:
+        BadPayload: a record is not a message of a queue.
+    """
+    expected = "messages of an event source mapping of the compaction queue"
+    try:
+        return {one["messageId"]: one["body"] for one in records_in(event, expected)}
+    except (KeyError, TypeError):
+        raise BadPayload(f"the event is {described(event)}; expected is {expected}") from None
 
 
 def log_report(logger: Logger, report: CompactionReport) -> None:

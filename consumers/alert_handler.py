@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
@@ -15,12 +15,14 @@ from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.service import ConnectedServices
 from countledger.consumers.namespace_rules import WindowRules
 from countledger.consumers.quarantine import StoredQuarantine
-from countledger.consumers.record import failures_from
+from countledger.consumers.record import failures_from, foreign_reason
 from countledger.consumers.region_state import RegionStateStore
 from countledger.consumers.stream import label_of
 from countledger.ledger.before_send import Deadline
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import OutOfTime
+from countledger.ledger.foreign_events import passed_over, records_in
+from countledger.ledger.foreign_quarantine import ForeignEvents
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.quarantine_store import QuarantineStore
@@ -31,10 +33,14 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 
+_EXPECTED: Final = "records of an event source mapping of the stream of the table `counters`"
+
+
 @dataclass(frozen=True, slots=True)
 class _EvaluatorParts:
     rules: RuleCache
     evaluator: Evaluator
+    foreign: ForeignEvents
     logger: Logger
     metrics: Metrics
 
@@ -48,6 +54,7 @@ def _parts() -> _EvaluatorParts:
     rules = RuleCache(Rules(dynamo, table, connection.region))
     url = connection.setting("quarantine_queue_url")
     queue = MessageQueue(connection.queues(), url, "the quarantine")
+    store = QuarantineStore(dynamo, table)
     return _EvaluatorParts(
         rules,
         Evaluator(
@@ -56,30 +63,36 @@ def _parts() -> _EvaluatorParts:
             rules,
             services.publisher,
             services.dead_letters,
-            StoredQuarantine(QuarantineStore(dynamo, table), queue, QuarantineSource.COUNTERS),
+            StoredQuarantine(store, queue, QuarantineSource.COUNTERS),
             windows=WindowRules(dynamo, table).of,
             region=RegionStateStore.of(connection),
         ),
+        ForeignEvents(store, queue, QuarantineSource.COUNTERS),
         Logger(),
         Metrics(),
     )
 
 
-def evaluate(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def evaluate(event: object, context: LambdaContext) -> dict[str, Any]:
     """Evaluate a batch of records of the stream of `counters`.
 
     Args:
-        event: as an event source mapping sends it.
+        event: as an event source mapping sends it. Records of anything else are kept in quarantine.
         context: of the invocation.
 
     Returns:
         The record from which the shard must be delivered again.
 
     Raises:
+        BadPayload: the event has no records.
         ServiceFailed: the rules cannot be read, or the quarantine cannot store a record.
     """
     parts = _parts()
-    records = event.get("Records") or []
+    records = records_in(event, _EXPECTED)
+    reason = foreign_reason(event, records, _EXPECTED) if records else None
+    if reason is not None:
+        parts.foreign.keep(records, reason)
+        return passed_over(parts.logger, parts.metrics, reason)
     stream = label_of(records[0].get("eventSourceARN", "")) if records else ""
     deadline = Deadline.within(parts.evaluator.clock, context)
     outcome = parts.evaluator.apply(records, stream, deadline)

@@ -24,6 +24,7 @@ from countledger.ledger.amount import to_text
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.exact import ExactReader
+from countledger.ledger.foreign_events import described, object_in
 from countledger.ledger.limits import MINUTE_MS, late_write_ms
 from countledger.ledger.namespace import Namespaces
 
@@ -67,7 +68,7 @@ def _parts() -> _AuditParts:
     )
 
 
-def audit(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def audit(event: object, context: LambdaContext) -> dict[str, Any]:
     """Verify, or repair, as many counters as the time allows.
 
     Args:
@@ -80,9 +81,10 @@ def audit(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     Raises:
         BadPayload: the mode is neither of them.
     """
-    mode = event.get("mode")
+    expected = '{"mode": "verify"} or {"mode": "repair"}'
+    mode = object_in(event, expected).get("mode")
     if mode not in AUDIT_MODES:
-        raise BadPayload(f"the event's mode is {mode!r}; give verify or repair")
+        raise BadPayload(f"the event is {described(event)}; expected is {expected}")
     parts = _parts()
     walk = _walk(parts, mode, lambda: context.get_remaining_time_in_millis() >= _ROUND_MS)
     compared: Counter[str] = Counter()

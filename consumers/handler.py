@@ -11,13 +11,20 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import DueRules, RankRules, WindowRules
-from countledger.consumers.record import failures_from, find, index_of, replaced_entries
+from countledger.consumers.record import (
+    failures_from,
+    find,
+    foreign_reason,
+    index_of,
+    replaced_entries,
+)
 from countledger.consumers.stream import ShardName, label_of
 from countledger.consumers.watermark import PassedShards
 from countledger.ledger.amount import to_text
 from countledger.ledger.before_send import Deadline
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload, OutOfTime, ProgressLost
+from countledger.ledger.foreign_events import object_in, passed_over, records_in
 from countledger.ledger.forks import made_once
 from countledger.ledger.limits import late_write_ms
 
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
     from countledger.consumers.quarantine import StoredQuarantine
     from countledger.ledger.errors import CorruptItem
 
+_EXPECTED: Final = "records of an event source mapping of the stream of the table `ledger`"
 # CloudWatch takes 256 KB as one event; the sort key of an entry has some 40 characters.
 _ENTRIES_PER_LINE: Final = 1_000
 
@@ -39,6 +47,7 @@ class _MaterializerParts:
     materializer: Materializer
     logger: Logger
     metrics: Metrics
+    quarantine: _Quarantine
 
 
 class _Quarantine:
@@ -52,6 +61,13 @@ class _Quarantine:
     def put(self, record: Mapping[str, Any], reason: str, shard: str) -> None:
         """Keep a record and send a message about it; see `StoredQuarantine.put`."""
         self._opened.put(record, reason, shard)
+
+    def keep_event(self, records: Sequence[Any], reason: str) -> None:
+        """Keep an event of something else; see `ForeignEvents.keep`."""
+        from countledger.ledger.foreign_quarantine import ForeignEvents  # noqa: PLC0415 - see above
+
+        opened = self._opened
+        ForeignEvents(opened.store, opened.queue, opened.source).keep(records, reason)
 
     @made_once
     def _opened(self) -> StoredQuarantine:
@@ -77,11 +93,12 @@ def _parts() -> _MaterializerParts:
         logger.error("windows are not counted: their settings cannot be read", reason=str(error))
         metrics.add_metric("WindowSettingsUnread", MetricUnit.Count, 1)
 
+    quarantine = _Quarantine(connection)
     return _MaterializerParts(
         Materializer(
             dynamo,
             table,
-            _Quarantine(connection),
+            quarantine,
             rules=DueRules(dynamo, table),
             ranks=RankRules(dynamo, table),
             windows=WindowRules(dynamo, table, on_corrupt=unread).of,
@@ -89,6 +106,7 @@ def _parts() -> _MaterializerParts:
         ),
         logger,
         metrics,
+        quarantine,
     )
 
 
@@ -108,26 +126,32 @@ def shard_of(event: dict[str, Any]) -> ShardName:
     return ShardName(label_of(stream_arn), shard_id)
 
 
-def materialize(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def materialize(event: object, context: LambdaContext) -> dict[str, Any]:
     """Apply a batch of records of the `ledger` stream to the totals.
 
     Args:
-        event: as an event source mapping with a tumbling window sends it.
+        event: as an event source mapping with a tumbling window sends it. Records of anything else
+            are kept in quarantine.
         context: of the invocation.
 
     Returns:
         An empty window state, and the record from which the shard must be delivered again.
 
     Raises:
-        BadPayload: the event names no shard.
+        BadPayload: the event has no records, or names no shard.
         ServiceFailed: the quarantine cannot store a record, or the progress cannot be read.
         ProgressLost: the progress item of the shard is missing: action required.
     """
     parts = _parts()
-    shard = shard_of(event)
+    records = records_in(event, _EXPECTED)
+    reason = foreign_reason(event, records, _EXPECTED) if records else None
+    if reason is not None:
+        parts.quarantine.keep_event(records, reason)
+        return passed_over(parts.logger, parts.metrics, reason) | {"state": {}}
+    shard = shard_of(object_in(event, _EXPECTED))
     deadline = Deadline.within(parts.materializer.clock, context)
     try:
-        outcome = parts.materializer.apply(event.get("Records") or [], shard, deadline)
+        outcome = parts.materializer.apply(records, shard, deadline)
     except ProgressLost as lost:
         parts.logger.exception(
             "the progress of a shard is lost: action required", shard=str(shard), reason=str(lost)
@@ -135,7 +159,6 @@ def materialize(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]
         parts.metrics.add_metric("ProgressLost", MetricUnit.Count, 1)
         parts.metrics.flush_metrics()
         raise
-    records = event.get("Records") or []
     _log_handled(parts.logger, handled_entries(records, outcome.retry_from), shard, context)
     _report(parts, outcome, shard, context, replaced=_log_replaced(parts.logger, records))
     return answer_of(outcome, records)

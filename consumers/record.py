@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.ledger import amount, keys
+from countledger.ledger.foreign_events import described
 from countledger.ledger.limits import (
     ENTRY_EVENTS_MAX,
     FORMAT,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
 
 _SEQUENCE_MAX_DIGITS: Final = 40
+_SOURCE: Final = "aws:dynamodb"
 # In the stream's seconds. What reads many records at once leaves later times, such as infinity, to
 # `created_at_ms`.
 FAR_AHEAD_S: Final = 1e11
@@ -54,11 +56,64 @@ def sequence_of(record: Mapping[str, Any]) -> int:
     """
     try:
         text = record["dynamodb"]["SequenceNumber"]
-        if len(text) <= _SEQUENCE_MAX_DIGITS and text.isdecimal():
-            return int(text)
+        if text.isdecimal():
+            if len(text) <= _SEQUENCE_MAX_DIGITS:
+                return int(text)
+            raise MalformedRecord(
+                f"the record has a sequence number of {len(text)} digits; a stream of DynamoDB has "
+                f"at most {_SEQUENCE_MAX_DIGITS}"
+            )
     except (KeyError, TypeError, AttributeError):
         pass
     raise MalformedRecord("the record has no sequence number")
+
+
+def foreign_reason(event: object, records: Sequence[Any], expected: str) -> str | None:
+    """Why an event has no records of a stream of DynamoDB; None: it has.
+
+    A single record without a sequence number is quarantined by itself; if no record has one, the
+    event is of something else.
+    """
+    if isinstance(event, dict):
+        try:
+            first = records[0]
+            if first.get("eventSource", _SOURCE) == _SOURCE and sequence_of(first):
+                return None
+        except (AttributeError, MalformedRecord):
+            pass
+        if any(_is_of_a_stream(record) for record in records):
+            return None
+    digits = max((_digits_of(record) for record in records), default=0)
+    more = ""
+    if digits > _SEQUENCE_MAX_DIGITS:
+        more = (
+            f", with sequence numbers of {digits} digits, as Kinesis and other engines have them "
+            f"(DynamoDB has at most {_SEQUENCE_MAX_DIGITS})"
+        )
+    elif not digits:
+        more = ", without sequence numbers"
+    return f"the event is {described(event)}{more}; expected is {expected}"
+
+
+def _is_of_a_stream(record: object) -> bool:
+    try:
+        return (
+            isinstance(record, dict)
+            and record.get("eventSource", _SOURCE) == _SOURCE
+            and sequence_of(record) >= 0
+        )
+    except MalformedRecord:
+        return False
+
+
+def _digits_of(record: Any) -> int:  # noqa: ANN401 - from outside
+    """How many digits the sequence number of a record of any stream has; 0: it has none."""
+    try:
+        part = record.get("dynamodb") or record.get("kinesis") or record
+        text = part.get("SequenceNumber", part.get("sequenceNumber"))
+        return len(text) if isinstance(text, str) and text.isdecimal() else 0
+    except AttributeError:
+        return 0
 
 
 def find(records: Sequence[Mapping[str, Any]], sequence: int) -> Mapping[str, Any]:

@@ -31,8 +31,9 @@ from countledger.consumers.assembly import totals_of
 from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.clock import Clock, SystemClock, to_datetime, to_ms
 from countledger.ledger.connection import Connection
-from countledger.ledger.errors import BadPayload
+from countledger.ledger.errors import BadPayload, shown
 from countledger.ledger.exact import ExactReader, newest_first
+from countledger.ledger.foreign_events import described, object_in
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.producers.assembly import recorder_of
@@ -184,7 +185,7 @@ def _parts() -> _ProbeParts:
     return _ProbeParts(made, Logger(), Metrics())
 
 
-def probe(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def probe(event: object, context: LambdaContext) -> dict[str, Any]:
     """The Lambda function of the probe: one run.
 
     Args:
@@ -199,8 +200,8 @@ def probe(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         CountledgerError: as `Probe.run`. No metric is sent then, and the alarm takes its absence
             for a breach.
     """
-    parts = _parts()
     scheduled_ms = _scheduled_ms(event)
+    parts = _parts()
     deadline_ms = SystemClock().now_ms() + context.get_remaining_time_in_millis() - _MARGIN_MS
     outcome = parts.probe.run(scheduled_ms, deadline_ms)
     answer: dict[str, Any] = {
@@ -221,11 +222,12 @@ def probe(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     return answer
 
 
-def _scheduled_ms(event: dict[str, Any]) -> int:
-    time = event.get("time")
+def _scheduled_ms(event: object) -> int:
+    expected = '{"time": "2026-11-22T14:05:00Z"}, the scheduled time'
+    time = object_in(event, expected).get("time")
     try:
         return to_ms(datetime.fromisoformat(str(time)))
     except ValueError as error:
         raise BadPayload(
-            f"the event's time is {time!r:.100}; give the scheduled time, as 2026-11-22T14:05:00Z"
+            f"the event is {described(event)}, with the time {shown(time)}; expected is {expected}"
         ) from error

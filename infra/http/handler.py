@@ -23,7 +23,8 @@ from countledger.infra.http.api import http_app
 from countledger.infra.http.cors import NamedOrigins, named_origins
 from countledger.infra.http.live import BUFFERED, EVENT_STREAM
 from countledger.infra.http.problems import MEDIA_TYPE
-from countledger.ledger.errors import BadInput
+from countledger.ledger.errors import BadInput, BadPayload
+from countledger.ledger.foreign_events import described, object_in
 from countledger.ledger.settings import PREFIX
 
 if TYPE_CHECKING:
@@ -111,11 +112,18 @@ def _adapter() -> Mangum:
     return adapter_of(NamedOrigins(app, named_origins()))
 
 
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handle(event: object, context: LambdaContext) -> dict[str, Any]:
     """Answer a request.
 
     Args:
         event: of an API Gateway HTTP API, in format 2.0.
         context: of the invocation.
+
+    Raises:
+        BadPayload: the event is of something else.
     """
-    return dict(_adapter()(event, context))
+    expected = "a request of an API Gateway HTTP API, in format 2.0"
+    request = object_in(event, expected)
+    if not isinstance(request.get("requestContext"), dict):
+        raise BadPayload(f"the event is {described(event)}; expected is {expected}")
+    return dict(_adapter()(request, context))

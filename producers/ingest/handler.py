@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
@@ -14,8 +14,11 @@ from countledger.ledger.before_send import Deadline
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload
+from countledger.ledger.foreign_events import described, passed_over, records_in
+from countledger.ledger.foreign_quarantine import ForeignEvents
 from countledger.ledger.limits import INGEST_MARGIN_MS, INGEST_TIME_MS
 from countledger.ledger.message_queue import MessageQueue
+from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.quarantine_store import QuarantineStore
 from countledger.producers.ingest.entries import EntryWriter, RejectionKind
 from countledger.producers.ingest.ingest import Ingest, IngestOutcome
@@ -27,9 +30,13 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 
+_EXPECTED: Final = "records of an event source mapping of the stack's Kinesis stream"
+
+
 @dataclass(frozen=True, slots=True)
 class _IngestParts:
     ingest: Ingest
+    foreign: ForeignEvents
     logger: Logger
     metrics: Metrics
 
@@ -48,30 +55,37 @@ def _parts() -> _IngestParts:
         )
     )
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    quarantine = IngestQuarantine(QuarantineStore(dynamo, table), queues)
+    store = QuarantineStore(dynamo, table)
+    quarantine = IngestQuarantine(store, queues)
+    foreign = ForeignEvents(store, queues.rejected, QuarantineSource.KINESIS)
     progress = RecordProgress(dynamo, table)
     ingest = Ingest(EntryWriter(sender), quarantine, connection.region, progress)
-    return _IngestParts(ingest, Logger(), Metrics())
+    return _IngestParts(ingest, foreign, Logger(), Metrics())
 
 
-def ingest(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def ingest(event: object, context: LambdaContext) -> dict[str, Any]:
     """Write a batch of records of the stream to the ledger.
 
     Args:
-        event: as an event source mapping of Kinesis sends it.
+        event: as an event source mapping of Kinesis sends it. Records of anything else are kept in
+            quarantine.
         context: of the invocation.
 
     Returns:
         From which record on the shard has to be delivered again, if at all.
 
     Raises:
-        BadPayload: a record of the event is not one of Kinesis.
+        BadPayload: the event has no records.
     """
     parts = _parts()
-    records = event.get("Records") or []
-    stream, shard = source_of(records)
+    records = records_in(event, _EXPECTED)
     deadline = Deadline.within(SystemClock(), context, INGEST_TIME_MS, INGEST_MARGIN_MS)
-    outcome = parts.ingest.apply(records, stream=stream, shard=shard, deadline=deadline)
+    try:
+        stream, shard = source_of(records, is_batch=isinstance(event, dict))
+        outcome = parts.ingest.apply(records, stream=stream, shard=shard, deadline=deadline)
+    except BadPayload as error:
+        parts.foreign.keep(records, str(error))
+        return passed_over(parts.logger, parts.metrics, str(error))
     _report(parts, outcome, shard, context)
     return answer_of(outcome, records)
 
@@ -84,21 +98,26 @@ def answer_of(outcome: IngestOutcome, records: list[dict[str, Any]]) -> dict[str
     return {"batchItemFailures": [{"itemIdentifier": first}]}
 
 
-def source_of(records: list[dict[str, Any]]) -> tuple[str, str]:
+def source_of(records: list[Any], *, is_batch: bool = True) -> tuple[str, str]:
     """The stream and the shard of a batch, for people who read the quarantine.
 
+    Args:
+        records: of the event.
+        is_batch: whether they came as Lambda delivers them, not as a list of their own.
+
     Raises:
-        BadPayload: the first record does not name them.
+        BadPayload: they are no batch of Kinesis.
     """
     if not records:
         return "", ""
     try:
-        shard, _, _ = records[0]["eventID"].partition(":")
-        return records[0]["eventSourceARN"], shard
-    except (KeyError, TypeError, AttributeError) as error:
-        raise BadPayload(
-            f"the first record of the event is not one of Kinesis: {error!r}"
-        ) from None
+        if is_batch and records[0]["eventSource"] == "aws:kinesis":
+            shard, _, _ = records[0]["eventID"].partition(":")
+            return str(records[0]["eventSourceARN"]), shard
+    except (KeyError, TypeError, AttributeError):
+        pass
+    what = described({"Records": records} if is_batch else records)
+    raise BadPayload(f"the event is {what}; expected is {_EXPECTED}")
 
 
 def _report(

@@ -51,8 +51,9 @@ def dynamo(monkeypatch: pytest.MonkeyPatch) -> MemoryClient:
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "test")
     dynamo = opened(SHARD, MemoryClient(plans=[at(_refusing)]))
     _refused.clear()
+    unused: Any = None
     parts = handler._MaterializerParts(
-        Materializer(dynamo, COUNTERS, Kept(), ManualClock()), Logger(), Metrics()
+        Materializer(dynamo, COUNTERS, Kept(), ManualClock()), Logger(), Metrics(), unused
     )
     monkeypatch.setattr(handler, "_parts", lambda: parts)
     return dynamo

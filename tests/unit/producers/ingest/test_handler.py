@@ -20,6 +20,6 @@ def test_stream_and_shard_come_from_the_records() -> None:
 
 @pytest.mark.parametrize("record", [{}, None, {"eventID": 7}, {"eventID": "a:1"}])
 def test_a_record_without_them_is_refused(record: Any) -> None:  # noqa: ANN401 - anything
-    """The mapping is wrong: no record may be skipped for it."""
-    with pytest.raises(BadPayload, match="not one of Kinesis"):
+    """The mapping is wrong: its records go into quarantine."""
+    with pytest.raises(BadPayload, match="of the stack's Kinesis stream"):
         source_of([record])

@@ -1,0 +1,76 @@
+"""Events that are not a function's own: of a console test, an EventBridge pipe, another service.
+
+no records    nothing of anybody is in it: the invocation fails, and the error says what is expected
+records       they may be somebody's events: they are kept in quarantine as they came, a queue gets
+              a message, and the invocation ends well. To fail would have them delivered again for a
+              day or longer, and then dropped
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.ledger.errors import BadPayload, shown
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools import Logger, Metrics
+
+_FIELDS: Final = 5
+
+
+def described(event: object) -> str:
+    """What an event is, in words."""
+    if isinstance(event, list):
+        return f"a list of {len(event)} items, as an EventBridge pipe sends it"
+    if not isinstance(event, dict):
+        return f"not an object ({shown(event)})"
+    records = event.get("Records")
+    if isinstance(records, list) and records:
+        return f"{len(records)} records of {source_name(records[0])}"
+    fields = ", ".join(sorted(str(name)[:40] for name in event)[:_FIELDS])
+    return f"an object with the fields {fields}" if fields else "an empty object"
+
+
+def object_in(event: object, expected: str) -> dict[str, Any]:
+    """The event, if it is an object.
+
+    Args:
+        event: as the function got it.
+        expected: what it should have got, for the error.
+
+    Raises:
+        BadPayload: it is none.
+    """
+    if isinstance(event, dict):
+        return event
+    raise BadPayload(f"the event is {described(event)}; expected is {expected}")
+
+
+def records_in(event: object, expected: str) -> list[Any]:
+    """The records of an event, also of a list of them; empty only for an object that has none.
+
+    Raises:
+        BadPayload: the event has no records.
+    """
+    records = event.get("Records") if isinstance(event, dict) else event
+    is_empty_batch = isinstance(event, dict) and "Records" in event and not records
+    if is_empty_batch:
+        return []
+    if isinstance(records, list) and records:
+        return records
+    raise BadPayload(f"the event is {described(event)}; expected is {expected}")
+
+
+def source_name(record: object) -> str:
+    """The service that a record says it is of."""
+    fields = record if isinstance(record, dict) else {}
+    name = fields.get("eventSource", fields.get("EventSource"))
+    return name if isinstance(name, str) else "an unknown source"
+
+
+def passed_over(logger: Logger, metrics: Metrics, reason: str) -> dict[str, Any]:
+    """Say once that records of something else are kept; the answer does not ask for them again."""
+    logger.error("an event of something else is kept in quarantine", reason=reason)
+    metrics.add_metric("ForeignEvents", "Count", 1)
+    metrics.flush_metrics()
+    return {"batchItemFailures": []}
