@@ -69,7 +69,7 @@ def source_name(record: object) -> str:
 
 
 def passed_over(logger: Logger, metrics: Metrics, reason: str) -> dict[str, Any]:
-    """Say once that records of something else are kept; the answer does not ask for them again."""
+    """Say once that records of something else are kept; they are not delivered again."""
     logger.error("an event of something else is kept in quarantine", reason=reason)
     metrics.add_metric("ForeignEvents", "Count", 1)
     metrics.flush_metrics()
