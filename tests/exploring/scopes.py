@@ -12,7 +12,7 @@ from tests.exploring.mark_scope import MARKS
 from tests.exploring.namespace_scope import NAMESPACES
 from tests.exploring.quota_scope import QUOTAS
 from tests.exploring.ranking_scope import RANKINGS
-from tests.exploring.rule_scope import RULES
+from tests.exploring.rule_scope import RULES, SCANS
 from tests.exploring.schedule_scope import SCHEDULES
 from tests.exploring.sequence_scope import SEQUENCES
 from tests.exploring.strict_scope import STRICT
@@ -32,6 +32,7 @@ CAPABILITIES: Final[tuple[Capability, ...]] = (
     *QUOTAS,
     SCHEDULES,
     RULES,
+    SCANS,
     NAMESPACES,
 )
 # `make explore` explores these too. Their violations are known; the tests leave them out until the
