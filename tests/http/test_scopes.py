@@ -136,15 +136,16 @@ def test_a_key_of_several_counters_is_one_of_their_namespaces(whole: Api) -> Non
 def test_a_key_that_sets_a_value_is_one_of_the_namespace(whole: Api, resource: str) -> None:
     """Another tenant with the same key is neither refused by it, nor learns of it."""
     whole.scopes = EVERYTHING
+    one, other = f"one-{resource}", f"other-{resource}"
     if resource == "strict":
-        for counter in ("left:a", "right:a"):
-            whole.post("/v1/strict", {"counter": counter, "method": "marker"})
+        for tenant in (one, other):
+            whole.post("/v1/strict", {"counter": f"{tenant}:a", "method": "marker"})
 
     def set_value(tenant: str, value: str) -> Response:
         whole.scopes = Scopes.parse([f"{tenant}:admin"])
         return whole.put(f"/v1/{resource}/{tenant}:a/value", {"value": value}, "one-key")
 
-    answers = [set_value(tenant, "5").json() for tenant in ("left", "right", "left")]
-    outcomes = [one.get("outcome") or one["became"] for one in answers]
+    answers = [set_value(tenant, "5").json() for tenant in (one, other, one)]
+    outcomes = [answer.get("outcome") or answer["became"] for answer in answers]
     assert outcomes[0] == outcomes[1] != outcomes[2] == "duplicate"
-    assert set_value("right", "6").status_code == 422
+    assert set_value(other, "6").status_code == 422
