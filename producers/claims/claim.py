@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, require
 from countledger.ledger.errors import AlreadyClaimed, BadClaim, NotClaimed, shown
-from countledger.ledger.expressions import AllOf, AnyOf, Assign, AssignOnce, Compare
+from countledger.ledger.expressions import (
+    Absent,
+    AllOf,
+    AnyOf,
+    Assign,
+    AssignOnce,
+    Compare,
+    Drop,
+    all_unchanged,
+)
 from countledger.ledger.limits import (
     CLAIM_ID_MAX_BYTES,
     OWNER_MAX_BYTES,
@@ -18,11 +27,55 @@ from countledger.ledger.limits import (
 )
 from countledger.ledger.operations import Put, Update
 from countledger.ledger.texts import check_text
-from countledger.ledger.tombstones import NO_TOMBSTONE, present, removed_id, tombstone, vacant
+from countledger.ledger.tombstones import removal_id, removed_id, tombstone
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Refused
+    from countledger.ledger.expressions import Clause, Condition
+
+_MOVED_AT: Final = "removed_at"
+
+
+class Before(NamedTuple):
+    """What an item says of the claims that were at its place before.
+
+    A claim keeps what the tombstone said in whose place it is. So a call that meets either knows
+    the last removal, and whether an attempt of its own can have been applied and removed since.
+
+    Attributes:
+        removed: the id of the last claim that was released; None: none was.
+        removal: the id of the call that released it.
+        moved_at: when that was, or when a call moved the fence: see `fence_of`.
+    """
+
+    removed: str | None
+    removal: str | None
+    moved_at: int | None
+
+    @classmethod
+    def of(cls, found: Item | None) -> Before:
+        """What an item says."""
+        moved_at = None if found is None else found.get(_MOVED_AT)
+        return cls(removed_id(found), removal_id(found), moved_at)
+
+    def is_earlier(self, than_ms: int) -> bool:
+        """Whether nothing was removed, and no fence moved, since then."""
+        return self.moved_at is None or self.moved_at < than_ms
+
+
+def held(found: Item | None) -> Item | None:
+    """The item, if it is a claim that somebody has; a tombstone has no owner."""
+    return found if found is not None and "owner" in found else None
+
+
+def _undisturbed(since_ms: int, met: Before | None) -> Condition:
+    """Nothing was removed since then, and no fence moved, but what an attempt has met."""
+    earlier = Compare(_MOVED_AT, "<", since_ms)
+    if met is None:
+        return AnyOf(Absent(_MOVED_AT), earlier)
+    named = all_unchanged({"removed": met.removed, _MOVED_AT: met.moved_at}, "removed", _MOVED_AT)
+    return AnyOf(Absent(_MOVED_AT), earlier, named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,74 +132,97 @@ class Taking:
         table: the table `counters`.
         claim: what is claimed, and for whom.
         claim_id: the id that the claim gets.
+        call: the id of this call, which a claim keeps whose own id the caller gave: another call
+            may give the same.
         now_ms: when.
         clock_skew_ms: how far clocks may differ.
         again: whether a claim that its owner has already is accepted unchanged, not refused.
-        met: the id of the released claim whose tombstone an earlier request of this call has met.
+        own: whether items of the app are written with it: they may change without the claim, so
+            no request of this call may be applied once more after its answer: see `fence_of`.
+        met: what the item said that refused an earlier request of this call.
     """
 
     table: str
     claim: Claim
     claim_id: str
+    call: str
     now_ms: int
     clock_skew_ms: int
     again: bool
-    met: str | None = None
+    own: bool = False
+    met: Before | None = None
 
     @property
     def place(self) -> tuple[str, Item]:
         """Its table and its key."""
         return self.table, dict(self.claim.key)
 
-    def write(self) -> Put | Update:
+    def write(self) -> Update:
         """The write: one write unit up to 1 KB, two in a transaction.
 
         A claim that its owner has already keeps its id and its time.
         """
-        free = vacant(self.now_ms, self.clock_skew_ms, self.met)
-        if not self.again:
-            facts = {"owner": self.claim.owner, "id": self.claim_id, "at": self.now_ms}
-            return Put(self.table, {**self.claim.key, **facts}, free)
-        clauses = (
+        undisturbed = _undisturbed(self.now_ms - self.clock_skew_ms, self.met)
+        free: Condition = AllOf(Absent("owner"), undisturbed)
+        clauses: list[Clause] = [
             Assign("owner", self.claim.owner),
             AssignOnce("id", self.claim_id),
             AssignOnce("at", self.now_ms),
-            *NO_TOMBSTONE,
-        )
-        mine = [Compare("owner", "=", self.claim.owner)]
+            Drop("expires_at"),
+        ]
+        if self.claim.claim_id is not None:
+            clauses.append(AssignOnce("call", self.call))
+        mine: list[Condition] = [Compare("owner", "=", self.claim.owner)]
         if self.claim.claim_id is not None:
             mine.append(Compare("id", "=", self.claim.claim_id))
-        return Update(self.table, dict(self.claim.key), clauses, AnyOf(free, AllOf(*mine)))
+        if self.own:
+            mine.append(undisturbed)
+        condition = AnyOf(free, AllOf(*mine)) if self.again else free
+        return Update(self.table, dict(self.claim.key), tuple(clauses), condition)
 
     def over(self, found: Item | None, new_id: str) -> Taking | None:
-        """The same take in place of the tombstone that it met; None: it has met none of another id.
+        """The same take in place of what it met; None: the value is not to be had that way.
 
         The claim gets a new id: one with the old id may have been taken and released by now.
         """
-        met = removed_id(found)
-        if met in (None, self.claim_id):
+        before = Before.of(found)
+        claim = held(found)
+        free = claim is None and before.removed != self.claim_id
+        mine = self.again and self.own and self.done(found)
+        if not (free or mine) or before == self.met:
             return None
-        return replace(self, claim_id=self.claim.claim_id or new_id, met=met)
+        return replace(self, claim_id=self.claim.claim_id or new_id, met=before)
 
-    def released(self, found: Item | None) -> bool:
-        """Whether this call has made the claim, and somebody has released it since."""
-        return self.claim.claim_id is None and removed_id(found) == self.claim_id
+    def made(self, found: Item | None) -> bool | None:
+        """Whether an attempt without an answer was applied, by what refused a later one.
+
+        Returns:
+            True also if somebody has released the claim since; None: the item does not show it.
+        """
+        claim, before = held(found), Before.of(found)
+        if claim is not None and id_of(claim) == self.claim_id:
+            return bool(claim.get("call", self.call) == self.call)
+        if before.removed == self.claim_id:
+            return True if self.claim.claim_id is None else None
+        if before.removed is None or before == self.met:
+            return False
+        return False if before.is_earlier(self.now_ms - self.clock_skew_ms) else None
 
     def done(self, found: Item | None) -> bool:
         """Whether the owner has the value, by the claim with the given id if one was given."""
-        held = present(found)
-        if held is None or owner_of(held) != self.claim.owner:
+        claim = held(found)
+        if claim is None or owner_of(claim) != self.claim.owner:
             return False
-        return self.claim.claim_id in (None, id_of(held))
+        return self.claim.claim_id in (None, id_of(claim))
 
     def refused(self, found: Item | None) -> Refused:
         """Why the write was refused."""
-        if removed_id(found) == self.claim_id:
+        if held(found) is None and removed_id(found) == self.claim_id:
             return NotClaimed(
                 f"{self.claim.scope} {shown_value(self.claim.parts)}: the claim {self.claim_id!r} "
                 "was released: take the value under a new claim_id"
             )
-        return _refused(self.claim, present(found))
+        return _refused(self.claim, held(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +240,7 @@ class Freeing:
             has read it. If not, the id is new and no claim has it, so the write is refused.
         moved: whether the owner takes another value instead: then the new value's claim shows
         whether it was done before, even if another owner has taken the old value since.
+        met: as of `Taking`.
     """
 
     table: str
@@ -174,6 +251,7 @@ class Freeing:
     removal: str
     seen: bool
     moved: bool = False
+    met: Before | None = None
 
     @property
     def place(self) -> tuple[str, Item]:
@@ -182,35 +260,99 @@ class Freeing:
 
     def write(self) -> Put:
         """The write: one write unit up to 1 KB, two in a transaction."""
+        met_ms = 0 if self.met is None else self.met.moved_at or 0
         left = tombstone(
-            self.claim.key, self.claim_id, self.now_ms, self.clock_skew_ms, removal=self.removal
+            self.claim.key,
+            self.claim_id,
+            max(self.now_ms, met_ms),
+            self.clock_skew_ms,
+            removal=self.removal,
         )
         same = Compare("id", "=", self.claim_id), Compare("owner", "=", self.claim.owner)
-        return Put(self.table, left, AllOf(*same))
+        return Put(self.table, left, AllOf(*same, _undisturbed(self.now_ms + 1, self.met)))
+
+    def over(self, found: Item | None, _new_id: str) -> Freeing | None:
+        """The same release, although something was removed or fenced since it was planned."""
+        before = Before.of(found)
+        if not self.has(found) or before == self.met:
+            return None
+        return replace(self, met=before)
+
+    def made(self, found: Item | None) -> bool | None:
+        """Whether an attempt without an answer was applied; None: the item does not show it."""
+        before = Before.of(found)
+        if before.removed == self.claim_id:
+            return before.removal == self.removal
+        if self.has(found) or not self.seen:
+            return False
+        if self.may_come(found):
+            return None
+        known = before.removed is None or before.is_earlier(self.now_ms - self.clock_skew_ms)
+        return False if known else None
+
+    def may_come(self, found: Item | None) -> bool:
+        """Whether a claim of the given id may still be taken, and then be released late."""
+        gone = self.claim.claim_id is None or removed_id(found) == self.claim_id
+        return not gone and not self.has(found)
+
+    def has(self, found: Item | None) -> bool:
+        """Whether the owner has the claim that is to be released."""
+        claim = held(found)
+        if claim is None or owner_of(claim) != self.claim.owner:
+            return False
+        return id_of(claim) == self.claim_id
 
     def done(self, found: Item | None) -> bool:
         """Whether the claim is gone. An id is used once, so a claim that is gone stays gone.
 
         If the owner was not seen to have the value, another owner's claim is a refusal.
         """
-        held = present(found)
-        if held is None:
+        claim = held(found)
+        if claim is None:
             return True
-        if id_of(held) == self.claim_id:
+        if id_of(claim) == self.claim_id:
             return False
-        return self.seen or self.moved or owner_of(held) == self.claim.owner
+        return self.seen or self.moved or owner_of(claim) == self.claim.owner
 
     def refused(self, found: Item | None) -> Refused:
         """Why the write was refused."""
-        held = present(found)
-        mine = held is not None and owner_of(held) == self.claim.owner
-        if self.seen and held is not None and mine and id_of(held) != self.claim_id:
+        claim = held(found)
+        mine = claim is not None and owner_of(claim) == self.claim.owner
+        if self.seen and claim is not None and mine and id_of(claim) != self.claim_id:
             return NotClaimed(
                 f"{self.claim.scope} {shown_value(self.claim.parts)}: the claim "
                 f"{self.claim_id!r} is gone, and {self.claim.owner!r} has the value by another "
                 "claim, which is left as it is"
             )
-        return _refused(self.claim, held)
+        return _refused(self.claim, claim)
+
+
+def fence_of(
+    write: Taking | Freeing, found: Item | None, now_ms: int, new_id: str
+) -> Put | Update | None:
+    """What stops every request that a call has sent so far; None: none of them can be applied.
+
+    Each request is conditional on nothing being removed at its place since it was planned, and on
+    no fence that has moved since: this one does.
+
+    Args:
+        write: the call's, of one claim.
+        found: the item at its place.
+        now_ms: the time.
+        new_id: which no claim has.
+    """
+    claim, before = held(found), Before.of(found)
+    if isinstance(write, Freeing) and (claim is None or id_of(claim) != write.claim_id):
+        return None
+    moved_ms = max(now_ms, write.now_ms + 1, (before.moved_at or 0) + 1)
+    left = tombstone(write.claim.key, new_id, moved_ms, write.clock_skew_ms)
+    if found is None:
+        return Put(write.table, left, Absent("counter"))
+    clauses: list[Clause] = [Assign(_MOVED_AT, moved_ms)]
+    if claim is None:
+        clauses.append(Assign("expires_at", left["expires_at"]))
+    same = all_unchanged(found, "id", "owner", "removed", _MOVED_AT)
+    return Update(write.table, dict(write.claim.key), tuple(clauses), same)
 
 
 def parts_of(value: str | tuple[str, ...]) -> tuple[str, ...]:

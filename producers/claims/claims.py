@@ -11,12 +11,12 @@ from countledger.ledger.attributes import encode
 from countledger.ledger.errors import BadClaim, BadItem, WrongRegion
 from countledger.ledger.limits import TRANSACTION_ACTIONS
 from countledger.ledger.operations import Get
-from countledger.ledger.tombstones import present
 from countledger.producers.claims.claim import (
     Claim,
     Freeing,
     Taking,
     check_value,
+    held,
     id_of,
     owner_of,
     parts_of,
@@ -78,7 +78,8 @@ class Claims:
             Throttled: every attempt was refused for now.
             WrongRegion: this is not the home region.
         """
-        writes = [*self._taking(claims, again=bool(own) or len(claims) > 1), *own]
+        again = bool(own) or len(claims) > 1
+        writes = [*self._taking(claims, again=again, own=bool(own)), *own]
 
         def prepare(_read: Read) -> Steps[Sequence[OwnedWrite]]:
             yield from ()
@@ -109,7 +110,7 @@ class Claims:
         taken = Claim(claim.scope, to, claim.owner)
         if taken.key == claim.key:
             raise BadClaim(f"{claim.scope} {shown_value(claim.parts)} is to change into itself")
-        taking = self._taking([taken], again=True)
+        taking = self._taking([taken], again=True, own=bool(own))
         what = [self._unseen(claim), *taking, *own]
 
         def prepare(read: Read) -> Steps[Sequence[OwnedWrite]]:
@@ -178,18 +179,20 @@ class Claims:
         scope, value = check_value(scope, value)
         self._refuse_elsewhere()
         key = keys.claim_key(scope, parts_of(value))
-        return present(self.context.reads.get(self.context.table, key, consistent=True))
+        return held(self.context.reads.get(self.context.table, key, consistent=True))
 
-    def _taking(self, claims: Sequence[Claim], *, again: bool) -> list[Taking]:
+    def _taking(self, claims: Sequence[Claim], *, again: bool, own: bool) -> list[Taking]:
         now_ms = self.context.clock.now_ms()
         return [
             Taking(
                 self.context.table,
                 claim,
                 claim.claim_id or self.context.new_id(now_ms),
+                self.context.new_id(now_ms),
                 now_ms,
                 self.context.clock_skew_ms,
                 again,
+                own,
             )
             for claim in claims
         ]
@@ -203,7 +206,7 @@ class Claims:
         """The release of the claim that was named, or else of the one that its owner has now."""
         claim_id = claim.claim_id
         if claim_id is None:
-            item = present((yield from read(Get(self.context.table, claim.key))))
+            item = held((yield from read(Get(self.context.table, claim.key))))
             if item is None or owner_of(item) != claim.owner:
                 return replace(self._unseen(claim), moved=moved)
             claim_id = id_of(item)

@@ -6,18 +6,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from countledger.ledger.attempts import Attempts, Done, Recheck, Send, ask, attempt, otherwise
+from countledger.ledger.attempts import (
+    Again,
+    Attempts,
+    Done,
+    Exhausted,
+    GiveUp,
+    Recheck,
+    Send,
+    ask,
+    attempt,
+    otherwise,
+)
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import ConditionFailed, CountledgerError, TransactionCancelled
 from countledger.ledger.limits import TOKEN_LIFE_MS
 from countledger.ledger.operations import Delete, Get, Put, Transact, Update
-from countledger.producers.claims.claim import Taking
+from countledger.producers.claims.claim import Freeing, Taking, fence_of
 from countledger.producers.strict.context import POLICY, raise_exhausted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
+    from countledger.ledger.attempts import Reply, Steps, Verdict
     from countledger.ledger.errors import Refused
     from countledger.producers.strict.context import MethodContext
 
@@ -60,9 +71,10 @@ def write_all(context: MethodContext, what: str, prepare: Prepare) -> Steps[bool
         condition failed: tombstones these takes again at once, each in place of the tombstone that
         and nothing else             it met: all writes cost the same once more
         throttle, conflict           nothing was written: again
-        no answer                    again, a transaction under the same token; all of these writes
-                                     may be applied twice and change nothing the second time: a
-                                     claim is released by its id, and a later claim has another
+        no answer                    again, a transaction under the same token; after that, what a
+                                     single write meets says whether it was applied (`made`), and
+                                     the call answers once no request of it can be applied: by a
+                                     fence (`fence_of`), one unit, unless the claim is decided
 
     Args:
         context: what to work with.
@@ -90,11 +102,13 @@ def write_all(context: MethodContext, what: str, prepare: Prepare) -> Steps[bool
 
     writes = yield from prepare(read)
 
-    def interpret(reply: Reply[_Sent]) -> Verdict[_Sent, list[Met]]:
+    def interpret(reply: Reply[_Sent]) -> Verdict[_Sent, _Settled]:
         return reply.state.interpret(reply, lambda: context.new_id(begun_ms))
 
     first = _Sent(tuple(writes), context.new_id(begun_ms))
-    met = yield from attempt(first, _Sent.send, interpret, give_up, attempts)
+    sent, met = yield from attempt(first, _Sent.send, interpret, give_up, attempts)
+    if attempts.maybe_applied:
+        met = yield from _Finality(context, sent, attempts, give_up).settle(met)
     if not met:
         return True
     _refuse(met)
@@ -126,44 +140,139 @@ class _Sent:
             return Send(self.writes[0].write())
         return Send(Transact([write.write() for write in self.writes], self.token))
 
-    def made(self, found: Item | None) -> bool:
-        """Whether an attempt without an answer has put the only item, which was met now."""
-        (write,) = self.writes
-        if isinstance(write, Taking) and write.released(found):
-            return True
-        put = write.write()
-        return isinstance(put, Put) and put.item == found
-
-    def interpret(
-        self, reply: Reply[_Sent], new_id: Callable[[], str]
-    ) -> Verdict[_Sent, list[Met]]:
+    def interpret(self, reply: Reply[_Sent], new_id: Callable[[], str]) -> Verdict[_Sent, _Settled]:
         """The answer table."""
         match reply.answer:
             case ConditionFailed(item=found):
-                if reply.maybe_applied and self.made(found):
-                    return Done([])
-                return self._met({0: found}, new_id)
+                made = _claim_of(self.writes).made(found) if reply.maybe_applied else False
+                if made is None:
+                    return GiveUp(reply.answer)
+                return Done((self, [])) if made else self._met({0: found}, new_id)
             case TransactionCancelled(reasons=reasons):
                 met = {n: one.item for n, one in enumerate(reasons) if one.condition_failed}
                 return self._met(met, new_id) if met else otherwise(reply)
             case CountledgerError():
                 return otherwise(reply)
-        return Done([])
+        return Done((self, []))
 
     def _met(
         self, met: Mapping[int, Item | None], new_id: Callable[[], str]
-    ) -> Verdict[_Sent, list[Met]]:
+    ) -> Verdict[_Sent, _Settled]:
         """Conditions failed: of takes that met tombstones only, or also of writes to be refused."""
         writes, others = list(self.writes), []
         for number, found in met.items():
             write = writes[number]
-            over = write.over(found, new_id()) if isinstance(write, Taking) else None
+            over = None
+            if isinstance(write, Taking | Freeing):
+                over = write.over(found, new_id())
             if over is None:
                 others.append((write, found))
             else:
                 writes[number] = over
-        # Other writes than before: they need another token.
-        return Done(others) if others else Recheck(_Sent(tuple(writes), new_id()))
+        if others:
+            return Done((self, others))
+        # Other writes than before: they need another token. What refused those refuses them for
+        # ever, so none of them can be applied.
+        return Recheck(_Sent(tuple(writes), new_id()), resolved=True)
+
+
+# What an attempt that was answered had sent, and what its writes met; nothing: all was written.
+_Settled: TypeAlias = tuple[_Sent, list[Met]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Finality:
+    """Makes an outcome final, after a request without a clear answer: by the first claim.
+
+    Attributes:
+        context: what to work with.
+        sent: the request that was answered: those before it are the same, or cannot be applied.
+        attempts: of the call.
+        give_up: ends it.
+    """
+
+    context: MethodContext
+    sent: _Sent
+    attempts: Attempts
+    give_up: Callable[[Exhausted[Any]], Any]
+
+    def settle(self, met: list[Met]) -> Steps[list[Met]]:
+        """See to it that no request is applied after the answer; what the writes have met.
+
+        What was done needs a fence only for the sake of the app's items: a claim that was freed
+        cannot be freed again, and one that was taken is at most taken again by its owner.
+
+        Raises:
+            Unclear: the fence got no clear answer; or what was to be released may still be taken.
+        """
+        write = _claim_of(self.sent.writes)
+        if not met and not (isinstance(write, Taking) and write.own):
+            return met
+        found = next((item for one, item in met if one is write), None)
+        if not any(one is write for one, _ in met):
+            found = yield from ask(Get(*write.place), self.attempts, self.give_up)
+        if isinstance(write, Freeing) and write.may_come(found):
+            self._unknown(found)
+        alone = len(self.sent.writes) == 1
+        if (yield from self._fence(write, found, alone=alone)):
+            return []
+        if alone or not met:
+            return met
+        return [] if (yield from self._was_applied()) else met
+
+    def _fence(self, write: Taking | Freeing, found: Item | None, *, alone: bool) -> Steps[bool]:
+        """Move the fence; whether a request was applied before it, as far as the claim shows."""
+
+        def fence(seen: Item | None) -> Put | Update | None:
+            now_ms = self.context.clock.now_ms()
+            return fence_of(write, seen, now_ms, self.context.new_id(now_ms))
+
+        def interpret(reply: Reply[Item | None]) -> Verdict[Item | None, bool]:
+            match reply.answer:
+                case ConditionFailed(item=seen):
+                    made = write.made(seen) if alone else False
+                    if made is None:
+                        return GiveUp(reply.answer)
+                    return Done(made) if made or fence(seen) is None else Again(seen)
+                case CountledgerError():
+                    return otherwise(reply)
+            return Done(value=False)
+
+        if fence(found) is None:
+            return False
+        applied: bool = yield from attempt(
+            found, lambda seen: Send(fence(seen)), interpret, self.give_up, self.attempts
+        )
+        return applied
+
+    def _was_applied(self) -> Steps[bool]:
+        """Ask with the same request again: its token says whether it was applied."""
+
+        def interpret(reply: Reply[None]) -> Verdict[None, bool]:
+            match reply.answer:
+                case TransactionCancelled(reasons=reasons):
+                    failed = any(reason.condition_failed for reason in reasons)
+                    return Done(value=False) if failed else otherwise(reply)
+                case CountledgerError():
+                    return otherwise(reply)
+            return Done(value=True)
+
+        send = self.sent.send()
+        applied: bool = yield from attempt(
+            None, lambda _: send, interpret, self.give_up, self.attempts
+        )
+        return applied
+
+    def _unknown(self, found: Item | None) -> None:
+        error = ConditionFailed(found)
+        self.give_up(Exhausted(None, self.attempts.made, error, maybe_applied=True))
+
+
+def _claim_of(writes: Sequence[OwnedWrite]) -> Taking | Freeing:
+    """The first write: it is of a claim."""
+    if not isinstance(writes[0], Taking | Freeing):
+        raise TypeError(f"{writes[0]} is no claim")
+    return writes[0]
 
 
 def _refuse(met: Sequence[Met]) -> None:

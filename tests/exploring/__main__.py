@@ -6,24 +6,22 @@ import argparse
 import sys
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tests.exploring.report import report_of, script_of
 from tests.exploring.scope import Case
-from tests.exploring.scopes import CAPABILITIES, NOT_EXPLORED, OPEN
+from tests.exploring.scopes import CAPABILITIES, NOT_EXPLORED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.exploring.scope import Capability
 
-_ALL: Final = (*CAPABILITIES, *OPEN)
-
 
 def main() -> int:
     """Explore, and print what was explored; 1: a violation was found, or a search did not end."""
     given = _arguments()
-    chosen = [one for one in _ALL if not given.capability or one.name in given.capability]
+    chosen = [one for one in CAPABILITIES if not given.capability or one.name in given.capability]
     if given.replay is not None:
         return _replay(_named(chosen, given.case, given.faults), given.replay)
     bad = 0
@@ -36,7 +34,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.exploring", description=__doc__)
-    known = ", ".join(one.name for one in _ALL)
+    known = ", ".join(one.name for one in CAPABILITIES)
     parser.add_argument("capability", nargs="*", help=f"of {known}; none: all")
     parser.add_argument("--case", help="one case, as it is printed: 'free: take | release'")
     parser.add_argument("--faults", type=int, help="how many faults; default: as the case has")

@@ -19,8 +19,11 @@ from countledger.consumers.memberships import GroupBoard
 from countledger.consumers.rankings import Rankings
 from countledger.ledger import namespace
 from countledger.ledger.expressions import Absent, AnyOf, Assign, Compare
+from countledger.ledger.operations import Delete
 from countledger.ledger.ranking import PLACE
 from countledger.ledger.tombstones import NOT_REMOVED, present
+from countledger.producers.claims import claim, writing
+from countledger.producers.claims.claim import Before, Freeing
 from countledger.producers.quotas import acquiring, administration
 from countledger.producers.sender import Sender
 from countledger.producers.sequences import sequences
@@ -208,6 +211,31 @@ def _any_description(patch: pytest.MonkeyPatch) -> None:
 
 # Of every item.
 _HOLDS: Final = Absent("an attribute that no item has")
+
+
+def _no_fence(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(writing, "fence_of", lambda *_: None)
+
+
+def _nothing_before(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Before, "of", lambda _: Before(None, None, None))
+
+
+def _no_tombstone(patch: pytest.MonkeyPatch) -> None:
+    """A claim that is released leaves no tombstone."""
+    write = Freeing.write
+
+    def deletion(step: Freeing) -> Delete:
+        return Delete(step.table, step.claim.key, write(step).condition)
+
+    patch.setattr(Freeing, "write", deletion)
+
+
+def _any_tombstone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        claim, "_undisturbed", lambda *_: AnyOf(Absent("removed_at"), Compare("removed_at", ">", 0))
+    )
+
 
 CANARIES: Final = (
     SwitchedOff(
@@ -409,5 +437,33 @@ CANARIES: Final = (
         "created: delete | delete, create at 5",
         5_000,
         _any_incarnation,
+    ),
+    SwitchedOff(
+        "a claim that an item of the app refused moves a fence before it says so",
+        "claims with items",
+        "an item: ann takes with item | drop, look",
+        5_000,
+        _no_fence,
+    ),
+    SwitchedOff(
+        "a release leaves a tombstone",
+        "claims",
+        "free: ann takes, ann releases",
+        5_000,
+        _no_tombstone,
+    ),
+    SwitchedOff(
+        "a claim takes the place of an earlier tombstone alone",
+        "claims",
+        "free: ann takes, ann releases",
+        5_000,
+        _any_tombstone,
+    ),
+    SwitchedOff(
+        "a claim keeps what the tombstone said in whose place it is",
+        "claims",
+        "free: ann takes | ann releases, bob takes",
+        5_000,
+        _nothing_before,
     ),
 )

@@ -103,7 +103,7 @@ _STRICT: Final = (
     Operation("withdraw several changes", _PUT, producing.withdrawing_all, _WITHDRAWN),
 )
 _OWNED: Final = (
-    Operation("take a claim", _PUT, producing.claiming("take", own=False), CLAIM, hides=True),
+    Operation("take a claim", _UPDATE, producing.claiming("take", own=False), CLAIM, hides=True),
     Operation(
         "take with an item", _TRANSACT, producing.claiming("take", own=True), CLAIM, hides=True
     ),

@@ -18,11 +18,10 @@ from countledger.ledger.errors import (
     SequenceExists,
     TransactionCancelled,
 )
-from countledger.ledger.expressions import Absent, AnyOf, Assign, Compare
-from countledger.ledger.operations import Delete, Put, Update
+from countledger.ledger.expressions import Assign, Compare
+from countledger.ledger.operations import Delete, Put
 from countledger.producers.buffer import delivery, outcomes, spool, state
 from countledger.producers.buffer.producer import BufferedProducer
-from countledger.producers.claims import claim
 from countledger.producers.claims.claim import Freeing, Taking
 from countledger.producers.compensation import Compensator
 from countledger.producers.ingest import entries, ingest
@@ -110,15 +109,8 @@ def _hopeful(interpret: Any, draw: ExpectedDraw, reply: Any) -> Any:  # noqa: AN
 
 def _taken_again(write: Any, step: Taking) -> Any:  # noqa: ANN401 - a write
     """An owner that takes what it has already makes another claim of it."""
-    put = write(step)
-    if not isinstance(put, Update):
-        return put
-    return replace(put, clauses=(Assign("id", step.claim_id), *put.clauses))
-
-
-def _deleted(write: Any, step: Freeing) -> Delete:  # noqa: ANN401 - the rule
-    """A claim that is released leaves no tombstone."""
-    return Delete(step.table, step.claim.key, write(step).condition)
+    update = write(step)
+    return replace(update, clauses=(Assign("id", step.claim_id), *update.clauses))
 
 
 def _in_steps(transact: Any, dynamo: SimulatedClient, writes: Any, token: str) -> Any:  # noqa: ANN401
@@ -315,22 +307,6 @@ CANARIES: Final = [
         wrapped(Taking, "write", _taken_again),
         "numbers",
         seed=7,
-    ),
-    Canary(
-        "claims: a release leaves a tombstone",
-        wrapped(Freeing, "write", _deleted),
-        "numbers",
-        seed=216,
-    ),
-    Canary(
-        "claims: only an earlier tombstone is free",
-        replaced(
-            claim,
-            "vacant",
-            lambda *_: AnyOf(Absent("part"), Compare("removed_at", ">", 0)),
-        ),
-        "numbers",
-        seed=216,
     ),
     Canary(
         "transfer: one transaction",

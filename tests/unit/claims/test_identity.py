@@ -68,7 +68,7 @@ def test_a_lost_answer_does_not_release_the_owners_next_claim(
 
     claims.release(SEAT)
 
-    assert dynamo.calls.count("put") == 5
+    assert dynamo.calls.count("put") == 2
     assert claims.owner("seat", "7") == "ann"
 
 

@@ -12,6 +12,7 @@ from countledger.ledger.attributes import Item
 from countledger.ledger.errors import (
     AlreadyClaimed,
     ConditionFailed,
+    ItemInTheWay,
     NotClaimed,
     TransactionCancelled,
     Unclear,
@@ -22,13 +23,26 @@ from countledger.ledger.limits import (
     SECOND_MS,
     SIGNED_REQUEST_LIFE_MS,
 )
+from countledger.ledger.operations import Delete
 from countledger.producers.claims.claim import Claim
 from countledger.producers.claims.claims import Claims
+from countledger.producers.own_items import ItemChange, NewItem
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import MemoryClient, afterwards, applied_then_lost, held_back
+from tests.unit.ledger.memory import (
+    MemoryClient,
+    afterwards,
+    applied_then_lost,
+    at,
+    held_back,
+    meanwhile,
+)
 from tests.unit.strict.contexts import context_on
 
 SEAT, NEXT = Claim("seat", "7", "ann"), Claim("seat", "8", "ann")
+OWN = NewItem("counters", {"counter": "user", "part": "ann"}, ("counter", "part"))
+_CLAIM = {"counter", "part", "owner", "id", "at"}
+# What a claim keeps of the tombstone in whose place it is.
+_TOMBSTONE = {"removed", "removal", "removed_at"}
 Late = list[Callable[[], Any]]
 
 
@@ -59,7 +73,7 @@ def test_a_late_attempt_makes_no_claim_after_its_release(
 ) -> None:
     """The first attempt is still on its way when the second one has claimed."""
     late: Late = []
-    dynamo.plans.append(held_back(late, "put", "transact"))
+    dynamo.plans.append(held_back(late, "update", "transact"))
     assert claims.take(*taken)
     assert claims.release(*taken)
     dynamo.tokens.clear()  # they are remembered for a shorter time than a request may take
@@ -74,7 +88,7 @@ def test_a_late_attempt_makes_no_claim_after_its_value_was_changed(
     claims: Claims, dynamo: MemoryClient
 ) -> None:
     late: Late = []
-    dynamo.plans.append(held_back(late, "put"))
+    dynamo.plans.append(held_back(late, "update"))
     claims.take(SEAT)
     claims.change(SEAT, "8")
 
@@ -104,7 +118,7 @@ def test_a_call_that_never_got_an_answer_claims_nothing_after_a_later_release(
 ) -> None:
     """The next call cannot know of it: the last one that released the value did it."""
     late: Late = []
-    dynamo.plans.append(held_back(late, "put", times=8))
+    dynamo.plans.append(held_back(late, "update", times=8))
     with pytest.raises(Unclear):
         claims.take(SEAT)
     claims.take(replace(SEAT, owner=owner))
@@ -125,7 +139,7 @@ def test_a_late_attempt_of_an_earlier_owner_takes_no_value_that_was_taken_over_i
     claims.release(SEAT)
     late: Late = []
     dynamo.plans.append(
-        held_back(late, "put", where=lambda put: "'removed'" in repr(put.condition))
+        held_back(late, "update", where=lambda one: "'removed'" in repr(one.condition))
     )
     claims.take(SEAT)
     claims.release(SEAT)
@@ -153,9 +167,9 @@ def test_a_release_leaves_a_tombstone_for_as_long_as_requests_may_arrive(
     }
 
 
-@pytest.mark.parametrize(("after_ms", "puts"), [(CLOCK_SKEW_DEFAULT_MS, 2), (MINUTE_MS + 1, 1)])
+@pytest.mark.parametrize(("after_ms", "updates"), [(CLOCK_SKEW_DEFAULT_MS, 2), (MINUTE_MS + 1, 1)])
 def test_a_value_is_taken_again_by_one_write_once_no_clock_can_say_that_it_was_before(
-    claims: Claims, dynamo: MemoryClient, clock: ManualClock, after_ms: int, puts: int
+    claims: Claims, dynamo: MemoryClient, clock: ManualClock, after_ms: int, updates: int
 ) -> None:
     claims.take(SEAT)
     claims.release(SEAT)
@@ -164,8 +178,8 @@ def test_a_value_is_taken_again_by_one_write_once_no_clock_can_say_that_it_was_b
 
     assert claims.take(replace(SEAT, owner="bob"))
 
-    assert dynamo.calls == ["put"] * puts
-    assert set(_item(dynamo)) == {"counter", "part", "owner", "id", "at"}
+    assert dynamo.calls == ["update"] * updates
+    assert set(_item(dynamo)) == _CLAIM | _TOMBSTONE
 
 
 @pytest.mark.parametrize(("after_ms", "sent"), [(CLOCK_SKEW_DEFAULT_MS, 2), (MINUTE_MS + 1, 1)])
@@ -182,7 +196,7 @@ def test_values_are_taken_together_over_tombstones(
 
     assert dynamo.calls == ["transact"] * sent
     for one in (SEAT, NEXT):
-        assert set(_item(dynamo, one)) == {"counter", "part", "owner", "id", "at"}
+        assert set(_item(dynamo, one)) == (_CLAIM | _TOMBSTONE if one is SEAT else _CLAIM)
 
 
 def test_another_owner_is_named_before_a_tombstone_is_taken_over(claims: Claims) -> None:
@@ -213,8 +227,8 @@ def test_a_take_whose_claim_is_released_before_its_answer_arrives_is_done(
     claims: Claims, dynamo: MemoryClient
 ) -> None:
     """Another process of the same owner releases it; the repeat claims nothing."""
-    dynamo.plans.append(applied_then_lost("put"))
-    dynamo.plans.append(afterwards(lambda: claims.release(SEAT), "put"))
+    dynamo.plans.append(applied_then_lost("update"))
+    dynamo.plans.append(afterwards(lambda: claims.release(SEAT), "update"))
 
     assert claims.take(SEAT)
 
@@ -257,7 +271,7 @@ def test_a_take_beside_a_release_by_the_same_owner_was_done_before(
     claims.take(SEAT)
 
     def refused_first(kind: str, _what: object, request: Callable[[], object]) -> object:
-        if kind != "put":
+        if kind != "update":
             return request()
         try:
             return request()
@@ -268,3 +282,174 @@ def test_a_take_beside_a_release_by_the_same_owner_was_done_before(
     dynamo.plans.append(refused_first)
 
     assert claims.take(SEAT) is False
+
+
+def _beside(dynamo: MemoryClient, others: Callable[[], object], *kinds: str) -> None:
+    """The next such request is applied without an answer, and others go on before the repeat."""
+
+    def planned(_kind: str, _what: object, request: Callable[[], Any]) -> None:
+        dynamo.plans.clear()
+        request()
+        others()
+        raise Unclear("the answer was lost")
+
+    dynamo.plans.append(at(planned, *kinds))
+
+
+def test_a_take_whose_value_another_has_since_is_done(claims: Claims, dynamo: MemoryClient) -> None:
+    def others() -> None:
+        claims.release(SEAT)
+        claims.take(replace(SEAT, owner="bob"))
+
+    _beside(dynamo, others, "update")
+
+    assert claims.take(SEAT) is True
+    assert claims.owner("seat", "7") == "bob"
+
+
+def test_a_take_that_two_others_may_have_followed_is_unclear(
+    claims: Claims, dynamo: MemoryClient
+) -> None:
+    """The item says who had the value last, and not who had it before."""
+
+    def others() -> None:
+        claims.release(SEAT)
+        for _ in range(2):
+            claims.take(replace(SEAT, owner="bob"))
+            claims.release(replace(SEAT, owner="bob"))
+
+    _beside(dynamo, others, "update")
+
+    with pytest.raises(Unclear, match="call again"):
+        claims.take(SEAT)
+    assert claims.owner("seat", "7") is None
+
+
+def test_a_take_that_was_lost_is_refused_by_a_claim_that_nothing_was_before(
+    claims: Claims, dynamo: MemoryClient
+) -> None:
+    """A fence at the claim costs one unit; then the late request is refused for ever."""
+    late: Late = []
+    claims.take(replace(SEAT, owner="bob"))
+    dynamo.plans.append(held_back(late, "update"))
+    dynamo.calls.clear()
+
+    with pytest.raises(AlreadyClaimed, match="bob"):
+        claims.take(SEAT)
+    assert dynamo.calls == ["update"] * 2  # the repeat, and the fence
+    claims.release(replace(SEAT, owner="bob"))
+    _arrive(late)
+
+    assert claims.owner("seat", "7") is None
+
+
+def test_a_release_whose_value_another_has_since_is_done(
+    claims: Claims, dynamo: MemoryClient
+) -> None:
+    claims.take(SEAT)
+    _beside(dynamo, lambda: claims.take(replace(SEAT, owner="bob")), "put")
+
+    assert claims.release(SEAT) is True
+    assert claims.owner("seat", "7") == "bob"
+
+
+def test_of_two_takes_under_one_id_the_one_that_was_refused_says_so(
+    claims: Claims, dynamo: MemoryClient, clock: ManualClock
+) -> None:
+    """In one millisecond: the claim keeps the id of the call that took it."""
+    mine, others = (
+        replace(SEAT, claim_id="booking-1"),
+        Claims(context_on(dynamo, clock), "eu", "eu"),
+    )
+
+    def lost_beside_another(_kind: str, _what: object, _request: Callable[[], Any]) -> None:
+        dynamo.plans.clear()
+        assert others.take(mine)
+        raise Unclear("the request was lost")
+
+    dynamo.plans.append(at(lost_beside_another, "update"))
+
+    assert claims.take(mine) is False
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["free", "held"])
+def test_a_take_that_an_item_of_the_app_refused_is_applied_never(
+    claims: Claims,
+    dynamo: MemoryClient,
+    held: bool,  # noqa: FBT001 - of the table
+) -> None:
+    """Also after the app has removed its item, and its token is forgotten."""
+    late: Late = []
+    dynamo.put(OWN.write())
+    if held:
+        claims.take(replace(SEAT, owner="ann"))
+    dynamo.plans.append(held_back(late, "transact"))
+    with pytest.raises(ItemInTheWay):
+        claims.take(SEAT, own=[replace(OWN, item={**OWN.item, "n": 1})])
+
+    dynamo.delete(Delete(*OWN.place))
+    dynamo.tokens.clear()
+    _arrive(late)
+
+    assert dynamo.get(*OWN.place, consistent=True) is None
+    assert claims.owner("seat", "7") == ("ann" if held else None)
+
+
+def test_a_take_puts_an_item_of_the_app_once(claims: Claims, dynamo: MemoryClient) -> None:
+    """Its first request arrives after the app has removed the item that the second one put."""
+    late: Late = []
+    dynamo.plans.append(held_back(late, "transact"))
+    assert claims.take(SEAT, own=[OWN])
+
+    dynamo.delete(Delete(*OWN.place))
+    dynamo.tokens.clear()
+    _arrive(late)
+
+    assert len(late) == 1
+    assert dynamo.get(*OWN.place, consistent=True) is None
+
+
+def test_a_release_that_an_item_of_the_app_refused_is_applied_never(
+    claims: Claims, dynamo: MemoryClient
+) -> None:
+    late: Late = []
+    claims.take(SEAT)
+    dynamo.plans.append(held_back(late, "transact"))
+    with pytest.raises(ItemInTheWay):
+        claims.release(SEAT, own=[ItemChange("counters", OWN.place[1], {"n": 2}, {"n": 1})])
+
+    dynamo.put(replace(OWN, item={**OWN.item, "n": 1}).write())
+    dynamo.tokens.clear()
+    _arrive(late)
+
+    assert claims.owner("seat", "7") == "ann"
+    assert claims.release(SEAT)
+
+
+def test_a_refused_take_that_is_applied_before_its_fence_was_done(
+    claims: Claims, dynamo: MemoryClient
+) -> None:
+    """The same request is asked again, and its token says so."""
+    late: Late = []
+    dynamo.put(OWN.write())
+    dynamo.plans.append(held_back(late, "transact"))
+
+    def arrives() -> None:
+        dynamo.plans.clear()
+        dynamo.delete(Delete(*OWN.place))
+        _arrive(late)
+
+    dynamo.plans.append(meanwhile(arrives, "get"))
+
+    assert claims.take(SEAT, own=[replace(OWN, item={**OWN.item, "n": 1})])
+    assert claims.owner("seat", "7") == "ann"
+
+
+def test_a_release_by_an_id_that_is_not_there_is_unclear_after_a_lost_request(
+    claims: Claims, dynamo: MemoryClient
+) -> None:
+    """A claim may be taken under that id, and the first request would release it."""
+    dynamo.plans.append(held_back([], "put"))
+
+    with pytest.raises(Unclear):
+        claims.release(replace(SEAT, claim_id="booking-1"))
