@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
+from dataclasses import astuple, dataclass, replace
+from operator import add
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -18,18 +19,54 @@ if TYPE_CHECKING:
     from tests.exploring.scope import Capability
 
 
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """What was explored.
+
+    Attributes:
+        cases: how many searches.
+        pairs: of them, those of two actors.
+        states: that were looked at.
+        schedules: that lead to an end.
+        seconds: how long it took.
+        bad: how many cases were wrong, or did not end.
+    """
+
+    cases: int = 0
+    pairs: int = 0
+    states: int = 0
+    schedules: int = 0
+    seconds: float = 0
+    bad: int = 0
+
+    def __add__(self, other: Explored) -> Explored:
+        """Both."""
+        return Explored(*map(add, astuple(self), astuple(other)))
+
+    def __str__(self) -> str:
+        """For people."""
+        return (
+            f"{self.cases} cases, {self.pairs} of them pairs, {self.states} states, "
+            f"{self.schedules:.3g} schedules, {self.seconds:.0f} s, "
+            f"{self.bad} wrong or not complete"
+        )
+
+
 def main() -> int:
     """Explore, and print what was explored; 1: a violation was found, or a search did not end."""
     given = _arguments()
+    unknown = set(given.capability) - {one.name for one in CAPABILITIES}
+    if unknown:
+        raise SystemExit(f"no such capability: {', '.join(sorted(unknown))}; see --help")
     chosen = [one for one in CAPABILITIES if not given.capability or one.name in given.capability]
     if given.replay is not None:
         return _replay(_named(chosen, given.case, given.faults), given.replay)
-    bad = 0
+    total = Explored()
     for capability in chosen:
-        bad += _explore(capability, _cases_of(capability, given.case, given.faults))
-    sys.stdout.write("not explored:\n")
+        total += _explore(capability, _cases_of(capability, given.case, given.faults))
+    sys.stdout.write(f"together: {total}\nnot explored:\n")
     sys.stdout.writelines(f"  {one}\n" for one in NOT_EXPLORED)
-    return int(bad > 0)
+    return int(total.bad > 0)
 
 
 def _arguments() -> argparse.Namespace:
@@ -61,26 +98,31 @@ def _with(case: Case, faults: int) -> Case:
     return replace(case, bounds=replace(case.bounds, faults=faults))
 
 
-def _explore(capability: Capability, cases: Iterable[Case]) -> int:
-    """Print a line for each case; how many are wrong or did not end."""
-    begun, bad, number, states, schedules = monotonic(), 0, 0, 0, 0
+def _explore(capability: Capability, cases: Iterable[Case]) -> Explored:
+    """Print a line for each case, and one for all of them."""
+    total = Explored()
     for case in cases:
         since, found = monotonic(), case.run(count=True)
-        number, states, schedules = number + 1, states + found.states, schedules + found.schedules
+        bad = found.violation is not None or not found.complete
+        one = Explored(
+            1,
+            int(len(case.scripts) == 2),
+            found.states,
+            found.schedules,
+            monotonic() - since,
+            int(bad),
+        )
         sys.stdout.write(
-            f"{capability.name:12} {case!s:70} faults {case.bounds.faults} states {found.states} "
-            f"schedules {found.schedules:.3g} seconds {monotonic() - since:.1f}"
+            f"{capability.name:18} {case!s:70} faults {case.bounds.faults} states {one.states} "
+            f"schedules {one.schedules:.3g} seconds {one.seconds:.1f}"
             f"{'' if found.complete else ' NOT COMPLETE'}\n"
         )
         if found.violation is not None:
             sys.stdout.write(f"{report_of(case, found.violation)}\n")
-        bad += found.violation is not None or not found.complete
         sys.stdout.flush()
-    sys.stdout.write(
-        f"{capability.name}: {number} cases, {states} states, {schedules:.3g} schedules, "
-        f"{monotonic() - begun:.0f} s, {bad} wrong or not complete\n"
-    )
-    return bad
+        total += one
+    sys.stdout.write(f"{capability.name}: {total}\n")
+    return total
 
 
 def _replay(case: Case, choices: str) -> int:

@@ -440,7 +440,7 @@ CANARIES: Final = (
     ),
     SwitchedOff(
         "a claim that an item of the app refused moves a fence before it says so",
-        "claims with items",
+        "claims-with-items",
         "an item: ann takes with item | drop, look",
         5_000,
         _no_fence,

@@ -215,7 +215,7 @@ def _take_with_item(ledger: CountLedger) -> bool:
 
 
 CLAIMS_WITH_ITEMS: Final = Capability(
-    name="claims with items",
+    name="claims-with-items",
     calls={
         "ann takes with item": _take_with_item,
         "ann releases with item": lambda ledger: ledger.claims.release(
