@@ -44,6 +44,7 @@ OPEN: Final[tuple[Capability, ...]] = (GROUPS, RANKINGS, WINDOW_SETTINGS)
 NOT_EXPLORED: Final = (
     "regions: replication, promotion, salvage, strict counters over regions",
     "the streams, the materializer, the evaluator, watermarks, progress",
+    "deletion of a ledger counter beyond its mark, which waits for the stream; promotion marks",
     "repair beside deliveries, buffers, Kinesis, quarantine, import, the API over HTTP",
     "pages of more than 1,000 items, throttled reads, requests that DynamoDB rejects",
     "leases and forks of a process (the simulation explores these by seeds)",
