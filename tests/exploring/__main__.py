@@ -7,16 +7,19 @@ import sys
 from dataclasses import astuple, dataclass, replace
 from operator import add
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tests.exploring.report import report_of, script_of
 from tests.exploring.scope import Case
-from tests.exploring.scopes import CAPABILITIES, NOT_EXPLORED
+from tests.exploring.scopes import CAPABILITIES, NOT_EXPLORED, OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.exploring.scope import Capability
+
+
+_ALL: Final = (*CAPABILITIES, *OPEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,10 @@ class Explored:
 def main() -> int:
     """Explore, and print what was explored; 1: a violation was found, or a search did not end."""
     given = _arguments()
-    unknown = set(given.capability) - {one.name for one in CAPABILITIES}
+    unknown = set(given.capability) - {one.name for one in _ALL}
     if unknown:
         raise SystemExit(f"no such capability: {', '.join(sorted(unknown))}; see --help")
-    chosen = [one for one in CAPABILITIES if not given.capability or one.name in given.capability]
+    chosen = [one for one in _ALL if not given.capability or one.name in given.capability]
     if given.replay is not None:
         return _replay(_named(chosen, given.case, given.faults), given.replay)
     total = Explored()
@@ -71,7 +74,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.exploring", description=__doc__)
-    known = ", ".join(one.name for one in CAPABILITIES)
+    known = ", ".join(one.name for one in _ALL)
     parser.add_argument("capability", nargs="*", help=f"of {known}; none: all")
     parser.add_argument("--case", help="one case, as it is printed: 'free: take | release'")
     parser.add_argument("--faults", type=int, help="how many faults; default: as the case has")
