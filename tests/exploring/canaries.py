@@ -221,7 +221,7 @@ def _nothing_before(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Before, "of", lambda _: Before(None, None, None))
 
 
-def _no_tombstone(patch: pytest.MonkeyPatch) -> None:
+def _released_for_good(patch: pytest.MonkeyPatch) -> None:
     """A claim that is released leaves no tombstone."""
     write = Freeing.write
 
@@ -450,7 +450,7 @@ CANARIES: Final = (
         "claims",
         "free: ann takes, ann releases",
         5_000,
-        _no_tombstone,
+        _released_for_good,
     ),
     SwitchedOff(
         "a claim takes the place of an earlier tombstone alone",
