@@ -5,7 +5,6 @@ The state of the model is the threshold of the rule; 0: there is none.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.alerts.rule_items import RuleSnapshot, snapshot_of
@@ -118,12 +117,4 @@ RULES: Final = Capability(
     holds=_holds,
     prepare=lambda ledger: ledger.namespaces.get("likes"),
     bounds=Bounds(jumps_ms=(14 * MINUTE_MS,)),
-)
-
-# A scan has many requests, so its pairs are explored with single calls only.
-SCANS: Final = replace(
-    RULES,
-    name="initial scans",
-    scripts=(("delete",), ("create now",), ("set 20",)),
-    starts={"none": RULES.starts["none"]},
 )

@@ -12,7 +12,7 @@ from tests.exploring.mark_scope import MARKS
 from tests.exploring.namespace_scope import NAMESPACES
 from tests.exploring.quota_scope import QUOTAS
 from tests.exploring.ranking_scope import RANKINGS
-from tests.exploring.rule_scope import RULES, SCANS
+from tests.exploring.rule_scope import RULES
 from tests.exploring.schedule_scope import SCHEDULES
 from tests.exploring.sequence_scope import SEQUENCES
 from tests.exploring.strict_scope import STRICT
@@ -32,7 +32,6 @@ CAPABILITIES: Final[tuple[Capability, ...]] = (
     *QUOTAS,
     SCHEDULES,
     RULES,
-    SCANS,
     NAMESPACES,
     CLAIMS,
     CLAIMS_WITH_ITEMS,
@@ -47,5 +46,6 @@ NOT_EXPLORED: Final = (
     "deletion of a ledger counter beyond its mark, which waits for the stream; promotion marks",
     "repair beside deliveries, buffers, Kinesis, quarantine, import, the API over HTTP",
     "pages of more than 1,000 items, throttled reads, requests that DynamoDB rejects",
+    "initial scans of alert rules, but for what `--case` names",
     "leases and forks of a process (the simulation explores these by seeds)",
 )
