@@ -7,11 +7,15 @@ the hooks run that the product has registered, and both go on.
 
 import copy
 import copyreg
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 from typing import Any, Final
 
 from countledger.producers.buffer.buffering import NotRecorded, StillBuffered
+from countledger.producers.buffer.outcomes import PendingEntry
+from countledger.producers.buffer.producer import BufferedProducer
 from tests.simulation import buffer_operations as buffers
 from tests.simulation import threads
 from tests.simulation.client import Client
@@ -26,6 +30,22 @@ _GAP_MS: Final = 400.0
 
 # A lock of Python's own, as the product's modules hold them, is free in the child.
 copyreg.pickle(type(Lock()), lambda _lock: (Lock, ()))
+
+
+@contextmanager
+def _copied_whole() -> Iterator[None]:
+    """What refuses to be pickled is in a copied memory all the same."""
+    table = copyreg.dispatch_table
+    table[BufferedProducer] = lambda one: (object.__new__, (type(one),), vars(one))
+    table[PendingEntry] = lambda one: (
+        object.__new__,
+        (type(one),),
+        (None, {name: getattr(one, name) for name in PendingEntry.__slots__}),
+    )
+    try:
+        yield
+    finally:
+        del table[BufferedProducer], table[PendingEntry]
 
 
 def draw(client: Client) -> None:
@@ -66,12 +86,13 @@ def _forked(client: Client) -> Client:
     for shared in (world, world.random, client.memory, client, *world.schedule.alive):
         memo[id(shared)] = shared
     child.product = Product(child.process)
-    for name in _KEPT:
-        if name in vars(client.product):
-            vars(child.product)[name] = copy.deepcopy(vars(client.product)[name], memo)
     held = client.product.hands.get(buffers.THREADS)
-    if held is not None:
-        child.product.hands[buffers.THREADS] = copy.deepcopy(held, memo)
+    with _copied_whole():
+        for name in _KEPT:
+            if name in vars(client.product):
+                vars(child.product)[name] = copy.deepcopy(vars(client.product)[name], memo)
+        if held is not None:
+            child.product.hands[buffers.THREADS] = copy.deepcopy(held, memo)
     client.tell(f"forked {child.name}")
     return child
 
