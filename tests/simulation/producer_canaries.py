@@ -187,7 +187,7 @@ CANARIES: Final = [
     # A child draws from the block that it has a copy of.
     Canary(
         "fork: a lease belongs to one process",
-        replaced(Lease, "_in_a_child", lambda one, _process: next(iter(one._blocks.values()))),
+        replaced(Lease, "_in_a_copy", lambda one, _copy: next(iter(one._blocks.values()))),
         "forks",
         seed=2,
     ),
