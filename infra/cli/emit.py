@@ -89,8 +89,8 @@ def emit(
 ) -> int | None:
     """Record an event, or a file of them.
 
-    The answer is "recorded", or "duplicate" where the same key was recorded before. A key that
-    comes back with another delta is refused.
+    The answer is "recorded", or "duplicate" where the same key was recorded before, with the times
+    and the number of events that are stored. A key that comes back with another delta is refused.
 
     Examples:
       countledger emit likes:post-1 3
@@ -143,6 +143,8 @@ def _emit_one(options: Options, event: Event, *, wait: bool) -> int:
         event.counter, event.delta, key=event.key, occurred_at=event.occurred_at, note=event.note
     )
     answer = facts(receipt, "status counter", delta=event.delta, id=receipt.id)
+    if receipt.stored_at is not None:
+        answer |= facts(receipt, "stored_at occurred_at events")
     late: TotalBehind | None = None
     if wait:
         try:

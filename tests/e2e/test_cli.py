@@ -20,7 +20,7 @@ _STORIES: Final[dict[str, Story]] = {
     "an event counts once under its key, and the pair of key and time is another identity": (
         step("emit NS:a -5", {"status": "recorded", "counter": "NS:a", "delta": -5, "id": ANY}),
         step("emit NS:a 12.50 --key k", {"status": "recorded", "delta": "12.5"}),
-        step("emit NS:a 12.5 --key k", {"status": "duplicate"}),
+        step("emit NS:a 12.5 --key k", {"status": "duplicate", "events": 1}),
         step("emit NS:a 13 --key k", code=2, err="12.5"),
         step("emit NS:a 1 --key k --at NOW", {"status": "recorded"}),
         step("emit NS:a 1 --key k --at NOW", {"status": "duplicate"}),
