@@ -107,7 +107,7 @@ OPERATION_COSTS: Final[dict[str, tuple[Units, Units | None]]] = {
     "describe a namespace": ((2, 0), (2, 0)),
     "create a schedule": ((1, 2), (0, 2)),
     "change a schedule": ((1, 2), (1, 2)),
-    "delete a schedule": ((1, 2), (0, 2)),
+    "delete a schedule": ((1, 1), (0, 1)),
     "create an alert rule": ((4, 2), (0, 2)),
     "change an alert rule": ((6, 2), (0, 2)),
     "delete an alert rule": ((6, 2), (0, 2)),
