@@ -1,17 +1,21 @@
 """Windows of random histories agree with a recount of what was recorded."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countledger.consumers import window_rebuild
+from countledger.consumers import window_rebuild, window_settings, window_sums
 from countledger.consumers.window_rebuild import WindowRebuilder
 from countledger.consumers.window_sums import WindowSum, WindowSums
 from countledger.ledger import keys
+from countledger.ledger.calendar import rules_of
+from countledger.ledger.errors import BadSetting
+from countledger.ledger.limits import DAY_MS
 from countledger.ledger.operations import Delete
 from countledger.ledger.total import new_windows_id
 from countledger.testing import MemoryStack
@@ -195,3 +199,122 @@ def test_a_history_with_losses_finds_each_rule_that_is_off(
 
     with pytest.raises(AssertionError):
         _run_losses(steps)
+
+
+# Rules of before and of after a change: offsets that move either way, and a summer time that ends.
+_ZONES: Final = ("Asia/Omsk", "Asia/Almaty", "Asia/Kolkata", "Asia/Dubai")
+_CHANGES: Final = st.tuples(st.sampled_from(_ZONES), st.sampled_from(_ZONES)) | st.sampled_from(
+    [("Europe/Berlin", "Africa/Lagos"), ("Africa/Lagos", "Europe/Berlin")]
+)
+_ZONE: Final = "Asia/Almaty"
+_HOURS: Final = st.sets(st.integers(0, 95), min_size=5, max_size=25)
+_OLDER: Final[dict[str, dict[str, Any]]] = {
+    "ranked": {"by": "day", "ranked": 3},
+    "keep": {"by": "day", "keep_ms": 40 * DAY_MS},
+    "by": {"by": "hour"},
+}
+
+
+class RulesHistory(History):
+    """Days whose zone gets other rules; each entry is of the date that its own rules give it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.patch = patch
+        self.dates: list[date] = []
+
+    def install(self, zone: str, version: str) -> None:
+        """From now on `tzdata` has these rules."""
+        self.rules = ZoneInfo(zone)
+        self.patch.setattr(window_settings, "rules_version", lambda: version)
+        self.patch.setattr(window_settings, "rules_of", lambda _: rules_of(zone))
+
+    def enable(self, **values: Any) -> None:  # noqa: ANN401 - handed on
+        self.ledger.window_settings.enable("views", time_zone=_ZONE, **values)
+        self.stack.advance(minutes=2)
+
+    def record_hours(self, hours: Collection[int], since: datetime) -> None:
+        """Something of each of these hours, of a worth that tells them apart."""
+        for hour in sorted(hours):
+            at = since + timedelta(hours=hour)
+            self.record(_COUNTERS[0], 1 + len(self.recorded) ** 4, self.now - at)
+            self.dates.append(at.astimezone(self.rules).date())
+
+    def check(self, per: str, since: datetime) -> None:
+        for one in self.read(_COUNTERS[0], per, since):
+            of_name = (
+                worth
+                for (_, worth, _), day in zip(self.recorded, self.dates, strict=True)
+                if str(day).startswith(one.name)
+            )
+            assert one.value == sum(of_name), one.name
+
+
+def _run_rules(before: str, after: str, at: datetime, hours: Collection[int], read: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        history = RulesHistory(patch)
+        history.install(before, "2024a")
+        history.enable(by="day")
+        history.stack.advance(seconds=(at - history.now).total_seconds())
+        history.record_hours(hours, at - timedelta(hours=96))
+        history.install(after, "2024b")
+        history.enable(by="day")
+        history.stack.advance(hours=60)
+        history.record_hours(hours, at - timedelta(hours=40))
+        history.stack.advance(hours=30)
+        since = at - timedelta(hours=96 - read)
+        for per in ("day", "month"):
+            history.check(per, since)
+        last = history.read(_COUNTERS[0], "day", at + timedelta(hours=30))
+        assert [one.complete for one in last][1:] == [True] * (len(last) - 2) + [False]
+        if rules_of(before) != rules_of(after):
+            _refuses_older(history, before)
+
+
+def _refuses_older(history: RulesHistory, before: str) -> None:
+    known = history.ledger.window_settings.of("views")
+    history.install(before, "2024a")
+    for values in _OLDER.values():
+        with pytest.raises(BadSetting, match="only move forward"):
+            history.enable(**values)
+    assert history.ledger.window_settings.of("views") == known
+
+
+_MOMENTS: Final = st.integers(4 * 24, 60 * 24).map(lambda hours: _AT + timedelta(hours=hours))
+
+
+@settings(max_examples=15)
+@given(_CHANGES, _MOMENTS, _HOURS, st.integers(0, 95))
+def test_rules_that_change_leave_each_entry_on_its_date(
+    change: tuple[str, str], at: datetime, hours: set[int], read: int
+) -> None:
+    _run_rules(*change, at, hours, read)
+
+
+_WEST: Final = ("Asia/Omsk", "Asia/Almaty")
+_EAST: Final = ("Asia/Almaty", "Asia/Omsk")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "off", "change"),
+    [
+        # A day that moved west begins in the day before.
+        pytest.param(window_sums, "_middle_ms", lambda day: day.start_ms, _WEST, id="middle"),
+        pytest.param(window_sums, "is_torn", lambda *_: False, _WEST, id="torn, west"),
+        pytest.param(window_sums, "is_torn", lambda *_: False, _EAST, id="torn, east"),
+        pytest.param(window_settings, "_check_rules", lambda *_: None, _WEST, id="forward"),
+    ],
+)
+def test_a_history_of_rules_finds_each_rule_that_is_off(
+    monkeypatch: pytest.MonkeyPatch,
+    owner: object,
+    name: str,
+    off: object,
+    change: tuple[str, str],
+) -> None:
+    history = (*change, _AT + timedelta(days=20), range(96), 0)
+    _run_rules(*history)
+    monkeypatch.setattr(owner, name, off)
+
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        _run_rules(*history)
