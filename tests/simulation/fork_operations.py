@@ -81,20 +81,26 @@ def _forked(client: Client) -> Client:
     child.name = f"{client.name}, child {client.memory.number()}"
     child.process = world.process(client.region, child.name)
     child.process.error_ms = process.error_ms
+    child.product = copied(client, child)
+    client.tell(f"forked {child.name}")
+    return child
+
+
+def copied(client: Client, child: Client) -> Product:
+    """All that the product holds in a process, in the process of its child or copy."""
+    world, product = client.world, Product(child.process)
     # What is not the product's is not copied, and the child stands where its parent stood.
-    memo: dict[int, Any] = {id(process): child.process}
+    memo: dict[int, Any] = {id(client.process): child.process}
     for shared in (world, world.random, client.memory, client, *world.schedule.alive):
         memo[id(shared)] = shared
-    child.product = Product(child.process)
     held = client.product.hands.get(buffers.THREADS)
     with _copied_whole():
         for name in _KEPT:
             if name in vars(client.product):
-                vars(child.product)[name] = copy.deepcopy(vars(client.product)[name], memo)
+                vars(product)[name] = copy.deepcopy(vars(client.product)[name], memo)
         if held is not None:
-            child.product.hands[buffers.THREADS] = copy.deepcopy(held, memo)
-    client.tell(f"forked {child.name}")
-    return child
+            product.hands[buffers.THREADS] = copy.deepcopy(held, memo)
+    return product
 
 
 def _live(child: Client) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 from tests.simulation import alert_operations as alerts
 from tests.simulation import buffer_operations as buffer
 from tests.simulation import claim_operations as claims
+from tests.simulation import copy_operations as copies
 from tests.simulation import deletion_operations as deletion
 from tests.simulation import fork_operations as forks
 from tests.simulation import hold_operations as holds
@@ -69,6 +70,7 @@ OPERATIONS: Final = (
     Operation("buffer close", buffer.close, 0.7),
     Operation("fork", forks.fork, 0.7, home=True),
     Operation("fork draw", forks.draw, 0.7, home=True),
+    Operation("copy", copies.copy_process, 2, home=True),
     Operation("async add", partial(buffer.add, form=buffer.ASYNC), 3),
     Operation("async flush", partial(buffer.flush, form=buffer.ASYNC), 1.5),
     Operation("async cancel", buffer.cancel, 0.7),

@@ -40,6 +40,7 @@ class Process:
         parked: those of its threads that wait for each other.
         endings: what the system does as it dies.
         number: what `this_process` says.
+        restores: how often a copy of its memory was seen.
     """
 
     world: World
@@ -52,6 +53,7 @@ class Process:
     parked: dict[Actor, None] = field(default_factory=dict)
     endings: list[Callable[[], object]] = field(default_factory=list)
     number: int = 0
+    restores: int = 0
 
     @property
     def acting(self) -> str:

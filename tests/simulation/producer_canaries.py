@@ -44,7 +44,8 @@ from tests.simulation.canary import (
     wrapped,
 )
 from tests.simulation.dynamo import SimulatedClient
-from tests.simulation.shape import LEDGER
+from tests.simulation.shape import COPIES, LEDGER
+from tests.simulation.world import World
 
 _NUMBERS: Final = count(10**6)
 
@@ -52,6 +53,18 @@ _NUMBERS: Final = count(10**6)
 def _renamed(entry: Entry, number: int) -> Entry:
     """The entry under another id."""
     return replace(entry, id=f"{entry.id[:24]}{number:012x}")
+
+
+def _of_memory(kept: Any, world: World, at_ms: int, count: int) -> list[str]:  # noqa: ANN401
+    """Ids of a generator in the memory of the process, which goes on alike in each copy of it."""
+    actor = world.schedule.actor
+    if actor is None or actor.owner is None:
+        made: list[str] = kept(world, at_ms, count)
+        return made
+    memory = vars(actor.owner)
+    first = memory["made"] = memory.get("made", 0) + count
+    head = kept(world, at_ms, 1)[0][:24]
+    return [f"{head}{actor.owner.number:04x}{first + number:08x}" for number in range(count)]
 
 
 def _lagging(one: product.Product) -> Compensator:
@@ -197,6 +210,18 @@ CANARIES: Final = [
         replaced(BufferedProducer, "restart_in_fork", lambda _producer: None),
         "forks",
         seed=3,
+    ),
+    Canary(
+        "copy: ids are of the kernel's randomness",
+        wrapped(World, "new_ids", _of_memory),
+        COPIES,
+        seed=1,
+    ),
+    Canary(
+        "copy: a lease ends where it is seen",
+        replaced(Lease, "_in_a_copy", lambda one, _copy: next(iter(one._blocks.values()))),
+        COPIES,
+        seed=1,
     ),
     # Each try of an import makes entries of its own time.
     Canary(

@@ -147,6 +147,9 @@ HOMES: Final = "homes"
 LOSSES: Final = "losses"
 # Nor that of deletions of counters in several regions.
 DELETED_EVERYWHERE: Final = "deleted everywhere"
+# Nor that of copies of a process.
+COPIES: Final = "copies"
+_COPIED: Final = ("copy", "buffer", "record", "exact", "compact")
 # Nor those of windows, and of windows of counters that are deleted.
 WINDOWS: Final = "windows"
 DELETED_WINDOWS: Final = "deleted windows"
@@ -191,6 +194,7 @@ def drawn(random: Random, operations: dict[str, float], focus: str | None = None
             # Drawn by their focus alone, so that the seeds of all others stay what they are.
             name: (1 if name.startswith(FOCUSES["regions"]) else choice([0, 1, 1, 3])) * weight
             for name, weight in operations.items()
+            if name != "copy"
         },
     )
     if focus is None and random.random() < 0.5:
@@ -304,11 +308,12 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
         return _deleting(random, _focused(random, shape, operations, "deletion"))
     if focus == DELETED_WINDOWS:
         return _focused(random, shape, operations, "deletion")
-    windowed = {WINDOWS: _WINDOWED, WINDOW_ALERTS: (*_WINDOWED, "alert")}
-    names = windowed.get(focus) or FOCUSES[focus]
+    apart = {WINDOWS: _WINDOWED, WINDOW_ALERTS: (*_WINDOWED, "alert"), COPIES: _COPIED}
+    names = apart.get(focus) or FOCUSES[focus]
     latency_ms = random.choice([10.0, 500.0, 3_000.0])
     gap_ms = latency_ms * random.choice([1, 3, 10])
-    if focus in {"compaction", "due", "buffer", "async", "moving", "forks", "ingest", "stock"}:
+    slow = {"compaction", "due", "buffer", "async", "moving", "forks", "ingest", "stock", COPIES}
+    if focus in slow:
         # Entries have to grow old meanwhile, and runs have to meet.
         latency_ms, gap_ms = random.choice([50.0, 300.0]), random.choice([4_000.0, 12_000.0])
     if focus == "deletion":
@@ -331,7 +336,7 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
         shape,
         clients=random.choice([3, 5]),
         operations=random.choice([16, 30]),
-        counters=3 if focus in {"buffer", "async", "moving", "forks", "ingest"} else 1,
+        counters=3 if focus in {"buffer", "async", "moving", "forks", "ingest", COPIES} else 1,
         latency_ms=latency_ms,
         gap_ms=gap_ms,
         accidents=random.choice([2, 12]),

@@ -185,8 +185,7 @@ class Thread:
         actor.owner, actor.operation = process, SENDER
 
     def _run(self) -> None:
-        if not owner().dead:
-            self.target()
+        _while_alive(self.target)
 
 
 def monotonic() -> float:
@@ -198,6 +197,23 @@ def this_process() -> tuple[int, int]:
     """Which process has the turn."""
     owner = _actor().owner
     return 0 if owner is None else owner.number, 0
+
+
+def this_copy() -> tuple[object, int]:
+    """Which copy of its process has the turn, as far as copies are seen."""
+    owner = _actor().owner
+    return this_process(), 0 if owner is None else owner.restores
+
+
+def resumed(process: Process, work: Callable[[], object]) -> None:
+    """Let a thread go on that a process had as it was copied."""
+    actor = _world().schedule.spawn(f"a thread of {process.name}", lambda: _while_alive(work))
+    actor.owner, actor.operation = process, SENDER
+
+
+def _while_alive(work: Callable[[], object]) -> None:
+    if not owner().dead:
+        work()
 
 
 def get_ident() -> int:
@@ -212,7 +228,7 @@ _NAMES: Final[dict[str, Any]] = {
     "monotonic": monotonic,
     "get_ident": get_ident,
     "this_process": this_process,
-    "this_copy": this_process,
+    "this_copy": this_copy,
     # At the end of Python they would be closed; those of a simulation end with it.
     "opened": lambda _producer: None,
 }
