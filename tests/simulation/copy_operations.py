@@ -40,8 +40,16 @@ def copy_process(client: Client) -> None:
     if held is not None and held.spooled:
         return  # a file is not copied with a memory
     seen = client.random.random() < 0.5
-    if seen and not _prepare(client, held):
-        return
+    if seen:
+        forks.draw(client)
+        if not _prepare(client, held):
+            return
+    else:
+        buffers.add(client)
+        client.process.sleep_ms(client.random.choice([0.0, client.random.random() * _GAP_MS]))
+        held = client.product.hands.get(buffers.THREADS)
+        if held is not None and held.spooled:
+            return
     waiting = Counter[str]()
     for one in [] if held is None else _unmade(held):
         waiting[one.counter] += one.events

@@ -40,6 +40,8 @@ SILENT: Final = (
     "async cancel",
     "async close",
 )
+# Only where a focus leads that no seed draws by itself.
+APART: Final = ("copy",)
 # Only where something is sent in batches, or by transactions, can a part of it be left or meet.
 _BATCHING: Final = (
     "record batch",

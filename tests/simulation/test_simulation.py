@@ -17,12 +17,12 @@ import pytest
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.canaries import CANARIES
 from tests.simulation.canary import Canary
-from tests.simulation.coverage import FUNCTIONS, SILENT
+from tests.simulation.coverage import APART, FUNCTIONS, SILENT
 from tests.simulation.faults import Fault
 from tests.simulation.operations import OPERATIONS
 from tests.simulation.region_accidents import ACCIDENTS as REGION_ACCIDENTS
 from tests.simulation.runner import Tally, quiet_core, run_block
-from tests.simulation.shape import DELETED_EVERYWHERE, HOMES, WINDOW_ALERTS
+from tests.simulation.shape import COPIES, DELETED_EVERYWHERE, HOMES, WINDOW_ALERTS
 from tests.simulation.shrink import Failure, read_skipped, spelled
 from tests.simulation.simulation import Simulation
 
@@ -35,6 +35,7 @@ FOCUSES: Final = (
     ("merges", 5),  # runs of compaction are overtaken at each of their steps, by reads and retries
     (HOMES, 5),  # every region takes itself for home, while processes stand still for minutes
     (DELETED_EVERYWHERE, 30),  # days pass, names are used again, any region goes on with a deletion
+    (COPIES, 10),  # a process goes on twice, with all that it holds
     (WINDOW_ALERTS, 20),  # rules that watch windows, among crashes, repairs and late events
 )
 
@@ -85,7 +86,7 @@ def test_everything_has_happened(block: Callable[[range], Tally]) -> None:
     tally = Tally()
     for seeds in PARTS:
         tally.merge(block(seeds))
-    silent = set(SILENT)
+    silent = {*SILENT, *APART}
     names = {one.name for one in OPERATIONS} | set(FUNCTIONS)
 
     assert {name for name in names - silent if not tally.coverage.met[name]} == set()
