@@ -1,6 +1,8 @@
 """Windows of random histories agree with a recount of what was recorded."""
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
@@ -9,15 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countledger.consumers import window_rebuild, window_settings, window_sums
+from countledger.consumers import window_rebuild, window_settings, window_sums, windows
 from countledger.consumers.window_rebuild import WindowRebuilder
-from countledger.consumers.window_sums import WindowSum, WindowSums
+from countledger.consumers.window_sums import WindowSum, WindowSums, covered
 from countledger.ledger import keys
-from countledger.ledger.calendar import rules_of
-from countledger.ledger.errors import BadSetting
-from countledger.ledger.limits import DAY_MS
+from countledger.ledger.calendar import Window, rules_of
+from countledger.ledger.errors import BadSetting, BadTime
+from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Delete
 from countledger.ledger.total import new_windows_id
+from countledger.ledger.windows import WindowSetting
 from countledger.testing import MemoryStack
 
 _AT: Final = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
@@ -318,3 +321,214 @@ def test_a_history_of_rules_finds_each_rule_that_is_off(
 
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         _run_rules(*history)
+
+
+class Switch(NamedTuple):
+    """Other windows, or none; then something is recorded after some seconds, dated ahead."""
+
+    by: str | None
+    recorded: Sequence[tuple[int, int]] = ()
+
+
+class Pass(NamedTuple):
+    """Time passes."""
+
+    hours: int
+
+
+class Placed(NamedTuple):
+    """What was recorded: worth, business time, when, and the period of the settings."""
+
+    delta: int
+    at: datetime
+    recorded: datetime
+    period: int
+    by: str | None
+
+
+class SettingHistory(History):
+    """Windows that are switched on, off and to others, and an alert for each full hour."""
+
+    def __init__(self, first: str) -> None:
+        super().__init__()
+        self.periods: list[tuple[datetime, str | None]] = []
+        self.placed: list[Placed] = []
+        self.switch(Switch(first))
+
+    def switch(self, step: Switch) -> None:
+        if not self.periods or self.periods[-1][1] != step.by:
+            made, changes = None, self.ledger.window_settings
+            if step.by is None:
+                made = changes.disable("views")
+                assert made is not None
+                from_ms = made.ended_ms or 0
+            else:
+                ranked = int(step.by == "day")
+                from_ms = changes.enable(
+                    "views", by=step.by, ranked=ranked, max_lateness_ms=40 * HOUR_MS
+                ).from_ms
+            self.periods.append((datetime.fromtimestamp(from_ms / 1_000, UTC), step.by))
+        for seconds, ahead in step.recorded:
+            self.stack.advance(seconds=seconds)
+            self.place(1 + len(self.placed) ** 4, timedelta(seconds=-ahead))
+        self.stack.advance(minutes=3)
+
+    def place(self, delta: int, ago: timedelta) -> None:
+        self.record(_COUNTERS[0], delta, ago)
+        _, delta, at = self.recorded[-1]
+        begun = [number for number, one in enumerate(self.periods) if one[0] <= self.now]
+        period = begun[-1] if begun else -1
+        by = self.periods[period][1] if begun else None
+        self.placed.append(Placed(delta, at, self.now, period, by))
+
+    def is_all_days(self, start: datetime, end: datetime) -> bool:
+        """Whether only days were counted in the whole of a time."""
+        ends = [*(one[0] for one in self.periods[1:]), datetime.max.replace(tzinfo=UTC)]
+        others = [
+            (begin, until)
+            for (begin, by), until in zip(self.periods, ends, strict=True)
+            if by != "day"
+        ]
+        others.append((datetime.min.replace(tzinfo=UTC), self.periods[0][0]))
+        return not any(begin < end and start < until for begin, until in others)
+
+    def check(self, per: str, since: datetime, until: datetime) -> None:
+        """A window has what the settings with its kind counted; a complete one lacks nothing."""
+        found = self.ledger.windows(_COUNTERS[0], per, since=since, until=until, prove=True)
+        for one in found:
+            mine = [entry for entry in self.placed if one.start <= entry.at < one.end]
+            assert one.value == sum(entry.delta for entry in mine if entry.by == per)
+            before = [entry for entry in mine if entry.recorded < one.end or one.final]
+            assert not one.complete or all(entry.by == per for entry in before)
+
+    def check_hours(self, begun: datetime) -> None:
+        start = begun.replace(minute=0, second=0, microsecond=0)
+        while start < self.now:
+            end = start + timedelta(hours=1)
+            if self.is_all_days(start, end):
+                with pytest.raises(BadTime, match="were not counted"):
+                    self.check("hour", start, end)
+            else:
+                self.check("hour", start, end)
+            start = end
+
+    def check_alerts(self) -> None:
+        """Each hour that is full by what one setting counted in it, once."""
+        sums: Counter[tuple[int, datetime]] = Counter()
+        for one in self.placed:
+            if one.by == "hour":
+                hour = one.at.replace(minute=0, second=0, microsecond=0)
+                sums[one.period, hour] += one.delta
+        expected = sorted(hour for (_, hour), value in sums.items() if value >= _THRESHOLD)
+        alerts = {one["id"]: one["window"] for one in self.stack.alerts}
+        assert {one["per"] for one in alerts.values()} <= {"hour"}
+        starts = (datetime.fromisoformat(one["start"]) for one in alerts.values())
+        assert sorted(starts) == expected
+
+
+_CHANGING: Final = st.lists(
+    st.builds(Switch, st.sampled_from(["hour", "day", "day", None]), st.just(()))
+    | st.builds(Pass, st.integers(1, 3))
+    | st.builds(Count, st.just(_COUNTERS[0]), st.integers(1, 12), st.sampled_from([0, 1, 5])),
+    max_size=12,
+)
+
+
+def _run_settings(steps: Sequence[Switch | Pass | Count]) -> None:
+    history = SettingHistory("hour")
+    begun = history.now - timedelta(hours=6)
+    history.ledger.alerts.create(
+        "full", prefix="views:", threshold=_THRESHOLD, window="hour", wait=True
+    )
+    for step in steps:
+        if isinstance(step, Switch):
+            history.switch(step)
+        elif isinstance(step, Pass):
+            history.stack.advance(hours=step.hours)
+        else:
+            history.place(step.delta, timedelta(hours=step.ago_hours))
+            history.stack.advance(minutes=1)
+    history.stack.advance(minutes=5)
+    history.check_alerts()
+    history.check_hours(begun)
+    assert history.stack.failures == []
+
+
+@settings(max_examples=25)
+@given(_CHANGING)
+def test_hours_are_those_of_settings_with_hours(steps: list[Switch | Pass | Count]) -> None:
+    _run_settings(steps)
+
+
+_AHEAD: Final = st.lists(
+    st.builds(
+        Switch,
+        st.sampled_from(["minute", None]),
+        st.lists(st.tuples(st.integers(1, 40), st.integers(0, 58)), max_size=6),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def _run_ahead(steps: Sequence[Switch]) -> None:
+    history = SettingHistory("day")
+    begun = history.now
+    for step in steps:
+        history.switch(step)
+    history.stack.advance(minutes=5)
+    until = history.now
+    if any(by == "minute" for _, by in history.periods):
+        for hours in (0, 70):  # before any is final, and when all are
+            history.stack.advance(hours=hours)
+            for number in range(int((until - begun) / timedelta(minutes=1))):
+                start = (begun + timedelta(minutes=number)).replace(second=0, microsecond=0)
+                if not history.is_all_days(start, start + timedelta(minutes=1)):
+                    history.check("minute", start, start + timedelta(minutes=1))
+
+
+@settings(max_examples=25)
+@given(_AHEAD)
+def test_a_complete_minute_lacks_nothing_that_was_dated_ahead(steps: list[Switch]) -> None:
+    _run_ahead(steps)
+
+
+def _covered_without_skew(window: Window, known: Sequence[WindowSetting]) -> bool:
+    return covered(window, [replace(one, skew_ms=0) for one in known])
+
+
+_DAYS_ONLY: Final[list[Switch | Pass | Count]] = [
+    Switch("day"),
+    Pass(3),
+    Count(_COUNTERS[0], 12),
+    Pass(1),
+]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "off", "run"),
+    [
+        pytest.param(
+            windows,
+            "check_counted",
+            lambda *_: None,
+            lambda: _run_settings(_DAYS_ONLY),
+            id="counted",
+        ),
+        pytest.param(
+            window_sums,
+            "covered",
+            _covered_without_skew,
+            lambda: _run_ahead([Switch("minute", [(70, 55)])]),
+            id="skew",
+        ),
+    ],
+)
+def test_a_history_of_settings_finds_each_rule_that_is_off(
+    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, off: object, run: Callable[[], None]
+) -> None:
+    run()
+    monkeypatch.setattr(owner, name, off)
+
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        run()
