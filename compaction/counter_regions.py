@@ -24,7 +24,7 @@ from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.head import decode_head
 from countledger.ledger.operations import Delete, Query, Update
 from countledger.ledger.performer import write_one
-from countledger.ledger.tombstones import put_if_vacant
+from countledger.ledger.tombstones import present, put_if_vacant
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -117,7 +117,8 @@ class CounterRegions:
         for name in self.regions.survey().others:
             if self._head(mark.counter, name) != head:
                 return f"the head has not arrived in {name}"
-            shown = self._get(name, keys.deletion_key(mark.counter))
+            # The tombstone of an earlier mark may be all that has arrived there.
+            shown = present(self._get(name, keys.deletion_key(mark.counter)))
             if shown is None or decode_mark(shown) != mark:
                 return f"the mark has not arrived in {name}"
         return None

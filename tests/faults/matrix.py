@@ -129,6 +129,7 @@ class Words:
         sdk: the SDK retries its requests, which is safe for them.
         part: the effect takes several requests, of which the one that meets the fault is not the
             last.
+        unreachable: no attempt reached the service.
     """
 
     done: str = "done"
@@ -137,6 +138,7 @@ class Words:
     refused: str = "Throttled"
     sdk: bool = False
     part: bool = False
+    unreachable: str = "Unreachable"
 
 
 ENTRY: Final = Words("recorded", "duplicate", "Unacknowledged", "Unacknowledged")
@@ -272,7 +274,7 @@ def _by_words(words: Words, trouble: Trouble) -> Cell:
     if kind is Kind.CRASH:
         return Cell("Crash", counted)
     if trouble.endless and kind is Kind.UNREACHABLE:
-        return Cell("Unreachable", 0)
+        return Cell(words.unreachable, 0)
     # What the SDK does not send again, an error tells.
     if trouble.endless or (words.sdk and kind in {Kind.GARBLED, Kind.CONFLICT}):
         return Cell(words.refused if refused else words.unknown, counted)

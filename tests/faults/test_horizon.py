@@ -72,8 +72,8 @@ def test_p2_a_process_frozen_beyond_the_horizon_sends_nothing_more(
             except refused as error:
                 outcomes = [error]
         expect_sum(store, counter, [])
-        # One look for the entry beside it, if its call alone may have written it.
-        looks = refused is Unacknowledged and way is one_timed
+        # A look for the entry beside it, if its call alone may have written it, and at its head.
+        looks = 2 * (refused is Unacknowledged and way is one_timed)
         assert len(attempts) == 1 + looks
         assert {type(outcome) for outcome in outcomes} == {refused}
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from botocore.awsrequest import AWSPreparedRequest
 
+from countledger.consumers.record import sequence_of
 from countledger.ledger.errors import ServiceFailed
 from tests.engines.store import Store
 from tests.faults.delivery import deliver, written
@@ -41,7 +42,7 @@ def queue(store: Store) -> Iterator[Queue]:
 def test_p8_nothing_is_applied_where_the_quarantine_refuses(
     store: Store, counter: str, queue: Queue, faults_at_the_queue: list[Fault]
 ) -> None:
-    """A record that nobody understands and nobody keeps stops the batch before its first effect."""
+    """A record that nobody understands and nobody keeps holds its counter, and comes again."""
     shard, records = written(store, counter, each=4)
     malformed = {**records[1], "eventName": "UNKNOWN"}
     batch = [records[0], malformed, *records[2:]]
@@ -50,10 +51,12 @@ def test_p8_nothing_is_applied_where_the_quarantine_refuses(
     with (
         faults(queue.client, plan=faults_at_the_queue),
         faults(materializer.dynamo.client, only=_total) as writes,
-        pytest.raises(ServiceFailed, match="SendMessage to the quarantine"),
     ):
-        materializer.apply(batch, shard)
+        outcome = materializer.apply(batch, shard)
     assert len(writes) == 0
+    assert outcome.retry_from == sequence_of(batch[0])
+    assert outcome.failed
+    assert all(isinstance(error, ServiceFailed) for error in outcome.failed.values())
     assert store.totals().read(counter).version == 0
 
     deliver(materializer, batch, shard)

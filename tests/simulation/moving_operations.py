@@ -177,7 +177,7 @@ def _stack(client: Client) -> Any:  # noqa: ANN401 - what exports and imports ne
             clock=client.process,
             random=client.world.random,
             settings=SimpleNamespace(clock_skew_ms=client.world.shape.skew_ms),
-            ids=Ids(unique_id=lambda: client.world.new_id(0)),
+            ids=Ids(client.world.new_id, unique_id=lambda: client.world.new_id(0)),
         ),
     )
 

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from countledger.consumers import walk
 from countledger.consumers.leftovers import Leftovers
-from countledger.infra.portability import importing
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.ledger.clock import to_datetime
@@ -141,6 +140,12 @@ def _in_steps(transact: Any, dynamo: SimulatedClient, writes: Any, token: str) -
     return True
 
 
+def _of_an_id_of_its_own(entry_of: Any, importer: Importer, line: Any) -> Any:  # noqa: ANN401
+    """What a line writes has another identity at each try."""
+    entry = entry_of(importer, line)
+    return replace(entry, id=importer.client.connection.ids.new_id(entry.at_ms), key=None)
+
+
 def _never_behind(make: Any, importer: Importer, line: Any) -> ImportResult:  # noqa: ANN401
     """A sequence that exists is taken for one that is as far as the file says."""
     try:
@@ -239,9 +244,7 @@ CANARIES: Final = [
     # Each try of an import is another event.
     Canary(
         "import: its name is the key",
-        wrapped(
-            importing, "_event_of", lambda event_of, *given: replace(event_of(*given), key=None)
-        ),
+        wrapped(Importer, "_entry_of", _of_an_id_of_its_own),
         "moving",
         seed=3,
     ),

@@ -3,7 +3,7 @@
 import pytest
 
 from countledger.compaction.deletion import Deletion, DeletionStage, empty_head
-from countledger.compaction.deletion_marks import DeletionMark
+from countledger.compaction.deletion_marks import DeletionMark, cancel_of
 from countledger.compaction.lease import Epoch, epoch_of
 from countledger.compaction.salvage import SalvageReport
 from countledger.compaction.salvager import LedgerCopy, Salvage
@@ -144,6 +144,24 @@ def _deleted_at_home(*arrived: str) -> World:
     if arrived:
         _arrive(world, *arrived)
     return world
+
+
+def test_a_region_that_shows_the_tombstone_of_an_earlier_mark_has_not_the_mark_yet() -> None:
+    world = _about_to_be_deleted()
+    there = world.copies[_OTHER]
+    there.put(Put(LEDGER, cancel_of(LEDGER, _mark(world), world.clock.at_ms, 0).item))
+
+    waiting = _delete(world)
+    _arrive(world)
+    _step(world)
+    _arrive(world)
+    done = _step(world)
+
+    assert (waiting.stage, waiting.detail) == (
+        DeletionStage.SKIPPED,
+        "the mark has not arrived in b",
+    )
+    assert done.stage is DeletionStage.DELETED
 
 
 def test_a_total_stays_until_its_region_shows_the_empty_head() -> None:
