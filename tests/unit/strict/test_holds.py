@@ -7,6 +7,8 @@ from enum import Enum
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
@@ -511,6 +513,41 @@ def test_the_key_of_a_hold_is_remembered_until_it_has_ended_whatever_its_time(bi
     ended = shop.strict.hold(HALL, 2, key=key, expires_in=month)
     assert isinstance(ended, Duplicate)
     assert shop.state() == (10, 0, 10)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    bins=st.sampled_from([1, 3]),
+    steps=st.lists(
+        st.tuples(st.integers(1, 60 * 24), st.sampled_from(["repeat", "confirm", "cancel"])),
+        max_size=5,
+    ),
+)
+def test_no_key_of_a_hold_holds_twice_however_long_it_is_open(
+    bins: int, steps: list[tuple[int, str]]
+) -> None:
+    """Each repeat is `Duplicate` until a day after the end; then its key may have expired."""
+    shop, year = Shop(bins), timedelta(days=366)
+    key = IdempotencyKey("basket-7", to_datetime(shop.clock.now_ms()))
+    placed = shop.strict.hold(HALL, 2, key=key, expires_in=year)
+    assert isinstance(placed, Held)
+    end, ended_ms = "", shop.clock.now_ms()
+    for hours, step in steps:
+        shop.clock.at_ms += hours * HOUR_MS
+        if not end and step == "confirm":
+            assert isinstance(shop.strict.confirm(placed.id), Confirmed)
+        elif not end and step == "cancel":
+            assert isinstance(shop.strict.cancel(placed.id), Cancelled)
+        if not end and step != "repeat":
+            end, ended_ms = step, shop.clock.now_ms()
+        try:
+            again: object = shop.process().hold(HALL, 2, key=key, expires_in=year)
+        except KeyExpired as error:
+            again = error
+        kept = not end or shop.clock.now_ms() - ended_ms < 24 * HOUR_MS
+        assert isinstance(again, Duplicate if kept else Duplicate | KeyExpired)
+
+    assert shop.state() == {"": (10, 2, 8), "confirm": (8, 0, 8), "cancel": (10, 0, 10)}[end]
 
 
 def test_a_key_with_its_time_under_which_no_hold_is_stored_expires() -> None:
