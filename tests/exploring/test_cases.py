@@ -17,7 +17,7 @@ _DOCS: Final = Path(__file__).parents[2] / "docs"
 _PART: Final = 12
 _MOST: Final = 6
 _THOROUGH_PART: Final = 3
-_THOROUGH_MOST: Final = 40
+_THOROUGH_MOST: Final = 12
 
 
 def _part(cases: list[Case], of: int, most: int) -> list[Case]:
@@ -54,7 +54,7 @@ def test_each_mask_is_documented(capability: Capability) -> None:
         assert masked.sentence in text, masked
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
 def test_each_mask_is_needed(capability: Capability) -> None:
     left = set(capability.masks)
