@@ -84,13 +84,17 @@ def test_the_hours_of_a_counter_are_bars_and_a_table(
     page = new_page(url)
 
     _at(page, "counter/visits%3Aa")
-    chart = page.get_by_role("img", name=re.compile("Sum per hour, last 48 hours: 4[89] bars"))
+    chart = page.get_by_role(
+        "img", name=re.compile("Sum per hour, last 48 hours, Europe.Berlin: 4[89] bars")
+    )
     expect(chart).to_be_visible()
     page.get_by_role("button", name="Day").click()
     expect(page.get_by_role("img", name=re.compile("Sum per day"))).to_be_visible()
     page.get_by_text("The same as a table").click()
     expect(
-        page.get_by_role("region", name="Sum per day, last 30 days").get_by_role("row").first
+        page.get_by_role("region", name="Sum per day, last 30 days, Europe/Berlin")
+        .get_by_role("row")
+        .first
     ).to_be_visible()
 
     _at(page, "counter/likes%3Apost-3")
