@@ -198,7 +198,7 @@ def decode_position(text: str, purpose: str, what: str) -> WalkPosition:
     """The position in a text.
 
     Raises:
-        BadSetting: the text is of another walk, or none of a position; `what` names the text.
+        BadSetting: the text is of another walk, or names no position; `what` names the text.
     """
     try:
         saved = _Saved.model_validate_json(text)

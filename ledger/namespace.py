@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, decoded, optional, require
@@ -28,6 +27,7 @@ from countledger.ledger.errors import (
     shown,
 )
 from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, unchanged
+from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import (
     HORIZON_DEFAULT_MS,
     HORIZON_MAX_MS,
@@ -159,7 +159,7 @@ class Namespaces:
     table: str
     region: str
     home_region: str | None
-    new_id: Callable[[], str] = lambda: uuid4().hex
+    new_id: Callable[[], str] = unique_id
     _known: dict[str, Namespace] = field(default_factory=dict, repr=False)
     _revisions: dict[str, object] = field(default_factory=dict, repr=False)
 

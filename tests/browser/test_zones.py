@@ -1,4 +1,4 @@
-"""Windows are shown in their own time zone, wherever the reader is."""
+"""Windows are shown in their own time zone to readers of every zone."""
 
 import re
 from datetime import datetime

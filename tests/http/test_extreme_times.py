@@ -1,4 +1,4 @@
-"""Times at the ends of the calendar, wherever a request has one: refused in words."""
+"""Times at the ends of the calendar are refused in words in every place of a request."""
 
 from http import HTTPStatus
 from typing import Any, Final

@@ -79,7 +79,7 @@ export function moment(text) {
   return (Date.now() - date < 43_200_000 ? CLOCK : DATE).format(date);
 }
 
-/** A window as the name says it, which is in the zone of the windows, wherever the reader is. */
+/** A window as the name says it, which is in the zone of the windows, not of the reader. */
 export function windowLabel(name, options) {
   const [, day, hour] = /^(\d{4}-\d\d-\d\d)(?:T(\d\d))?/.exec(name);
   return new Intl.DateTimeFormat(undefined, { ...options, timeZone: "UTC" })

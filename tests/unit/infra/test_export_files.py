@@ -1,4 +1,4 @@
-"""The file of an export: one whole export, whoever was killed before and whatever is beside it."""
+"""The file of an export: one whole export, after any kill and beside any other file."""
 
 import json
 import os
