@@ -1,19 +1,15 @@
 """Two copies of one process's memory: each event counts, and no number is given out twice."""
 
-import json
-import os
-import subprocess
 import sys
 from typing import Any, Final
 
 import pytest
 
 from countledger.ledger import copies
-from tests.engines.running import REGION
 from tests.engines.store import Store
 from tests.transport.copying import COUNTER, connections
 from tests.transport.server import HostileServer
-from tests.transport.test_forks import entries_of, ledger_of, stored_ids
+from tests.transport.test_forks import entries_of, ledger_of, stored_ids, told_by
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 _ROUNDS: Final = 3
@@ -25,32 +21,8 @@ def copied(store: Store, server: HostileServer) -> Any:  # noqa: ANN401 - a func
     """Runs an operation before, and in each of two copies; what each was told."""
 
     def run(operation: str) -> dict[str, list[Any]]:
-        settings = store.connection.settings
-        environment = {
-            **os.environ,
-            "AWS_ACCESS_KEY_ID": "000000000000",
-            "AWS_SECRET_ACCESS_KEY": "local",
-            "AWS_REGION": REGION,
-            "AWS_DEFAULT_REGION": REGION,
-            "AWS_ENDPOINT_URL": server.url,
-            "COUNTLEDGER_LEDGER_TABLE": str(settings.ledger_table),
-            "COUNTLEDGER_COUNTERS_TABLE": str(settings.counters_table),
-            "COUNTLEDGER_HOME_REGION": REGION,
-        }
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.transport.copying", operation, str(_ROUNDS)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stderr
-        answers: dict[str, list[Any]] = {"before": [], "original": [], "copy": []}
-        for line in done.stdout.splitlines():
-            for name, told in json.loads(line).items():
-                answers[name] += told
-        assert len(answers["original"]) == len(answers["copy"]), done.stderr
+        answers = told_by(store, server, "tests.transport.copying", operation, str(_ROUNDS))
+        assert len(answers["original"]) == len(answers["copy"])
         return answers
 
     return run

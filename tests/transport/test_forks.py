@@ -25,14 +25,14 @@ NAMES: Final = ("parent", "child")
 STREAM: Final = "countledger-forks"
 
 
-@pytest.fixture(params=TRANSPORTS)
-def forked(request: pytest.FixtureRequest, store: Store, server: HostileServer) -> Any:  # noqa: ANN401 - a function
-    """Runs an operation in processes that fork; what each was told."""
-    server.delay_s = 0.002
-
-    def run(operation: str, fork: str = "by_os_fork", rounds: int = 10) -> dict[str, list[str]]:
-        settings = store.connection.settings
-        environment = {
+def told_by(
+    store: Store, server: HostileServer, *arguments: str, **environment: str
+) -> dict[str, list[Any]]:
+    """What the processes of a module of this folder were told, by the name of each."""
+    settings = store.connection.settings
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments],
+        env={
             **os.environ,
             "AWS_ACCESS_KEY_ID": "000000000000",
             "AWS_SECRET_ACCESS_KEY": "local",
@@ -42,23 +42,38 @@ def forked(request: pytest.FixtureRequest, store: Store, server: HostileServer) 
             "COUNTLEDGER_LEDGER_TABLE": str(settings.ledger_table),
             "COUNTLEDGER_COUNTERS_TABLE": str(settings.counters_table),
             "COUNTLEDGER_HOME_REGION": REGION,
-            "COUNTLEDGER_TRANSPORT": request.param,
-            "COUNTLEDGER_INGEST_STREAM_ARN": STREAM,
-        }
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.transport.forking", operation, fork, str(rounds)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    answers: dict[str, list[Any]] = {}
+    for line in done.stdout.splitlines():
+        for name, told in json.loads(line).items():
+            answers.setdefault(name, []).extend(told)
+    return answers
+
+
+@pytest.fixture(params=TRANSPORTS)
+def forked(request: pytest.FixtureRequest, store: Store, server: HostileServer) -> Any:  # noqa: ANN401 - a function
+    """Runs an operation in processes that fork; what each was told."""
+    server.delay_s = 0.002
+
+    def run(operation: str, fork: str = "by_os_fork", rounds: int = 10) -> dict[str, list[str]]:
+        answers = told_by(
+            store,
+            server,
+            "tests.transport.forking",
+            operation,
+            fork,
+            str(rounds),
+            COUNTLEDGER_TRANSPORT=request.param,
+            COUNTLEDGER_INGEST_STREAM_ARN=STREAM,
         )
-        assert done.returncode == 0, done.stderr
-        answers: dict[str, list[str]] = {}
-        for line in done.stdout.splitlines():
-            for name, told in json.loads(line).items():
-                answers.setdefault(name, []).extend(told)
-        assert set(answers) == set(NAMES), done.stderr
+        assert set(answers) == set(NAMES)
         return answers
 
     return run
