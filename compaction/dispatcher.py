@@ -290,7 +290,7 @@ class Dispatcher:
             raise ServiceFailed(f"the sweep of namespace {namespace!r} could not be queued")
         same = unchanged("revision", item.get("revision"))
         clauses = (Drop("unswept_since"),)
-        with suppress(ConditionFailed):  # changed again since: that needs another sweep
+        with suppress(ConditionFailed):  # changed since: the next tick sweeps again
             self.index.dynamo.update(
                 Update(self.index.table, keys.schedule_key(namespace), clauses, same)
             )

@@ -209,9 +209,12 @@ def schedule_in(item: Item | None) -> Schedule | None:
 
 
 def revision_of(item: Item | None) -> str | None:
-    """The revision of a schedule, or of the one that a tombstone is left of; None: there is none.
+    """The revision of the stored schedule, or of the deleted schedule that this tombstone replaces.
 
-    None as well if somebody edited the item.
+    None: no item, or an item without a revision.
+
+    Raises:
+        CorruptItem: the revision is no text.
     """
     return None if item is None else removed_id(item) or optional(item, "revision", str)
 
@@ -304,7 +307,7 @@ def changed_meanwhile(namespace: str) -> ScheduleExists:
 
 
 def changed_since(namespace: str) -> Unclear:
-    """The error of a call that finds a change of another one after an attempt without an answer."""
+    """The error when an attempt got no answer and another call has changed the schedule since."""
     return Unclear(
         f"the schedule of namespace {namespace!r} was changed by another call, after an attempt of "
         "this one that got no answer: read it, and call again"

@@ -115,11 +115,11 @@ class Schedules:
         wanted = self._checked(new_schedule(namespace, self.home_region, spec))
         found = self._read(namespace)
         there = schedule_in(found)
-        if there is None:
+        if found is None or there is None:
             return self._write(wanted, found)
         if there != wanted:
             raise exists_already(there)
-        self._start(wanted, found)
+        self._start(namespace, found)
         return wanted
 
     def set(self, namespace: str, **spec: Unpack[ScheduleSpec]) -> Schedule:
@@ -151,8 +151,8 @@ class Schedules:
         stored = [self._read(schedule.namespace) for schedule in wanted]
         before = [schedule_in(found) for found in stored]
         for schedule, found, there in zip(wanted, stored, before, strict=True):
-            if there == schedule:
-                self._start(schedule, found)
+            if found is not None and there == schedule:
+                self._start(schedule.namespace, found)
                 yield schedule, SettingChange.UNCHANGED
             else:
                 self._write(schedule, found)
@@ -282,7 +282,7 @@ class Schedules:
             # The own one: an attempt without an answer wrote it; it may be deleted since.
             if revision_of(failed.item) != revision_of(put.item):
                 self._refuse(wanted.namespace, failed)
-        self._start(wanted, put.item, revision_of(found))
+        self._start(wanted.namespace, put.item, revision_of(found))
         return wanted
 
     def _remove(self, namespace: str, item: Item) -> bool:
@@ -331,22 +331,32 @@ class Schedules:
             return cancelled.reasons[1].condition_failed
         return True
 
-    def _start(self, schedule: Schedule, item: Item | None, replaced: str | None = None) -> None:
-        """Create the trigger of a schedule that is stored; delete that of the revision before.
+    def _start(self, namespace: str, item: Item, replaced: str | None = None) -> None:
+        """Create the trigger of a stored schedule, then delete that of the revision before.
 
-        Another process may have changed the schedule since, and deleted a trigger that this one
-        creates only now. So this one reads the item again, and deletes it itself.
+        Another call may have changed the schedule since, and may have failed before it created a
+        trigger: then do the same for that revision. If another call has deleted the schedule,
+        delete the trigger that this call created.
         """
-        namespace, revision = schedule.namespace, require(item or {}, "revision", str)
+        revision: str | None = require(item, "revision", str)
+        found: Item | None = item
         with _triggering(namespace):
-            self.triggers.put(namespace, revision, schedule.expression)
-            if replaced is not None:
-                self.triggers.delete(namespace, replaced)
-            self._delete_if_replaced(namespace, revision)
+            # No revision: deleted, or edited by hand.
+            while found is not None and revision is not None:
+                self.triggers.put(namespace, revision, decode_schedule(found).expression)
+                if replaced is not None:
+                    self.triggers.delete(namespace, replaced)
+                found = self._stored_now(namespace, revision)
+                replaced, revision = revision, revision_of(found)
+                if revision == replaced:
+                    return
 
-    def _delete_if_replaced(self, namespace: str, revision: str) -> None:
-        if revision_of(present(self._read(namespace))) != revision:
+    def _stored_now(self, namespace: str, revision: str) -> Item | None:
+        """The schedule that is stored now; None: it is gone, and its trigger is deleted."""
+        found = present(self._read(namespace))
+        if found is None:
             self.triggers.delete(namespace, revision)
+        return found
 
     def _follow(self, namespace: str, before: Item | None) -> Schedule | None:
         """Start the schedule that is stored now, and return it; None: there is none."""
@@ -359,7 +369,7 @@ class Schedules:
             return None
         schedule = decode_schedule(item)
         own = revision_of(item)
-        self._start(schedule, item, None if replaced == own else replaced)
+        self._start(namespace, item, None if replaced == own else replaced)
         return schedule
 
     def _existing(self, namespace: str) -> Item:

@@ -229,10 +229,11 @@ class TriggerGroup:
 
 @dataclass(frozen=True, slots=True)
 class Triggers(TriggerGroup):
-    """The same, to create them. The service has no conditional writes, so none is ever changed.
+    """Creates triggers.
 
-    A request to create or to delete one may arrive after its call has ended. It concerns one
-    revision alone: the dispatcher ignores and deletes triggers of other revisions.
+    EventBridge Scheduler has no conditional writes, so a trigger is never changed. A request to
+    create or to delete one may arrive after its call has ended. It concerns one revision alone: the
+    dispatcher ignores and deletes triggers of other revisions.
 
     Attributes:
         target_arn: the function that they invoke.

@@ -91,7 +91,16 @@ def _any_revision(patch: pytest.MonkeyPatch) -> None:
 
 
 def _any_trigger(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Schedules, "_delete_if_replaced", lambda *_: None)
+    patch.setattr(Schedules, "_stored_now", lambda *args: {"revision": args[-1]})
+
+
+def _own_trigger_alone(patch: pytest.MonkeyPatch) -> None:
+    def stored_now(self: Schedules, namespace: str, revision: str) -> Item:
+        if schedule.revision_of(self._read(namespace)) != revision:
+            self.triggers.delete(namespace, revision)
+        return {"revision": revision}
+
+    patch.setattr(Schedules, "_stored_now", stored_now)
 
 
 def _any_removal(patch: pytest.MonkeyPatch) -> None:
@@ -394,6 +403,13 @@ CANARIES: Final = (
         5_000,
         _any_trigger,
         faults=0,
+    ),
+    SwitchedOff(
+        "who finds another revision creates its trigger before it deletes its own",
+        "schedules",
+        "hourly: set | set",
+        20_000,
+        _own_trigger_alone,
     ),
     SwitchedOff(
         "a deletion of a schedule recognises its own tombstone",

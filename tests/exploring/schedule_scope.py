@@ -78,13 +78,18 @@ def _agrees(expression: str, contents: Contents) -> bool:
 
 
 def _holds(state: Situation) -> bool:
-    """A trigger runs as its schedule says; if all calls were answered, it is the only one."""
+    """A trigger runs as its schedule says; if all calls were answered, it is the only one.
+
+    As long as a schedule is stored, a trigger exists: that of its revision, or of one before.
+    """
     item, triggers = _stored(state.contents), state.contents.tables[SCHEDULER].values()
     own = [one for one in triggers if json.loads(one["Target"]["Input"]) == _input(item)]
     schedule = schedule_in(item)
     if schedule is not None and any(
         one["ScheduleExpression"] != schedule.expression for one in own
     ):
+        return False
+    if not triggers and all(_stored(one.contents) is not None for one in state.path()):
         return False
     answers = [told.answer for place in state.places for told in place.told]
     if any(state.dead) or any(isinstance(one, Unclear) for one in answers):

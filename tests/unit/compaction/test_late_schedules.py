@@ -260,6 +260,36 @@ def test_whenever_another_call_runs_there_is_one_trigger_or_none(mine: str, othe
     assert skip >= 3
 
 
+@pytest.mark.parametrize("completes", [True, False])
+def test_a_change_completes_the_one_that_replaced_it(
+    stack: MemoryStack, *, completes: bool
+) -> None:
+    """The call that replaced it failed before it created a trigger."""
+    _hourly(stack)()
+
+    def other() -> None:
+        stack.before_next_request(lambda: stack.fail_next(AccessDenied("no permission")), skip=2)
+        with pytest.raises(Unclear, match="is written, but not its trigger"):
+            _schedules(stack).set("likes", every_ms=MINUTE_MS)
+        if not completes:
+            stack.before_next_request(refuse, skip=3)
+
+    def refuse() -> None:
+        stack.fail_next(AccessDenied("no permission"))
+
+    # The item is read and put; the next request creates the trigger.
+    stack.before_next_request(other, skip=2)
+    if completes:
+        _schedules(stack).set("likes", every_ms=DAY_MS)
+    else:
+        with pytest.raises(Unclear, match="is written, but not its trigger"):
+            _schedules(stack).set("likes", every_ms=DAY_MS)
+
+    assert _schedules(stack).get("likes").expression == "rate(1 minute)"
+    assert _schedules(stack).state("likes") == ("enabled" if completes else "missing")
+    assert len(_inputs(stack)) == 1
+
+
 # ---- ticks ----
 
 
