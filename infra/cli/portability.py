@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -23,7 +23,12 @@ from countledger.infra.cli.progress import open_progress
 from countledger.infra.cli.sending_file import LineFile, exit_code
 from countledger.infra.portability.export_file import open_export
 from countledger.infra.portability.exporting import Exporter
-from countledger.infra.portability.importing import ChunkImporter, Importer, ImportResult
+from countledger.infra.portability.importing import (
+    ChunkImporter,
+    Importer,
+    ImportResult,
+    check_import_name,
+)
 from countledger.infra.portability.lines import (
     CounterLine,
     CounterLines,
@@ -32,7 +37,7 @@ from countledger.infra.portability.lines import (
     importable,
 )
 from countledger.infra.portability.restoring import RestoredTables, Restorer
-from countledger.infra.portability.sending import BAD, FileSender
+from countledger.infra.portability.sending import BAD, FileSender, place_for
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput
@@ -42,7 +47,7 @@ if TYPE_CHECKING:
 
     from countledger import Audit, Repair
     from countledger.infra.cli.progress import Bar
-    from countledger.infra.portability.lines import ExportLine
+    from countledger.infra.portability.lines import ExportLine, Line
 
 
 @shared
@@ -181,8 +186,7 @@ def import_(
 
 
 def _import(options: Options, source: LineFile, given: str | None, *, drop_holds: bool) -> int:
-    of_counters, digest = _read_before(source, drop_holds=drop_holds)
-    name = Path(source.name).name if given is None else given
+    name = check_import_name(Path(source.name).name if given is None else given)
     with ExitStack() as stack:
         lines = stack.enter_context(source.lines())
         client = options.client()
@@ -192,8 +196,9 @@ def _import(options: Options, source: LineFile, given: str | None, *, drop_holds
             f"{', holds dropped' if drop_holds else ''}"
         )
         store = stack.enter_context(source.kept_place())
+        continued = place_for(store, purpose) is not None and source.resume
+        of_counters, digest = _read_before(source, drop_holds=drop_holds)
         # The place proves that a file is the same one, also if lines were added to it.
-        continued = source.resume and store.load() is not None
         digest = None if given is not None or continued else digest
         importer = Importer.begin(client, name, digest=digest)
         send = ChunkImporter(importer, drop_holds, of_counters)
@@ -214,24 +219,21 @@ def _read_before(source: LineFile, *, drop_holds: bool) -> tuple[CounterLines, s
         return found, None
     with source.lines() as lines:
         for line in lines:
-            _note(found, lines.number, line, {"good": 0}, drop_holds=drop_holds)
+            with suppress(BadInput):  # named when it is sent
+                _note(found, lines.number, line, drop_holds=drop_holds)
     return found, lines.digest
 
 
-def _note(
-    found: CounterLines, number: int, text: bytes, counts: dict[str, int], *, drop_holds: bool
-) -> BadInput | None:
-    """Note a line that can be imported, and its counter; what is wrong with another one."""
-    if not text.strip():
-        return None
-    try:
-        line = importable(text, drop_holds=drop_holds)
-    except BadInput as error:
-        return error
-    counts["good"] += line is not None
+def _note(found: CounterLines, number: int, text: bytes, *, drop_holds: bool) -> Line | None:
+    """Note the counter of a line, and return the line; None: it has nothing to import.
+
+    Raises:
+        BadInput: as `importable`.
+    """
+    line = importable(text, drop_holds=drop_holds) if text.strip() else None
     if isinstance(line, CounterLine):
         found.note(line.counter, number)
-    return None
+    return line
 
 
 def _try(options: Options, source: LineFile, name: str, *, drop_holds: bool) -> int:
@@ -240,12 +242,13 @@ def _try(options: Options, source: LineFile, name: str, *, drop_holds: bool) -> 
     found = CounterLines()
     with source.lines() as lines:
         for line in lines:
-            if not line.strip():
-                continue
-            error = _note(found, lines.number, line, counts, drop_holds=drop_holds)
-            if error is not None:
+            try:
+                parsed = _note(found, lines.number, line, drop_holds=drop_holds)
+            except BadInput as error:
                 notice(f"line {lines.number}: {error}")
                 counts[BAD] += 1
+            else:
+                counts["good"] += parsed is not None
     for number, counter in found.repeated():
         notice(f"line {number}: {found.refused(counter)}")
         counts["good"] -= 1

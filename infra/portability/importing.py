@@ -29,8 +29,8 @@ from countledger.infra.portability.lines import (
     NamespaceLine,
     UnreadLine,
     importable,
+    may_be_of_a_namespace,
     missing,
-    namespace_needed,
 )
 from countledger.infra.portability.made_once import MadeOnce
 from countledger.infra.portability.sending import SentChunk, answered
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from countledger.infra.portability.lines import Line
     from countledger.infra.portability.place_file import FilePlace
     from countledger.infra.portability.sending import Failure, NumberedLine
+    from countledger.producers.recorder import Recorder
 
 
 _CHUNK: Final = 200
@@ -85,6 +86,18 @@ class ImportResult(StrEnum):
 Outcome: TypeAlias = ImportResult | CountledgerError
 
 
+def check_import_name(name: str) -> str:
+    """The name of an import.
+
+    Raises:
+        BadSetting: it is not valid.
+    """
+    name = check_text("import name", name, IMPORT_NAME_MAX_BYTES, BadSetting)
+    if "#" in name:
+        raise BadSetting(f"import name {name[:80]!r} holds a '#', which is reserved")
+    return name
+
+
 @dataclass(frozen=True, slots=True)
 class Importer:
     """Writes opening balances through a client.
@@ -93,12 +106,14 @@ class Importer:
         client: of the stack.
         name: of the import.
         at: when the import of that name was begun first.
+        recorder: of the stack.
         failed: the namespaces whose lines failed.
     """
 
     client: CountLedger
     name: str
     at: datetime
+    recorder: Recorder
     failed: set[str] = field(default_factory=set)
 
     @classmethod
@@ -121,9 +136,7 @@ class Importer:
         Raises:
             BadSetting: the name is not valid, or another file of that name was imported.
         """
-        name = check_text("import name", name, IMPORT_NAME_MAX_BYTES, BadSetting)
-        if "#" in name:
-            raise BadSetting(f"import name {name[:80]!r} holds a '#', which is reserved")
+        name = check_import_name(name)
         at_ms = (clock or SystemClock()).now_ms()
         table = client.connection.setting("counters_table")
         item = {**keys.import_key(name), "at": at_ms}
@@ -135,8 +148,10 @@ class Importer:
             found = there.item or {}
             at_ms = require(found, "at", int)
             if digest is not None and found.get("digest") != digest:
-                raise _other_file(name, to_datetime(at_ms)) from None
-        return cls(client, name, to_datetime(at_ms))
+                refusal = _other_file if "digest" in found else _of_a_given_name
+                raise refusal(name, to_datetime(at_ms)) from None
+        recorder = recorder_of(client.connection, client.namespaces)
+        return cls(client, name, to_datetime(at_ms), recorder)
 
     def outcomes(self, lines: Iterable[ExportLine]) -> Iterator[Outcome]:
         """Write the lines in their order, those of ledgers many at a time; one outcome for each.
@@ -176,10 +191,11 @@ class Importer:
         )
 
     def _record(self, lines: list[CounterLine]) -> Iterator[Outcome]:
+        if not lines:
+            return
         made = [self._entry_of(line) for line in lines]
         entries = [one for one in made if isinstance(one, Entry)]
-        recorder = recorder_of(self.client.connection, self.client.namespaces)
-        sent = iter(recorder.resend_many(entries))
+        sent = iter(self.recorder.resend_many(entries))
         for one in made:
             outcome = next(sent) if isinstance(one, Entry) else one
             yield ImportResult(str(outcome.status)) if isinstance(outcome, Receipt) else outcome
@@ -355,7 +371,10 @@ class ChunkImporter:
     def _read(
         self, chunk: Sequence[NumberedLine]
     ) -> tuple[list[tuple[int, Line]], list[Failure], bool]:
-        """The lines to import, what is wrong with others, and whether a namespace is missing."""
+        """The lines to import, what is wrong with others, and whether a namespace is missing.
+
+        No line after that of a missing namespace is read.
+        """
         lines: list[tuple[int, Line]] = []
         failures: list[Failure] = []
         stopped = False
@@ -364,9 +383,9 @@ class ChunkImporter:
                 line = importable(text, drop_holds=self.drop_holds)
             except BadInput as error:
                 failures.append((number, error))
-                if (namespace := namespace_needed(text)) is not None:
-                    self.importer.failed.add(namespace)
+                if may_be_of_a_namespace(text):
                     stopped = True
+                    break
                 continue
             if line is None:
                 continue
@@ -384,6 +403,14 @@ class ChunkImporter:
 def _is_entry(line: CounterLine) -> bool:
     """Whether a counter gets an entry; entries that cancel each other out have a sum of 0."""
     return line.kind is Kind.LEDGER and bool(line.value or line.events)
+
+
+def _of_a_given_name(name: str, at: datetime) -> BadSetting:
+    return BadSetting(
+        f"an import named {name!r} was begun at {at:%Y-%m-%d %H:%M:%S} UTC with --name {name}, of "
+        f"which no content is remembered: if this is the same import, give --name {name}, and what "
+        "was imported counts once; if it is another one, give it a name of its own by --name"
+    )
 
 
 def _other_file(name: str, at: datetime) -> BadSetting:

@@ -211,22 +211,21 @@ def parse_line(line: str | bytes) -> FileLine:
         ) from None
 
 
-def namespace_needed(text: bytes) -> str | None:
-    """The namespace that a line which cannot be imported is of; None: it is of none.
+def may_be_of_a_namespace(text: bytes) -> bool:
+    """Whether a line that cannot be imported may be that of a namespace.
 
-    Its counters would create it with the defaults, for ever.
+    If it is, the counters after it would create the namespace with the defaults, for ever.
     """
     try:
         line = json.loads(text[:MAX_BYTES])
     except (ValueError, RecursionError):
-        return None
+        line = None
     if not isinstance(line, dict):
-        return None
+        return b"namespace" in text
     unread = line.get("unreadable")
-    if isinstance(unread, str) and unread.startswith(keys.NAMESPACE_PREFIX):
-        return unread.removeprefix(keys.NAMESPACE_PREFIX)
-    name = line.get("namespace")
-    return name if isinstance(name, str) else None
+    return "namespace" in line or (
+        isinstance(unread, str) and unread.startswith(keys.NAMESPACE_PREFIX)
+    )
 
 
 def importable(text: bytes, *, drop_holds: bool) -> Line | None:

@@ -84,6 +84,21 @@ def answered(place: FilePlace, failures: Sequence[Failure], counts: Mapping[str,
     return SentChunk(place.model_copy(update=after), failures)
 
 
+def place_for(store: PlaceFile | NoPlace, purpose: str) -> FilePlace | None:
+    """The place that a task can continue from; None: nothing was saved yet.
+
+    Raises:
+        BadSetting: the place is one of another task.
+    """
+    place = store.load()
+    if place is not None and place.purpose != purpose:
+        raise BadSetting(
+            f"the place of this file is of {place.purpose}, and this is {purpose}: "
+            "give the same options, or another --place"
+        )
+    return place
+
+
 @dataclass(frozen=True)
 class FileSender:
     """Sends the lines of a file.
@@ -110,13 +125,7 @@ class FileSender:
         Raises:
             BadSetting: the place is one of another task.
         """
-        place = self.store.load() or self.restart()
-        if place.purpose != self.purpose:
-            raise BadSetting(
-                f"the place of this file is of {place.purpose}, and this is {self.purpose}: "
-                "give the same options, or another --place"
-            )
-        return place
+        return place_for(self.store, self.purpose) or self.restart()
 
     def restart(self) -> FilePlace:
         """A new place, before the first line."""

@@ -25,6 +25,7 @@ from countledger.ledger.head import Head, encode_head
 from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put
+from countledger.producers.assembly import recorder_of
 from tests.e2e.command import Command
 from tests.e2e.world import client_of, record_all
 
@@ -247,7 +248,8 @@ def test_an_import_begun_before_the_horizon_is_refused(stack: LocalStack, name: 
     client = filled(stack, name)
     begun = datetime.now(UTC) - timedelta(hours=25)
 
-    (outcome,) = Importer(client, "old", begun).outcomes(
+    recorder = recorder_of(client.connection, client.namespaces)
+    (outcome,) = Importer(client, "old", begun, recorder).outcomes(
         [CounterLine(counter=f"{name}:0", value=7)]
     )
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger import errors
+from countledger.infra.cli import portability
 from countledger.infra.cli.app import run
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.file_lines import FileLines
@@ -25,7 +26,7 @@ from countledger.infra.portability.lines import (
     importable,
 )
 from countledger.infra.portability.made_once import MadeOnce
-from countledger.infra.portability.place_file import open_place
+from countledger.infra.portability.place_file import FilePlace, open_place
 from countledger.infra.portability.sending import FileSender, SentChunk
 from countledger.ledger.amount import negated
 from countledger.ledger.limits import SEQUENCE_LAST
@@ -251,6 +252,34 @@ def test_a_try_after_a_namespace_that_cannot_be_imported_begins_with_it(
     assert [one.name for one in stack.ledger.namespaces.list()] == []
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"namespace": "a", "kind": "ledger", "spread": 16, "horizon_ms": 86400000},',
+        b'{"namespace": "a", "kind": "ledger", "description": "%b"}' % (b"x" * 20_000),
+        b'{"namespace": ["a"], "kind": "ledger"}',
+        b'{"namespace": "b", "namespace": "a"}',
+        b"{'namespace': 'a', 'kind': 'ledger'}",
+        b'{"unreadable": "namespace#a", "reason": "its item has no kind"},',
+    ],
+    ids=["comma", "long", "no text", "twice", "quotes", "unreadable"],
+)
+def test_no_line_is_sent_after_one_that_may_be_of_a_namespace(tmp_path: Path, line: bytes) -> None:
+    """Which namespace that is, nobody knows: its counters would create it with the defaults."""
+    stack, path = MemoryStack(), tmp_path / "place"
+    before, after = b'{"counter": "b:first", "value": 1}\n', b'\n{"counter": "a:x", "value": 5}\n'
+
+    for _ in range(2):
+        tried = _import(stack, path, before + line + after * 9)
+        assert tried.stopped
+        assert [(number, type(error)) for number, error in tried.failures] == [
+            (2, errors.BadPayload)
+        ]
+
+    assert stack.ledger.exact("b:first").value == 1
+    assert [one.name for one in stack.ledger.namespaces.list()] == ["b"]
+
+
 def test_a_namespace_that_was_throttled_keeps_its_settings() -> None:
     """The next try makes it as its line says, and then its counters."""
     stack = MemoryStack()
@@ -417,3 +446,42 @@ def test_another_file_of_the_same_name_is_refused_unless_the_import_is_named(
     assert [stack.ledger.exact(name).value for name in ("a:x", "a:y")] == [5, 1]
     assert _command(stack, str(file), "--name", "of December") == 0
     assert [stack.ledger.exact(name).value for name in ("a:x", "a:y")] == [10, 2]
+
+
+def test_an_import_of_a_given_name_is_continued_by_that_name_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody knows which content it had, so no message says that this one is another."""
+    stack, file = MemoryStack(), tmp_path / "opening.jsonl"
+    file.write_text('{"counter": "a:x", "value": 5}\n')
+    assert _command(stack, str(file), "--name", file.name) == 0
+    capsys.readouterr()
+
+    assert _command(stack, str(file)) == 2
+
+    told = capsys.readouterr().err
+    assert "was begun at" in told
+    assert "with --name opening.jsonl, of which no content is remembered" in told
+    assert "another content" not in told
+    assert _command(stack, str(file), "--name", file.name) == 0
+    assert stack.ledger.exact("a:x").value == 5
+
+
+@pytest.mark.parametrize("wrong", ["name", "place", "file"])
+def test_what_refuses_an_import_is_found_before_its_lines_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    stack, file = MemoryStack(), tmp_path / "opening.jsonl"
+    arguments = [str(file), "--name", "a#b"] if wrong == "name" else [str(file)]
+    if wrong != "file":
+        file.write_text('{"counter": "a:x", "value": 5}\n')
+    if wrong == "place":
+        with open_place(tmp_path / "opening.jsonl.place") as store:
+            store.save(FilePlace(id="x", purpose="an emit to another ledger"))
+    read: list[bytes] = []
+    monkeypatch.setattr(portability, "importable", lambda text, **_: read.append(text))
+
+    assert _command(stack, *arguments) == 2
+
+    assert read == []
+    assert (tmp_path / "opening.jsonl.place").exists() == (wrong == "place")
