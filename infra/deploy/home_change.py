@@ -25,8 +25,7 @@ from countledger.ledger import keys
 from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.expressions import AllOf, Compare
 from countledger.ledger.operations import Put, Query
-from countledger.ledger.performer import wrote
-from countledger.ledger.tombstones import present, tombstone
+from countledger.ledger.tombstones import present, removed_by, tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -202,10 +201,10 @@ class HomeChange:
                 *(Compare(name, "=", item[name]) for name in sorted(item.keys() - _CHANGES_ALONE))
             )
             now_ms, key = home.clock.now_ms(), keys.schedule_key(namespace)
-            left = tombstone(
-                key, revision_of(item) or epoch.id, now_ms, home.settings.clock_skew_ms
-            )
-            if not wrote(dynamo, Put(table, left, same)):
+            removal, skew_ms = home.ids.new_id(now_ms), home.settings.clock_skew_ms
+            removed = revision_of(item) or epoch.id
+            left = tombstone(key, removed, now_ms, skew_ms, removal=removal)
+            if not removed_by(dynamo, Put(table, left, same), removal):
                 self.say(f"the schedule of {namespace} was changed in {region} just now")
                 continue
             now = taken.describe() if taken else "it was deleted here since"

@@ -1,13 +1,24 @@
 """Which step of a promotion follows who is home, from what is observed."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from countledger.infra.deploy.home_change import HomeSeen, HomeStep, following_home, next_of_home
+from countledger.compaction.lease import Epoch
+from countledger.infra.deploy.home_change import (
+    HomeChange,
+    HomeSeen,
+    HomeStep,
+    following_home,
+    next_of_home,
+)
 from countledger.infra.deploy.region_checks import staying_in
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.template import load_template
+from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.producers.claims.claim import Claim
 from countledger.testing import MemoryStack
 
@@ -47,3 +58,42 @@ def test_a_claim_that_was_released_keeps_no_region_its_home() -> None:
     stack.ledger.claims.release(claim)
 
     assert [before, staying_in(stack.ledger.connection)] == [["unique claims"], []]
+
+
+def _changed(there: MemoryStack) -> None:
+    there.ledger.schedules.set("likes", every_ms=DAY_MS)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (MemoryStack.lose_next_answer, "schedule of likes moved from there: rate(1 hour)"),
+        (
+            lambda there: there.before_next_request(lambda: _changed(there), skip=4),
+            "the schedule of likes was changed in there just now",
+        ),
+    ],
+    ids=["answer lost", "changed"],
+)
+def test_a_schedule_whose_deletion_got_no_answer_has_moved(
+    monkeypatch: pytest.MonkeyPatch, fault: Callable[[MemoryStack], object], says: str
+) -> None:
+    """The SDK sends the request again, and it meets the tombstone of the first one."""
+    home, there, said = MemoryStack(), MemoryStack(), list[str]()
+    for stack in (home, there):
+        stack.ledger.namespaces.create("likes")
+    there.ledger.schedules.create("likes", every_ms=HOUR_MS)
+    stack_of: Any = lambda _: SimpleNamespace(  # noqa: E731
+        stack=SimpleNamespace(describe=lambda: {"Parameters": []})
+    )
+    target = home.ledger.connection
+    moved = HomeChange(target=target, regions=("there",), deployment=stack_of, say=said.append)
+    connections = {target.region: target, "there": there.ledger.connection}
+    monkeypatch.setattr(HomeChange, "_in", lambda _, region: connections[region])
+    fault(there)
+
+    moved.take(HomeStep.SCHEDULES, Epoch(number=2, home=target.region, id="promotion"))
+
+    assert [one.split(",")[0] for one in said] == [says]
+    assert home.ledger.schedules.get("likes").expression == "rate(1 hour)"
+    assert (there.ledger.schedules.find("likes") is None) == ("moved" in says)
