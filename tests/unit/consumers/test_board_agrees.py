@@ -141,20 +141,29 @@ def test_members_and_places_agree_when_a_late_write_of_an_earlier_call_has_lande
         with suppress(errors.NoSuchGroup):
             first(stack)
         if not ran:
+            assert skip > 1
             return
         with suppress(errors.NoSuchGroup, errors.Unclear):
             second(stack)
-            stack.land()
-            _assert_agrees(stack)
+        stack.land()
+        _assert_agrees(stack)
+    raise AssertionError("the call never ends")
+
+
+def _placed_late(counter: str) -> MemoryStack:
+    """A strict counter and a ranked group, whose next addition writes its place late."""
+    stack = MemoryStack(at=_AT)
+    stack.ledger.strict.create(counter, method="occ")
+    stack.ledger.groups.add(_GROUP, [])
+    stack.ledger.groups.switch_ranking(_GROUP, on=True)
+    stack.before_next_request(stack.delay_next, skip=4)
+    return stack
 
 
 def test_a_late_placement_gives_no_place_to_the_next_strict_counter_of_that_name() -> None:
-    stack = MemoryStack(at=_AT)
+    stack = _placed_late("seats:a")
     strict, groups = stack.ledger.strict, stack.ledger.groups
-    strict.create("seats:a", method="occ")
-    groups.add(_GROUP, [])
-    groups.switch_ranking(_GROUP, on=True)
-    stack.before_next_request(stack.delay_next, skip=4)
+
     groups.add(_GROUP, ["seats:a"])
     strict.delete("seats:a")
     strict.create("seats:a", method="occ")
@@ -167,12 +176,8 @@ def test_a_late_placement_gives_no_place_to_the_next_strict_counter_of_that_name
 
 def test_a_place_is_not_refused_while_an_attempt_may_still_give_it() -> None:
     """It landed if the counter were created before."""
-    stack = MemoryStack(at=_AT)
+    stack = _placed_late("seats:other")
     strict, groups = stack.ledger.strict, stack.ledger.groups
-    strict.create("seats:other", method="occ")
-    groups.add(_GROUP, [])
-    groups.switch_ranking(_GROUP, on=True)
-    stack.before_next_request(stack.delay_next, skip=4)
 
     with pytest.raises(errors.Unclear, match="call again"):
         groups.add(_GROUP, ["seats:a"])
