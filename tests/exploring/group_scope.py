@@ -15,7 +15,7 @@ from countledger.ledger.errors import NoSuchGroup
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.ranking import group_board, is_on, is_on_board
 from countledger.ledger.tombstones import present
-from tests.exploring.linear import Effect, Masked, certainty_of_several
+from tests.exploring.linear import Effect, Masked, certainty_of_several, is_number, never
 from tests.exploring.scope import Beginnings, Capability
 from tests.exploring.search import Bounds
 
@@ -77,16 +77,6 @@ class _Group(NamedTuple):
     loose: bool = False
 
 
-def _never(_answer: object) -> bool:
-    """No answer says so: the call ended without one."""
-    return False
-
-
-def _is_number(answer: object) -> bool:
-    """How many members there were when they were read."""
-    return answer in (0, 1)
-
-
 def _model(group: _Group, call: str) -> Iterator[Effect]:
     if group.exists and not group.ranked and call != "add":
         yield Effect(NoSuchGroup, group, STAYS)  # it is about to be made again
@@ -104,13 +94,13 @@ def _model(group: _Group, call: str) -> Iterator[Effect]:
         if group.member:
             yield Effect((), after, MISSED)
             yield Effect((), group, SINCE)
-        yield Effect(_never, after._replace(loose=True), PARTLY)
+        yield Effect(never, after._replace(loose=True), PARTLY)
     elif call == "delete":
         yield from _delete(group)
     else:
         after = group._replace(ranked=call == "rank")
-        yield Effect(_is_number, after)
-        yield Effect(_never, after._replace(loose=True), PARTLY)
+        yield Effect(is_number, after)
+        yield Effect(never, after._replace(loose=True), PARTLY)
 
 
 def _add(group: _Group) -> Iterator[Effect]:
@@ -120,9 +110,9 @@ def _add(group: _Group) -> Iterator[Effect]:
         yield Effect((), after, MISSED)
     if group.loose:
         yield Effect((_NAME,), group._replace(member=True), PARTLY)  # the group goes after that
-    yield Effect(_never, group._replace(exists=True), PARTLY)
-    yield Effect(_never, group._replace(member=True, loose=True), PARTLY)
-    yield Effect(_never, after._replace(loose=True), PARTLY)
+    yield Effect(never, group._replace(exists=True), PARTLY)
+    yield Effect(never, group._replace(member=True, loose=True), PARTLY)
+    yield Effect(never, after._replace(loose=True), PARTLY)
 
 
 def _delete(group: _Group) -> Iterator[Effect]:
@@ -133,7 +123,7 @@ def _delete(group: _Group) -> Iterator[Effect]:
     for exists in (True, False):
         for member in (True, False):
             left = group._replace(exists=exists, member=member and group.member, loose=True)
-            yield Effect(_never, left._replace(ranked=exists and group.ranked), PARTLY)
+            yield Effect(never, left._replace(ranked=exists and group.ranked), PARTLY)
 
 
 def _agrees(group: _Group, contents: Contents) -> bool:

@@ -23,7 +23,7 @@ from countledger.producers.strict.state import decode_state
 from tests.exploring.linear import DIED, Certainty, Effect
 from tests.exploring.scope import Beginnings, Capability
 from tests.exploring.search import Bounds
-from tests.exploring.strict_scope import DELETED_TWICE, certainty
+from tests.exploring.strict_scope import DELETED_TWICE, certainty, kind
 from tests.exploring.transfer_scope import REFUSED_AND_WITHDRAWN
 
 if TYPE_CHECKING:
@@ -82,12 +82,12 @@ class Holding:
         """What each call does."""
         return {
             "hold": self.hold,
-            "confirm": lambda ledger: _kind(ledger.strict.confirm(_ID)),
-            "confirm 1": lambda ledger: _kind(ledger.strict.confirm(_ID, 1)),
-            "readmit": lambda ledger: _kind(ledger.strict.confirm(_ID, readmit=True)),
-            "cancel": lambda ledger: _kind(ledger.strict.cancel(_ID)),
-            "withdraw": lambda ledger: _kind(ledger.strict.withdraw(_NAME, _KEY)),
-            "take": lambda ledger: _kind(ledger.strict.change(_NAME, -_HELD)),
+            "confirm": lambda ledger: kind(ledger.strict.confirm(_ID)),
+            "confirm 1": lambda ledger: kind(ledger.strict.confirm(_ID, 1)),
+            "readmit": lambda ledger: kind(ledger.strict.confirm(_ID, readmit=True)),
+            "cancel": lambda ledger: kind(ledger.strict.cancel(_ID)),
+            "withdraw": lambda ledger: kind(ledger.strict.withdraw(_NAME, _KEY)),
+            "take": lambda ledger: kind(ledger.strict.change(_NAME, -_HELD)),
             "raise bound": _raise_bound,
             "create": self.create,
             "delete": lambda ledger: ledger.strict.delete(_NAME),
@@ -100,7 +100,7 @@ class Holding:
     def hold(self, ledger: CountLedger) -> str:
         """Place the hold."""
         length = timedelta(minutes=10 if self.lapses else 24 * 60)
-        return _kind(ledger.strict.hold(_NAME, _HELD, key=_KEY, expires_in=length))
+        return kind(ledger.strict.hold(_NAME, _HELD, key=_KEY, expires_in=length))
 
     def held(self, ledger: CountLedger) -> None:
         """A counter with an open hold, placed when the world begins."""
@@ -254,10 +254,6 @@ def _is_given_up(answer: object) -> bool:
 
 def _certainty(answer: object) -> Certainty:
     return Certainty.SURE if answer == "Contended" else certainty(answer)
-
-
-def _kind(outcome: object) -> str:
-    return type(outcome).__name__
 
 
 def _raise_bound(ledger: CountLedger) -> str:

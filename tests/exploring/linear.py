@@ -43,6 +43,16 @@ def certainty_of(answer: object) -> Certainty:
     return Certainty.NONE if isinstance(answer, Throttled) else Certainty.SURE
 
 
+def never(_answer: object) -> bool:
+    """No answer says so: the call ended without one."""
+    return False
+
+
+def is_number(answer: object) -> bool:
+    """How many of one item the call has met, or written: another call may have been faster."""
+    return answer in (0, 1)
+
+
 def certainty_of_several(answer: object) -> Certainty:
     """What answers of calls say that write several items: an error may meet the second one."""
     return Certainty.MAYBE if isinstance(answer, ServiceFailed) else certainty_of(answer)

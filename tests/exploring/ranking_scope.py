@@ -14,7 +14,7 @@ from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.ranking import is_on, kept_partitions, namespace_board
-from tests.exploring.linear import Effect, Masked, certainty_of_several
+from tests.exploring.linear import Effect, Masked, certainty_of_several, is_number, never
 from tests.exploring.scope import Beginnings, Capability
 from tests.exploring.search import Bounds
 
@@ -51,24 +51,14 @@ class _Ranking(NamedTuple):
     loose: bool = False
 
 
-def _never(_answer: object) -> bool:
-    """No answer says so: the call ended without one."""
-    return False
-
-
-def _is_number(answer: object) -> bool:
-    """How many totals the call has written: another call may have been faster."""
-    return answer in (0, 1)
-
-
 def _model(ranking: _Ranking, call: str) -> Iterator[Effect]:
     if call == "on with 4" and ranking.partitions > _FEW:
         yield Effect(BadSetting, ranking)
         return
     partitions = _MORE if call == "on with 8" else ranking.partitions
     after = ranking._replace(on=call != "off", partitions=partitions)
-    yield Effect(_is_number, after)
-    yield Effect(_never, after._replace(loose=True), UNSWEPT)
+    yield Effect(is_number, after)
+    yield Effect(never, after._replace(loose=True), UNSWEPT)
 
 
 def _agrees(ranking: _Ranking, contents: Contents) -> bool:

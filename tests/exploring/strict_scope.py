@@ -162,7 +162,7 @@ class Setting:
             "add": lambda ledger: _change(ledger, add),
             "key": lambda ledger: _change(ledger, take, KEY),
             "key to add": lambda ledger: _change(ledger, add, KEY),
-            "withdraw": lambda ledger: _kind(ledger.strict.withdraw(NAME, KEY)),
+            "withdraw": lambda ledger: kind(ledger.strict.withdraw(NAME, KEY)),
             "raise bound": lambda ledger: _bounds(ledger, 1),
             "lower bound": lambda ledger: _bounds(ledger, 0),
             "set": _set,
@@ -336,12 +336,13 @@ def agrees(seen: Seen, contents: Contents) -> bool:
     return exists and (whole.total, whole.lower) == (seen.counter.value, seen.counter.lower)
 
 
-def _kind(outcome: object) -> str:
+def kind(outcome: object) -> str:
+    """Of an outcome, its class."""
     return type(outcome).__name__
 
 
 def _change(ledger: CountLedger, delta: int, key: IdempotencyKey | None = None) -> str:
-    return _kind(ledger.strict.change(NAME, delta, key=key))
+    return kind(ledger.strict.change(NAME, delta, key=key))
 
 
 def _bounds(ledger: CountLedger, lower: int) -> str:
@@ -350,7 +351,7 @@ def _bounds(ledger: CountLedger, lower: int) -> str:
 
 
 def _set(ledger: CountLedger) -> str:
-    return _kind(ledger.strict.transactions.set_value(NAME, _SET_TO, key=_SET_KEY))
+    return kind(ledger.strict.transactions.set_value(NAME, _SET_TO, key=_SET_KEY))
 
 
 def _begin(ledger: CountLedger) -> None:

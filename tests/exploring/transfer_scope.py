@@ -15,7 +15,7 @@ from countledger.ledger.limits import MINUTE_MS
 from tests.exploring.linear import Effect, Masked
 from tests.exploring.scope import Beginnings, Capability
 from tests.exploring.search import Bounds
-from tests.exploring.strict_scope import DELETED_TWICE, certainty
+from tests.exploring.strict_scope import DELETED_TWICE, certainty, kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +110,7 @@ def _know(ledger: CountLedger) -> None:
 
 def _transfer(ledger: CountLedger, amount: int) -> str:
     moved = ledger.strict.transactions.transfer(_ANN, _BOB, amount, key=_KEY)
-    return type(moved).__name__
+    return kind(moved)
 
 
 TRANSFERS: Final = Capability(
@@ -118,9 +118,9 @@ TRANSFERS: Final = Capability(
     calls={
         "transfer": lambda ledger: _transfer(ledger, 1),
         "transfer 2": lambda ledger: _transfer(ledger, 2),
-        "withdraw": lambda ledger: type(ledger.strict.transactions.withdraw(_KEY)).__name__,
-        "take": lambda ledger: type(ledger.strict.change(_ANN, -1)).__name__,
-        "add": lambda ledger: type(ledger.strict.change(_ANN, 1)).__name__,
+        "withdraw": lambda ledger: kind(ledger.strict.transactions.withdraw(_KEY)),
+        "take": lambda ledger: kind(ledger.strict.change(_ANN, -1)),
+        "add": lambda ledger: kind(ledger.strict.change(_ANN, 1)),
         "delete": lambda ledger: ledger.strict.delete(_BOB),
     },
     scripts=(
