@@ -56,12 +56,6 @@ QUOTA_DELETED_TWICE: Final = Masked(
     "quotas.md",
     "Two calls that delete a quota at the same time both succeed.",
 )
-LIMIT_BETWEEN: Final = Masked(
-    "a key on both sides of a change of the limit",
-    "quotas.md",
-    "If the limit was changed, or a new window began, between the two tries of a key, the second "
-    "try cannot be compared with the first: it raises `IdempotencyKeyReused` and counts nothing.",
-)
 DENIED_ALONE: Final = Masked(
     "an amount above the limit, counted before",
     "quotas.md",
@@ -178,7 +172,6 @@ class Budgeting:
             return
         if amount == budget.key:
             yield Effect("counted", budget)  # by which call is not said after a lost answer
-        yield Effect(IdempotencyKeyReused, budget, LIMIT_BETWEEN)
         if amount > limit:
             yield Effect("denied", budget, DENIED_ALONE)
         if budget.used + amount <= limit:
@@ -200,8 +193,6 @@ class Budgeting:
             reserved = Budget(_LIMIT, used=_AMOUNT, ticket="reserved")
             starts = {"reserved": Beginnings(self.reserve, reserved)}
         both = OLD_LIMIT, QUOTA_DELETED_TWICE
-        # The others need a process with the new limit, which takes longer than a key lives.
-        masks = (*both, DIED_TWICE)
         return Capability(
             name=f"quotas-{self.method}",
             calls=self.calls(),
@@ -210,7 +201,7 @@ class Budgeting:
             model=self.model,
             agrees=_agrees,
             prepare=lambda ledger: ledger.quotas.show(_NAME),
-            masks=masks if tokens else both,
+            masks=(*both, DENIED_ALONE, DIED_TWICE) if tokens else both,
             bounds=Bounds(jumps_ms=(14 * MINUTE_MS,), free_jumps=tokens),
         )
 
