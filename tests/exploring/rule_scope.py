@@ -1,4 +1,4 @@
-"""Alert rules: create, change, delete, also with an initial scan.
+"""Alert rules: create, change, delete.
 
 The state of the model is the threshold of the rule; 0: there is none.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.consumers.alerts.rule_items import RuleSnapshot, snapshot_of
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
-from countledger.ledger.errors import NoSuchRule, RuleExists, ServiceFailed
+from countledger.ledger.errors import NoSuchRule, RuleExists
 from countledger.ledger.limits import MINUTE_MS
 from tests.exploring.linear import Effect
 from tests.exploring.scope import Beginnings, Capability
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 _NAME: Final = "r"
 _COUNTER: Final = "likes:a"
-_VALUE: Final = 50
 # What each call writes; 0: it deletes.
-_THRESHOLD: Final = {"create 10": 10, "create 15": 15, "create now": 10, "set 20": 20, "delete": 0}
+_THRESHOLD: Final = {"create 10": 10, "create 15": 15, "set 20": 20, "delete": 0}
 
 
 def _model(threshold: int, call: str) -> Iterator[Effect]:
@@ -41,19 +40,10 @@ def _model(threshold: int, call: str) -> Iterator[Effect]:
         yield Effect(RuleExists, threshold)
     else:
         yield Effect(wanted, wanted)
-        if call == "create now":
-            yield Effect(_ended_early, wanted)
 
 
 def _changed_since(answer: object) -> bool:
     return isinstance(answer, RuleExists) and "was changed, or created again" in str(answer)
-
-
-def _ended_early(answer: object) -> bool:
-    """The rule is written, and its scan was not finished."""
-    return type(answer) is ServiceFailed and (
-        "initial scan" in str(answer) or "is effective in" in str(answer)
-    )
 
 
 def _rules(contents: Contents) -> RuleSnapshot:
@@ -67,27 +57,17 @@ def _agrees(threshold: int, contents: Contents) -> bool:
 
 
 def _holds(state: Situation) -> bool:
-    """The stamp fits the rules; a finished scan has alerted, and no revision alerts twice."""
-    items = state.contents.tables[COUNTERS].items()
-    logged = [one["firing"]["revision"] for key, one in items if key[0] == keys.ALERT_LOG]
-    told = [one for place in state.places for one in place.told if one.call == "create now"]
-    scanned = any(one.answer == _THRESHOLD["create now"] for one in told)
-    is_once = len(set(logged)) == len(logged)
-    return _rules(state.contents).is_whole and is_once and (bool(logged) or not scanned)
+    """The stamp fits the rules."""
+    return _rules(state.contents).is_whole
 
 
-def _create(ledger: CountLedger, threshold: int, *, now: bool = False) -> int:
-    rule = ledger.alerts.create(
-        _NAME, counter=_COUNTER, threshold=threshold, direction="rising", now=now
-    )
+def _create(ledger: CountLedger, threshold: int) -> int:
+    rule = ledger.alerts.create(_NAME, counter=_COUNTER, threshold=threshold, direction="rising")
     return int(rule.threshold)
 
 
 def _without(ledger: CountLedger) -> None:
     ledger.namespaces.create("likes")
-    table = ledger.connection.setting("counters_table")
-    total = {"total": _VALUE, "events": 1, "entries": 1, "version": 1}
-    ledger.connection.dynamo("none").put_batch(table, [{**keys.total_key(_COUNTER), **total}])
 
 
 def _with(ledger: CountLedger) -> None:
@@ -100,7 +80,6 @@ RULES: Final = Capability(
     calls={
         "create 10": lambda ledger: _create(ledger, 10),
         "create 15": lambda ledger: _create(ledger, 15),
-        "create now": lambda ledger: _create(ledger, 10, now=True),
         "set 20": lambda ledger: int(ledger.alerts.set(_NAME, threshold=20).threshold),
         "delete": lambda ledger: ledger.alerts.delete(_NAME),
     },

@@ -164,6 +164,7 @@ SCHEDULES: Final = Capability(
         ("create daily",),
         ("set",),
         ("delete",),
+        ("get",),
         ("tick",),
         ("delete", "create daily"),
         ("create hourly", "delete"),

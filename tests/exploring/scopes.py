@@ -46,6 +46,6 @@ NOT_EXPLORED: Final = (
     "deletion of a ledger counter beyond its mark, which waits for the stream; promotion marks",
     "repair beside deliveries, buffers, Kinesis, quarantine, import, the API over HTTP",
     "pages of more than 1,000 items, throttled reads, requests that DynamoDB rejects",
-    "initial scans of alert rules, but for what `--case` names",
+    "initial scans of alert rules",
     "leases and forks of a process (the simulation explores these by seeds)",
 )

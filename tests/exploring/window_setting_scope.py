@@ -93,6 +93,7 @@ WINDOW_SETTINGS: Final = Capability(
         ("by day",),
         ("by day, first",),
         ("off",),
+        ("show",),
         ("off", "by hour"),
     ),
     starts={
