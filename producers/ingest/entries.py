@@ -2,15 +2,16 @@
 
 Each message is decoded to an entry or rejected with a reason, so that all are counted. A record
 that is broken as a whole (a wrong checksum, a cut end) hides how many messages it had: it counts as
-one. The malformed messages of one record are rejected together: a record of any number of them is
-one item of the quarantine. Entries with an id are written in batches of 25, those with a key one by
-one.
+one. The malformed messages of one record are rejected together, in as few items of the quarantine
+as their bytes allow; equal messages are kept once, because they would be one entry. Entries with an
+id are written in batches of 25, those with a key one by one.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+from collections import Counter
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -26,18 +27,20 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import BATCH_WRITE_ITEMS, SECOND_MS, TIME_LIMIT_MS
+from countledger.ledger.quarantine_record import CONTENT_MAX_BYTES
 from countledger.ledger.suspension import WorkerThreads
 from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Receipt, Status
 from countledger.producers.kinesis.aggregate import (
     BrokenAggregate,
     bundle,
+    bundles_of,
     decode,
     unpack_record,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from countledger.ledger.before_send import Deadline
     from countledger.ledger.entry import Entry
@@ -108,7 +111,7 @@ class RejectedEvent:
 
     Attributes:
         place: its place.
-        payload: its bytes; of several messages, a record of them.
+        payload: its bytes; of several messages, a record of them, equal ones once.
         kind: the reason in one word.
         reason: the reason for a person.
         messages: how many messages it is.
@@ -164,7 +167,7 @@ def read(number: int, record: Mapping[str, Any], origin: str) -> RecordContent:
             malformed.append((part, message, str(error)))
         else:
             entries.append(DecodedEntry(replace(place, part=part), message, entry))
-    rejected = [_malformed(place, malformed, len(messages))] if malformed else []
+    rejected = list(_malformed(place, malformed, len(messages)))
     if unread is not None:
         rejected.append(_unreadable(place, data, unread))
     return RecordContent(place, [*rejected, *entries], len(messages))
@@ -176,16 +179,23 @@ def _unreadable(place: RecordPlace, data: bytes, reason: str) -> RejectedEvent:
 
 def _malformed(
     place: RecordPlace, found: Sequence[tuple[int, bytes, str]], messages: int
-) -> RejectedEvent:
-    """The malformed messages of one record, at the place of the first one."""
-    part, payload, reason = found[0]
-    if len(found) > 1:
-        reasons = "; ".join(f"message {part}: {why}" for part, _, why in found[:_REASONS])
-        more = "; ..." if len(found) > _REASONS else ""
-        reason = f"{len(found)} of the {messages} messages of the record: {reasons}{more}"
-        payload = bundle([message for _, message, _ in found])
-    place = replace(place, part=part)
-    return RejectedEvent(place, payload, RejectionKind.MALFORMED, reason, len(found))
+) -> Iterator[RejectedEvent]:
+    """The malformed messages of one record, each item at the place of its first message."""
+    first = {message: (part, reason) for part, message, reason in reversed(found)}
+    count = Counter(message for _, message, _ in found)
+    for kept in bundles_of(count, CONTENT_MAX_BYTES):
+        total = sum(count[message] for message in kept)
+        part, reason = first[kept[0]]
+        payload = kept[0]
+        if total > 1:
+            named = (first[message] for message in kept[:_REASONS])
+            reasons = "; ".join(f"message {number}: {why}" for number, why in named)
+            more = "; ..." if len(kept) > _REASONS else ""
+            reason = f"{total} of the {messages} messages of the record: {reasons}{more}"
+            payload = bundle(kept)
+        yield RejectedEvent(
+            replace(place, part=part), payload, RejectionKind.MALFORMED, reason, total
+        )
 
 
 def _opened(number: int, record: Mapping[str, Any]) -> tuple[RecordPlace, bytes]:

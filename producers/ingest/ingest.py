@@ -41,9 +41,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class IngestOutcome:
-    """The result for a batch. The counts are of the records before `retry_from`.
+    """The result for a batch.
 
-    And of the messages of that record that are done and are not tried again.
+    It counts the messages of the records before `retry_from`, and of that record the messages of
+    the pieces that are done.
 
     Attributes:
         records: the number of delivered records.

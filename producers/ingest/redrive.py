@@ -18,7 +18,12 @@ from countledger.producers.event import Status
 from countledger.producers.ingest.entries import EntryWriter, RejectionKind
 from countledger.producers.ingest.late import LateEntry, LateResender, LateStatus
 from countledger.producers.ingest.quarantine import FORMAT
-from countledger.producers.kinesis.aggregate import BrokenAggregate, decode, unpack
+from countledger.producers.kinesis.aggregate import (
+    BrokenAggregate,
+    UnpackedRecord,
+    decode,
+    unpack_record,
+)
 from countledger.producers.sender import sender_of
 
 if TYPE_CHECKING:
@@ -66,8 +71,12 @@ class IngestRedrive:
             )
         try:
             whole = record.part is None or record.messages > 1
-            payloads = unpack(record.content) if whole else [record.content]
-            entries = [decode(one, arrived_ms=record.at_ms, origin=self.origin) for one in payloads]
+            found = (
+                unpack_record(record.content) if whole else UnpackedRecord([record.content], None)
+            )
+            entries = [
+                decode(one, arrived_ms=record.at_ms, origin=self.origin) for one in found.messages
+            ]
         except (BrokenAggregate, BadInput) as error:
             return RedriveAnswer(
                 resolved=False,
@@ -77,7 +86,12 @@ class IngestRedrive:
         expired = record.kind == RejectionKind.EXPIRED
         answers = [self._one(entry, even_if_counted, expired) for entry in entries]
         details = sorted({answer.detail for answer in answers})
-        return RedriveAnswer(all(answer.resolved for answer in answers), "; ".join(details))
+        resolved = all(answer.resolved for answer in answers)
+        if found.unread is not None:
+            advice = "have its producer send what they have in this format, then discard it"
+            details.append(f"{found.unread}; {advice}")
+            resolved = False
+        return RedriveAnswer(resolved, "; ".join(details))
 
     def _one(self, entry: Entry, even_if_counted: bool, expired: bool) -> RedriveAnswer:  # noqa: FBT001 - handed on
         if not expired:

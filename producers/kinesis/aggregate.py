@@ -265,11 +265,6 @@ class UnpackedRecord(NamedTuple):
     unread: str | None
 
 
-def unpack(data: bytes) -> list[bytes]:
-    """The messages in a record of the stream, as `unpack_record`."""
-    return unpack_record(data).messages
-
-
 def unpack_record(data: bytes) -> UnpackedRecord:
     """What is in a record of the stream: of a plain one `messages_in`, of an aggregated one all.
 
@@ -337,18 +332,37 @@ def _is_lines(payload: bytes) -> bool:
 
 
 def bundle(payloads: Sequence[bytes]) -> bytes:
-    """A record of several payloads that `unpack` gives back: lines that a person can read.
+    """A record of several payloads that `unpack_record` gives back: lines that a person can read.
 
     An aggregated record, if one of them is not a line of text.
     """
     lines = b"\n".join(payloads)
-    if messages_in(lines) == list(payloads):
+    if not lines.startswith(MAGIC) and messages_in(lines) == list(payloads):
         return lines
     aggregate = new_aggregate()
     for payload in payloads:
         aggregate.records.add(partition_key_index=0, data=payload)
     message = aggregate.SerializeToString()
     return MAGIC + bytes(message) + _digest(message)
+
+
+def bundles_of(payloads: Iterable[bytes], limit_bytes: int) -> Iterator[list[bytes]]:
+    """The payloads, in order, in lists of which each `bundle` has at most so many bytes.
+
+    A payload that is too large alone is a list of its own.
+    """
+    frame = len(MAGIC) + DIGEST_SIZE
+    held: list[bytes] = []
+    size = frame
+    for payload in payloads:
+        more = _record_bytes(len(payload))
+        if held and size + more > limit_bytes:
+            yield held
+            held, size = [], frame
+        held.append(payload)
+        size += more
+    if held:
+        yield held
 
 
 def _digest(message: bytes) -> bytes:

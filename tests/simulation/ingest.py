@@ -22,7 +22,7 @@ from countledger.producers.ingest.late import LateResender
 from countledger.producers.ingest.pieces import RecordProgress
 from countledger.producers.ingest.quarantine import IngestQuarantine, IngestQueues
 from countledger.producers.ingest.redrive import ExpiredEntries
-from countledger.producers.kinesis.aggregate import BrokenAggregate, decode, unpack
+from countledger.producers.kinesis.aggregate import BrokenAggregate, decode, unpack_record
 from countledger.producers.kinesis.producer import KinesisProducer
 from countledger.producers.kinesis.sender import KinesisSender
 from tests.simulation.client import Memory
@@ -144,7 +144,7 @@ def late_ms_of(world: World) -> int:
 
 def _carried(record: Map[str, Any]) -> int:
     try:
-        return len(unpack(base64.b64decode(record["kinesis"]["data"])))
+        return len(unpack_record(base64.b64decode(record["kinesis"]["data"])).messages)
     except BrokenAggregate:
         return 1
 

@@ -15,7 +15,7 @@ from countledger.ledger.errors import CounterExists
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.operations import Query
 from countledger.ledger.settings import TRANSPORTS
-from countledger.producers.kinesis.aggregate import decode, unpack
+from countledger.producers.kinesis.aggregate import decode, unpack_record
 from tests.engines.running import REGION
 from tests.engines.store import Store
 from tests.transport.server import HostileServer
@@ -163,7 +163,7 @@ def test_every_record_that_is_acknowledged_is_in_the_stream(store: Store, forked
         StreamName=STREAM, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
     )
     records = client.get_records(ShardIterator=start["ShardIterator"], Limit=1_000)["Records"]
-    payloads = [one for record in records for one in unpack(record["Data"])]
+    payloads = [one for record in records for one in unpack_record(record["Data"]).messages]
     entries = [decode(one, arrived_ms=1, origin=REGION) for one in payloads]
 
     assert sorted(one.id for one in entries) == sorted(answers["parent"] + answers["child"])

@@ -22,7 +22,7 @@ from countledger.ledger.namespace import Namespace, Namespaces
 from countledger.ledger.values import parse_time
 from countledger.producers.event import Event, Status, make_entry
 from countledger.producers.ingest.entries import EntryWriter, RejectionKind
-from countledger.producers.kinesis.aggregate import encode, pack, unpack
+from countledger.producers.kinesis.aggregate import encode, pack, unpack_record
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.ingest.world import World, law_holds
@@ -234,20 +234,20 @@ def test_whatever_happens_to_records_every_payload_is_counted_in_or_out(
     outcome = world.apply(*records, *twice)
 
     whole = [one for one in dict.fromkeys(records) if is_whole(one)]
-    sound = [payload for one in whole for payload in unpack(one)]
+    sound = [payload for one in whole for payload in unpack_record(one).messages]
     assert law_holds(outcome)
     assert sorted(world.deltas()) == sorted(json.loads(one)["delta"] for one in sound)
     assert outcome.accepted == len(sound)
     assert len(world.quarantine.rejected()) == sum(outcome.quarantined.values())
     # Whatever is broken is one; whatever is whole is as many as it carries.
     assert outcome.payloads == sum(
-        len(unpack(one)) if is_whole(one) else 1 for one in [*records, *twice]
+        len(unpack_record(one).messages) if is_whole(one) else 1 for one in [*records, *twice]
     )
 
 
 def is_whole(data: bytes) -> bool:
     """Whether a record is as it was packed: nothing else has the right checksum."""
     try:
-        return all(json.loads(payload) for payload in unpack(data))
+        return all(json.loads(payload) for payload in unpack_record(data).messages)
     except Exception:  # noqa: BLE001 - whatever it is, it is not whole
         return False

@@ -18,7 +18,7 @@ from countledger.ledger.quarantine_store import QuarantineStore
 from countledger.producers.ingest.entries import RejectionKind
 from countledger.producers.ingest.ingest import IngestOutcome
 from countledger.producers.ingest.quarantine import IngestQuarantine, quarantined_of
-from countledger.producers.kinesis.aggregate import bundle, encode, unpack
+from countledger.producers.kinesis.aggregate import bundle, encode, unpack_record
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.ingest.test_ingest import keyed, packed
@@ -41,7 +41,7 @@ class Ticking(ManualClock):
 def one_record(*messages: bytes) -> bytes:
     """An aggregated record, also where lines would do."""
     data = bundle([b"", *messages])  # an empty line is none
-    assert unpack(data) == [b"", *messages]
+    assert unpack_record(data).messages == [b"", *messages]
     return data
 
 
@@ -177,11 +177,14 @@ def test_the_malformed_messages_of_a_record_can_be_read_and_sent_again() -> None
 
     (letter,) = world.quarantine.letters
     (one,) = letter.rejected
-    assert unpack(one.payload) == [b"", b"not json", b'{"v": 2}']
+    assert unpack_record(one.payload).messages == [b"", b"not json", b'{"v": 2}']
     assert quarantined_of(one, "arn", "s", now_ms=9).messages == 3
     assert world.deltas() == [7]
     (told,) = json.loads(letter.body)["rejected"]
-    assert unpack(base64.b64decode(told["base64"])) == unpack(one.payload)
+    assert (
+        unpack_record(base64.b64decode(told["base64"])).messages
+        == unpack_record(one.payload).messages
+    )
     assert "message 1: " in told["reason"]
 
 

@@ -16,17 +16,19 @@ from countledger.ledger.quarantine_record import (
     QuarantineSource,
 )
 from countledger.ledger.quarantine_store import QuarantineStore
-from countledger.producers.ingest.entries import EntryWriter
+from countledger.producers.ingest.entries import EntryWriter, RejectionKind
 from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.ingest.late import LateResender
 from countledger.producers.ingest.pieces import RecordProgress
 from countledger.producers.ingest.quarantine import IngestQuarantine
 from countledger.producers.ingest.redrive import IngestRedrive
-from countledger.producers.kinesis.aggregate import encode, pack
+from countledger.producers.kinesis.aggregate import bundle, encode, pack, unpack_record
+from countledger.producers.kinesis.library import DIGEST_SIZE, MAGIC
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.ingest.world import World
 from tests.unit.producers.kinesis.entries import entry
+from tests.unit.producers.kinesis.test_aggregate import sealed
 from tests.unit.producers.senders import REGION, TABLE, sender_on
 
 COUNTERS = "counters"
@@ -116,6 +118,45 @@ def test_what_is_broken_stays_broken(world: Keeping) -> None:
         assert (settled, said.startswith(f"{record.reason}; ")) == (False, True)
         assert "then discard it" in said
     assert world.deltas() == []
+
+
+def test_a_record_with_unread_bytes_stays_until_a_person_discards_it(world: Keeping) -> None:
+    """Its messages are counted; its other bytes may be events, and are not counted."""
+    known = packed(5, 6)[len(MAGIC) : -DIGEST_SIZE]
+    world.apply(sealed(known + b"\x7a\x02{}"))
+    (record,) = world.kept()
+
+    resolved, detail = world.redrive(record)
+
+    assert sorted(world.deltas()) == [5, 6]
+    assert not resolved
+    assert "; 4 bytes of the aggregated record are in fields that " in detail
+
+
+def test_the_malformed_messages_of_a_record_are_kept_to_the_last_byte(world: Keeping) -> None:
+    """In as many items as their bytes need, the same ones at each delivery."""
+    bad = [b'{"v": 2, "n": %d, "text": "%s"}' % (n, b"x" * 180) for n in range(4_000)]
+    for _ in range(2):
+        outcome = world.apply(b"\n".join(bad))
+
+    kept = sorted(world.kept(), key=lambda record: record.part or 0)
+    assert outcome.quarantined == {RejectionKind.MALFORMED: 4_000}
+    assert [one.cut_from_bytes for one in kept] == [None] * 3
+    assert [one for record in kept for one in unpack_record(record.content).messages] == bad
+    assert sum(record.messages for record in kept) == 4_000
+    assert [record.part for record in kept] == [0, kept[0].messages, 4_000 - kept[2].messages]
+    assert all(f"message {record.part}: " in record.reason for record in kept)
+
+
+def test_malformed_messages_that_are_equal_are_kept_once(world: Keeping) -> None:
+    """They would be one entry. A record has room for 174,000 empty ones."""
+    outcome = world.apply(bundle([b""] * 60_000))
+    (kept,) = world.kept()
+
+    assert outcome.quarantined == {RejectionKind.MALFORMED: 60_000}
+    assert (kept.messages, kept.cut_from_bytes, kept.part) == (60_000, None, 0)
+    assert unpack_record(kept.content).messages == [b""]
+    assert world.redrive(kept)[0] is False
 
 
 def test_what_may_have_been_counted_waits_for_a_persons_word(world: Keeping) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from mypy_boto3_kinesis import KinesisClient
 
-from countledger.producers.kinesis.aggregate import decode, unpack
+from countledger.producers.kinesis.aggregate import decode, unpack_record
 from countledger.producers.kinesis.producer import KinesisProducer
 from countledger.producers.kinesis.sender import KinesisSender
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
@@ -118,6 +118,6 @@ def deltas(stream: MemoryStream) -> list[object]:
     made = [
         decode(payload, arrived_ms=NOW_MS, origin=REGION)
         for data, _ in stream.records
-        for payload in unpack(data)
+        for payload in unpack_record(data).messages
     ]
     return [entry.delta for entry in {entry.id: entry for entry in made}.values()]

@@ -17,7 +17,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import HORIZON_MIN_MS
 from countledger.producers.event import Event
-from countledger.producers.kinesis.aggregate import decode, unpack
+from countledger.producers.kinesis.aggregate import decode, unpack_record
 from countledger.producers.kinesis.sender import Sent
 from tests.transport.proof import refused_connection
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
@@ -89,7 +89,7 @@ def test_only_what_failed_of_a_call_is_sent_again() -> None:
     sequences = {one.id: one.sequence for one in outcomes if isinstance(one, Sent)}
     assert len(sequences) == 4_000
     for number, (data, _) in enumerate(stream.records, start=1):
-        for payload in unpack(data):
+        for payload in unpack_record(data).messages:
             entry = decode(payload, arrived_ms=NOW_MS, origin=REGION)
             assert sequences[entry.id] == f"{number:056d}"
 
