@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from countledger.compaction.compactor import Compactor
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from countledger.compaction.report import CompactionReport
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.connection import Connection
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.namespace import Kind, Namespaces
 
 __all__ = [
@@ -109,10 +111,6 @@ def worker_of(
     """
     index, plain = index_of(connection), _compactor_of(connection, regions, namespaces)
 
-    def schedule_of(namespace: str) -> Schedule | None:
-        key = keys.schedule_key(namespace)
-        return schedule_in(index.dynamo.get(index.table, key, consistent=True))
-
     def compactor_for(schedule: Schedule | None) -> Compactor:
         if schedule is None:
             return plain
@@ -124,7 +122,14 @@ def worker_of(
             archive_as_found=archive_as_found,
         )
 
-    return Worker(index, namespaces, schedule_of, compactor_for)
+    return Worker(
+        index, namespaces, partial(_schedule_at, index.dynamo, index.table), compactor_for
+    )
+
+
+def _schedule_at(dynamo: DynamoClient, table: str, namespace: str) -> Schedule | None:
+    """The schedule of a namespace, or None. One read unit."""
+    return schedule_in(dynamo.get(table, keys.schedule_key(namespace), consistent=True))
 
 
 def _compactor_of(connection: Connection, regions: Regions, namespaces: Namespaces) -> Compactor:
@@ -159,8 +164,7 @@ def deletions_of(
     limits = limits_by(connection.settings)
 
     def compact(counter: str) -> CompactionReport:
-        key = keys.schedule_key(keys.namespace_of(counter))
-        schedule = schedule_in(dynamo.get(table, key, consistent=True))
+        schedule = _schedule_at(dynamo, table, keys.namespace_of(counter))
         compactor = _compactor_of(connection, regions, namespaces)
         if schedule is not None:
             archive = archive_at(connection, schedule.archive)
