@@ -161,7 +161,7 @@ def hand_over() -> None:
 
 def show_text(text: str) -> None:
     """Print one line of result."""
-    _line(text)
+    _line(_visible(text, kept="\n\t"))
 
 
 def notice(text: str) -> None:
@@ -219,8 +219,7 @@ def _visible(text: str, kept: str = "") -> str:
 
 def _json(value: object, indent: int | None = None) -> str:
     """JSON in readable text; what a terminal obeys is escaped as JSON does it."""
-    text = json.dumps(_plain(value), ensure_ascii=False, indent=indent)
-    return _OBEYED.sub(lambda one: one[0] if one[0] == "\n" else f"\\u{ord(one[0]):04x}", text)
+    return _visible(json.dumps(_plain(value), ensure_ascii=False, indent=indent), kept="\n")
 
 
 def _plain(value: object) -> object:

@@ -7,7 +7,14 @@ from decimal import Decimal
 
 import pytest
 
-from countledger.infra.cli.output import notice, show_json, show_json_array, show_rows
+from countledger.infra.cli.output import (
+    notice,
+    show_json,
+    show_json_array,
+    show_rows,
+    show_text,
+)
+from countledger.infra.portability.lines import UnreadLine, encode_line
 
 
 @pytest.mark.parametrize(
@@ -68,12 +75,18 @@ def test_a_note_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None
     whole = capsys.readouterr().out
     show_json_array([_NOTE])
     listed = capsys.readouterr().out
+    show_text(f"two\ncells\t{_NOTE}")
+    line = capsys.readouterr().out
+    show_text(encode_line(UnreadLine(unreadable="likes:a", reason=_NOTE)))
+    exported = capsys.readouterr().out
     notice(f"two\nlines {_NOTE}")
     said = capsys.readouterr().err
 
-    for text in (cells, whole, listed, said):
+    for text in (cells, whole, listed, line, exported, said):
         assert {one for one in text if not one.isprintable()} <= {"\n", "\t"}
         assert "\u00e9" in text
     assert r"\u001b[2J\u001b]0;title\u0007 \u202egnp.exe \u009b31m\u007f\u000d\u2028" in cells
     assert (json.loads(whole), json.loads(listed)) == ({"note": _NOTE}, [_NOTE])
     assert said.startswith("two\nlines ")
+    assert line.startswith("two\ncells\t")
+    assert json.loads(exported)["reason"] == _NOTE
