@@ -23,6 +23,20 @@ def create_private(path: str | Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, _OWNER_ALONE)
 
 
+def open_private(path: Path) -> tuple[int, bool]:
+    """A descriptor of a file, open for reading and writing, and whether the file existed.
+
+    A file that exists keeps its mode.
+
+    Raises:
+        OSError: it cannot be opened or created, or is a link.
+    """
+    try:
+        return os.open(path, os.O_RDWR | _NO_LINK), True
+    except FileNotFoundError:
+        return create_private(path), False
+
+
 def ensure_private(path: str | Path) -> None:
     """Create an empty file, unless it exists: an existing one keeps its mode.
 

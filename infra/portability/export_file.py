@@ -7,7 +7,8 @@ FILE.place    the id of the export, how many bytes of the part are done, and how
 
 The lines of a round are written first, then the place: what is in the part after the bytes of its
 place is cut off, and written by the next round. A part goes on only with the place of its own
-export; any other one is replaced by a new file.
+export and for the same purpose. For another purpose it is refused: it may be what somebody needs.
+Any other part is replaced by a new file.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from countledger.infra.portability.lines import (
 )
 from countledger.ledger.errors import BadPayload, BadSetting
 from countledger.ledger.ids import unique_id
-from countledger.ledger.private_files import create_private, replace_private
+from countledger.ledger.private_files import open_private, replace_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -56,7 +57,8 @@ class _ExportPlace(BaseModel):
     Attributes:
         export: its id.
         length: how many bytes of its part are done.
-        early: how many of them are of counters that were found by their entries.
+        early_length: how long the part was when the walk had read all entries. The counters of
+            these bytes may come again: the walk over the totals skips them.
         walk: the position of the walk.
     """
 
@@ -64,7 +66,7 @@ class _ExportPlace(BaseModel):
 
     export: str
     length: int = Field(ge=0)
-    early: int = Field(ge=0)
+    early_length: int = Field(ge=0)
     walk: str
 
 
@@ -121,7 +123,7 @@ class ExportFile:
         self._stream.truncate()
         self.continues = True
         self.counters, self.unread = kept.counters, kept.unread
-        self._early, self._early_length = kept.early, kept.place.early
+        self._early, self._early_length = kept.early, kept.place.early_length
 
     def add(self, lines: Iterable[ExportLine]) -> None:
         """Write lines; they outlive a crash from here on.
@@ -148,7 +150,7 @@ class ExportFile:
         stored = _ExportPlace(
             export=self._header.export,
             length=length,
-            early=self._early_length,
+            early_length=self._early_length,
             walk=encode_position(place, self._header.of),
         )
         try:
@@ -192,14 +194,15 @@ def open_export(
         new_id: makes the id of a new export.
 
     Raises:
-        BadSetting: the file exists, cannot be written, or another process writes it; or its place
-            is the file of something else.
+        BadSetting: the file exists, cannot be written, or another process writes it; its place is
+            the file of something else; or an interrupted export of another purpose is there.
     """
     _check_free(path)
+    _place_of(path)
     stream, there = _locked_part(path)
     try:
-        kept = _kept_of(path, stream, purpose) if continues and there else None
-        if kept is not None:
+        kept = _kept_of(path, stream, purpose) if there else None
+        if kept is not None and continues:
             file = ExportFile(path, stream, HeaderLine(export=kept.place.export, of=purpose))
             file.go_on_after(kept)
         else:
@@ -220,7 +223,7 @@ def _kept_of(path: Path, stream: IO[bytes], purpose: str) -> _Kept | None:
     """The done lines of a part; None: it belongs to another export than its place, or to none.
 
     Raises:
-        BadSetting: the place cannot be read.
+        BadSetting: the place cannot be read, or belongs to an export of another purpose.
     """
     place = _place_of(path)
     if place is None:
@@ -228,13 +231,18 @@ def _kept_of(path: Path, stream: IO[bytes], purpose: str) -> _Kept | None:
     counters, unread, early = 0, [], set[str]()
     try:
         header = parse_line(stream.readline())
-        if header != HeaderLine(export=place.export, of=purpose):
+        if not isinstance(header, HeaderLine) or header.export != place.export:
             return None
+        if header.of != purpose:
+            raise BadSetting(
+                f"{part_beside(path)} belongs to an interrupted export of {header.of}, and this is "
+                f"{purpose}: name another file, or remove both it and {place_beside(path)}"
+            )
         while (at := stream.tell()) < place.length:
             line = parse_line(stream.readline())
             counter = _counter_of(line)
             counters += counter is not None
-            if counter is not None and at < place.early:
+            if counter is not None and at < place.early_length:
                 early.add(counter)
             if isinstance(line, UnreadLine):
                 unread.append(line)
@@ -272,12 +280,8 @@ def _locked_part(path: Path) -> tuple[IO[bytes], bool]:
         BadSetting: it cannot be opened, another process writes it, or has completed it just now.
     """
     part = part_beside(path)
-    no_link = getattr(os, "O_NOFOLLOW", 0)  # of Windows, which has none
     try:
-        try:
-            there, descriptor = True, os.open(part, os.O_RDWR | no_link)
-        except FileNotFoundError:
-            there, descriptor = False, create_private(part)
+        descriptor, there = open_private(part)
     except OSError as error:
         raise BadSetting(f"{part} cannot be written: {error.strerror}") from error
     stream = os.fdopen(descriptor, "r+b")

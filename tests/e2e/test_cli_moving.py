@@ -150,7 +150,7 @@ def test_a_sequence_goes_on_where_it_stood(
     assert there.sequences.draw(bill) == 43
 
 
-@pytest.mark.parametrize("value", [-5, "0.5", 2**63 - 1])
+@pytest.mark.parametrize("value", [-5, "0.5", 2**63])
 def test_a_sequence_has_whole_numbers(stack: LocalStack, name: str, value: object) -> None:
     client = client_of(stack)
     line = CounterLine(counter=f"{name}:bill", kind=Kind.SEQUENCE, value=value)

@@ -158,9 +158,30 @@ def test_a_part_that_belongs_to_no_export_is_begun_again(
     assert (file.replaced, file.continues) == (True, False)
 
 
-def test_the_part_of_an_export_of_something_else_is_begun_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("continues", [True, False])
+def test_an_interrupted_export_of_something_else_is_refused_and_stays(
+    tmp_path: Path, *, continues: bool
+) -> None:
+    """Such as that of a namespace: what it has done may have taken hours."""
     out = tmp_path / "all.jsonl"
     _interrupted(out, "other")
+    files = {one: one.read_bytes() for one in tmp_path.iterdir()}
+
+    with (
+        pytest.raises(
+            BadSetting, match=r"belongs to an interrupted export of .*other.*remove both"
+        ),
+        open_export(out, "2 counters of another stack", continues=continues),
+    ):
+        pass
+
+    assert {one: one.read_bytes() for one in tmp_path.iterdir()} == files
+
+
+def test_a_place_that_is_left_without_its_part_is_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "all.jsonl"
+    _interrupted(out)
+    part_beside(out).unlink()
 
     assert not _exported(out).continues
 
@@ -191,16 +212,25 @@ def test_a_part_that_is_shorter_than_its_place_is_begun_again(tmp_path: Path, le
     _is_one_whole_export(out, {"likes:a"})
 
 
-def test_a_place_of_something_else_is_refused_and_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_part", [False, True])
+@pytest.mark.parametrize("continues", [True, False])
+def test_a_place_of_something_else_is_refused_and_stays(
+    tmp_path: Path, *, continues: bool, with_part: bool
+) -> None:
     """Such as that of an import of a file of the same name."""
     out = tmp_path / "all.jsonl"
-    part_beside(out).write_bytes(b"")
+    if with_part:
+        part_beside(out).write_bytes(b"")
     place_beside(out).write_bytes(b"SQLite format 3\0")
 
-    with pytest.raises(BadSetting, match="not the place of an export"), open_export(out, "p"):
+    with (
+        pytest.raises(BadSetting, match="not the place of an export"),
+        open_export(out, "p", continues=continues),
+    ):
         pass
 
     assert place_beside(out).read_bytes() == b"SQLite format 3\0"
+    assert part_beside(out).exists() == with_part
 
 
 def test_a_part_that_is_a_link_is_refused(tmp_path: Path) -> None:
