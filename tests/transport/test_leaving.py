@@ -25,7 +25,14 @@ settings = Settings(
     read_timeout_ms=60_000,
 )
 
+async def tick():
+    while True:
+        await asyncio.sleep(0.05)
+
 async def main():
+    # Python runs the handler of a signal between two steps of the main thread, and nothing ends a
+    # select() that began just after the signal, or whose thread did not take it.
+    ticking = asyncio.create_task(tick())
     async with AsyncCountLedger(settings, endpoint_url=sys.argv[1]) as ledger:
         calls = [asyncio.create_task(ledger.total("n:c")) for _ in range(100)]
         while len(ledger._opened.get()._services) < 1:
