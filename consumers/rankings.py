@@ -198,12 +198,11 @@ class Rankings:
             RegionRebuilding: the totals of this region are incomplete.
         """
         check_limit(limit)
+        namespace = keys.check_namespace(namespace)
         if self.region is not None:
             self.region.check()
         if day is not None:
-            settings = self.dynamo.get(
-                self.table, keys.windows_key(keys.check_namespace(namespace))
-            )
+            settings = self.dynamo.get(self.table, keys.windows_key(namespace))
             board = board_of_day(namespace, decode_settings(settings), day, self.clock.now_ms())
             return top_of(self.dynamo, self.table, board, limit)
         partitions = partitions_of(self._rule_of(namespace))

@@ -122,7 +122,8 @@ class WindowSettings:
             Throttled: other changes of the same namespace came first each time.
             Unclear: windows may lack entries (rebuild them), or others changed them (look at them).
         """
-        found = self.namespaces.get(keys.check_namespace(namespace))
+        namespace = keys.check_namespace(namespace)
+        found = self.namespaces.get(namespace)
         _check_kind(namespace, found.kind)
         wanted = WindowSetting(
             id="",

@@ -205,13 +205,14 @@ class Namespaces:
         description.
 
         Raises:
+            BadSetting: the name or the description breaks its rule.
             NamespaceUnknown: no namespace has that name, or this is not the home region.
             Throttled: other calls described it each time.
             Unclear: no clear answer came; or another call described it after an attempt that got no
                 answer: read it, and call again.
         """
+        name, description = keys.check_namespace(name), _check_description(description)
         self._refuse_elsewhere(name)
-        _check_description(description)
         self.get(name)
         key, revision = keys.namespace_key(name), self.new_id()
         found: Item = {"revision": self._revisions.get(name)}
@@ -244,6 +245,7 @@ class Namespaces:
         Raises:
             NamespaceUnknown: none can be seen from here; with how to make one of the kind wanted.
         """
+        name = plain_text(name)
         namespace = self.find(name)
         if namespace is None:
             option = "" if wanted is Kind.LEDGER else f" --kind {wanted}"  # it will be fixed

@@ -120,6 +120,7 @@ class Rules:
 
         Six write units, and the read units of `read`. Errors as of `Alerts.set`.
         """
+        name = check_rule_name(name)
 
         def decide(snapshot: RuleSnapshot, revision: str, effective_ms: int) -> RulePlan:
             there = snapshot.rule(name)
@@ -133,7 +134,7 @@ class Rules:
 
     def delete(self, name: str) -> bool:
         """As `Alerts.delete`. Six write units, and the read units of `read`."""
-        check_rule_name(name)
+        name = check_rule_name(name)
         return self._change(name, deletion(self.table, name)).written
 
     def get(self, name: str) -> Rule:

@@ -18,6 +18,7 @@ from countledger.ledger.keys import check_counter, check_namespace
 from countledger.ledger.names import counter_name
 from countledger.ledger.texts import check_text
 from countledger.ledger.values import parse_amount, parse_time
+from countledger.testing import MemoryStack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -258,3 +259,38 @@ def test_a_time_is_read_in_whole_milliseconds(text: str) -> None:
 def test_what_is_no_time_of_iso_8601_is_refused(text: str) -> None:
     with pytest.raises(BadTime):
         parse_time(text)
+
+
+class Ns(str, Enum):  # noqa: UP042 - what apps have
+    """Namespaces of an app."""
+
+    LIKES = "likes"
+
+
+def test_a_namespace_of_a_class_of_its_own_names_the_board_of_a_day() -> None:
+    with MemoryStack(at=_AT).installed() as stack:
+        ledger = stack.ledger
+        ledger.namespaces.create("likes")
+        ledger.window_settings.enable(Ns.LIKES, by="day", ranked=4)
+        stack.advance(minutes=5)
+        ledger.record("likes:a", 3)
+
+        assert [one.counter for one in ledger.rankings.top(Ns.LIKES, day="today")] == ["likes:a"]
+
+
+def test_errors_name_the_text_of_a_name_whatever_class_it_is_of() -> None:
+    ledger = MemoryStack(at=_AT).ledger
+
+    for call in (
+        lambda: ledger.namespaces.get(Ns.LIKES),
+        lambda: ledger.namespaces.describe(Ns.LIKES, "x"),
+        lambda: ledger.window_settings.enable(Ns.LIKES, by="day"),
+        lambda: ledger.window_settings.disable(Ns.LIKES),
+        lambda: ledger.rankings.top(Ns.LIKES),
+        lambda: ledger.rankings.top(Ns.LIKES, day="today"),
+        lambda: ledger.alerts.get(Ns.LIKES),
+        lambda: ledger.alerts.set(Ns.LIKES, threshold=4),
+    ):
+        with pytest.raises(BadInput, match="'likes'") as caught:
+            call()
+        assert "Ns" not in str(caught.value)
