@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from pathlib import Path
+import tempfile
+from pathlib import Path
+from typing import Final
 
 _OWNER_ALONE: Final = 0o600
 # Windows has neither of them.
@@ -54,14 +53,15 @@ def replace_private(path: Path, text: str) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    beside = path.with_name(f"{path.name}.new")
-    beside.unlink(missing_ok=True)  # of a process that was killed here
+    # Another process may replace the same file meanwhile: each has a name of its own.
+    descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+    beside = Path(name)
     try:
-        with os.fdopen(create_private(beside), "w", encoding="utf-8") as file:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-    except OSError:
+    except BaseException:
         beside.unlink(missing_ok=True)
         raise

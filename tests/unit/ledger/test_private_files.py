@@ -80,10 +80,44 @@ def test_a_file_that_cannot_be_created_is_named(tmp_path: Path) -> None:
 
 
 def test_a_replacement_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Also not that of a process that was killed before it."""
-    (tmp_path / "file.new").write_text("half")
-
     replace_private(tmp_path / "file", "whole")
 
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "whole"
+
+
+def test_two_processes_that_replace_a_file_at_once_both_succeed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one begins and ends while the first one has written a part."""
+    path, fsync = tmp_path / "file", os.fsync
+
+    def meanwhile(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", fsync)
+        replace_private(path, "of the second")
+        assert path.read_text() == "of the second"
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    replace_private(path, "of the first")
+
+    assert path.read_text() == "of the first"
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+    assert modes(tmp_path) == {0o600}
+
+
+def test_a_replacement_that_fails_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        replace_private(path, "new")
+
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+    assert path.read_text() == "old"
