@@ -62,6 +62,11 @@ def decode_group(item: Item) -> Group:
     return Group(name, bool(is_on(item)))
 
 
+def was_switched(item: Item) -> bool:
+    """Whether a group was ever ranked: then a placement may be under way."""
+    return "switched" in item
+
+
 @dataclass(frozen=True, slots=True)
 class GroupItems:
     """Reads and writes the items of groups.

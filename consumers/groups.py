@@ -9,13 +9,12 @@ Totals are read by a query of the members and a BatchGetItem. A ranked group has
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.boards import check_limit, ranked, top_of
-from countledger.consumers.group_items import Group, GroupItems
+from countledger.consumers.group_items import Group, GroupItems, was_switched
 from countledger.consumers.memberships import GroupBoard, Memberships, member_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
@@ -95,7 +94,8 @@ class Groups:
     def remove(self, group: str, counters: Iterable[str]) -> list[str]:
         """Remove counters from a group: two write units and two read units for each.
 
-        For a ranked group two write units and a read unit more. Other counters are skipped.
+        For a ranked group two write units and a read unit more; for one that was ranked before, a
+        write unit and a read unit. Other counters cost the same without the first two write units.
 
         Returns:
             The counters that were members.
@@ -104,9 +104,10 @@ class Groups:
             NoSuchGroup: no group has that name.
         """
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
-        self.get(group)
+        group = keys.check_group(group)
+        remove = partial(self._remove, group, mark=was_switched(self._items.existing(group)))
         with self._dynamo.workers(_WRITERS, "countledger-groups") as pool:
-            removed = list(pool.map(partial(self._remove, group), names))
+            removed = list(pool.map(remove, names))
         return [name for name, was in zip(names, removed, strict=True) if was]
 
     def get(self, group: str) -> Group:
@@ -161,13 +162,14 @@ class Groups:
         if self._items.existing(group).get("id") != seen.get("id"):
             return 0  # it was deleted and made again meanwhile: the members may be of the new one
         for counter in board.strays({member_of(item) for item in members}):
-            self._take_off(group, counter)
+            board.try_take_off(counter)
+        remove = partial(self._remove, group, mark=(mark := was_switched(seen)))
         with self._dynamo.workers(_WRITERS, "countledger-groups") as pool:
-            removed = sum(pool.map(partial(self._remove, group), members))
+            removed = sum(pool.map(remove, members))
         if not self._items.delete(group, seen) and self._items.find(group) is not None:
             return removed
         for counter in (added := list(board.members())):
-            self._take_off(group, counter)
+            board.try_take_off(counter, mark=mark)
         if added:
             self._items.make(group)  # the calls that added them have succeeded
         return removed
@@ -190,16 +192,17 @@ class Groups:
             AlreadyRanked, NotRanked, NoSuchCounter, NamespaceUnknown: as `add`; the ranking is off.
         """
         group = keys.check_group(group)
-        self._items.switch(group, self._items.existing(group), on=on)
+        seen = self._items.existing(group)
+        self._items.switch(group, seen, on=on)
         board, members = self.board(group), 0
         if not on:
-            return board.take_all_off(on_member)
+            return board.take_all_off(on_member, mark=was_switched(seen))
         for members, counter in enumerate(board.members(), start=1):
             try:
                 board.place(counter)
             except (Refused, BadInput, CorruptItem):
                 self._items.switch(group, self._items.existing(group), on=False)
-                board.take_all_off()
+                board.take_all_off(mark=True)
                 raise
             on_member(members)
         return members
@@ -260,22 +263,18 @@ class Groups:
                 self.board(group).place(counter)
             except (Refused, BadInput, CorruptItem):
                 if new and self.memberships.end(membership):
-                    self._take_off(group, counter)  # a sweep may have placed it
+                    self.board(group).try_take_off(counter)  # a sweep may have placed it
                 raise
         return new
 
-    def _remove(self, group: str, one: str | Item) -> bool:
+    def _remove(self, group: str, one: str | Item, *, mark: bool) -> bool:
         """Remove a counter; or, of the item of a membership, that one and no later one."""
         if isinstance(one, str):
             counter, was = one, self.memberships.leave(group, one)
         else:
             counter, was = member_of(one), self.memberships.leave_seen(one)
-        self._take_off(group, counter)
+        self.board(group).try_take_off(counter, mark=mark)
         return was
-
-    def _take_off(self, group: str, counter: str) -> None:
-        with suppress(Refused, BadInput):  # a member added meanwhile keeps its place, or is refused
-            self.board(group).take_off(counter)
 
     def _totals_of(
         self, group: str, after: str | None, on_corrupt: OnCorrupt | None

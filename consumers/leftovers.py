@@ -10,13 +10,11 @@ whatever the clocks say. So are windows, which are named by an id in their count
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
-from countledger.ledger.errors import BadInput, Refused
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare, all_unchanged, unchanged
 from countledger.ledger.operations import Delete, Query
 from countledger.ledger.performer import wrote
@@ -163,9 +161,9 @@ class Leftovers:
     def _leave(self, membership: Membership) -> None:
         """Remove the counter from the group, unless it was added again after it was found."""
         if self.groups.memberships.end(membership):
-            # As of a removal: a member added meanwhile keeps its place, or is refused.
-            with suppress(Refused, BadInput):
-                self.groups.board(membership.group).take_off(membership.counter)
+            # Without a mark: each placement that was sent for the deleted counter has arrived, or
+            # names its incarnation.
+            self.groups.board(membership.group).try_take_off(membership.counter)
 
     def _items(self, partition: str, prefix: str) -> Iterator[Item]:
         for page in self.groups.totals.dynamo.pages(self._query(partition, prefix)):

@@ -12,8 +12,10 @@ board are three items, so a call that wrote the place reads membership and group
 writes the place again until the three agree. A call that wrote a membership or a group looks at the
 place. So whichever call writes last finds what the others wrote. Each placement and each removal
 has an id, and is conditional on the one that was seen: none that is applied late undoes a later
-one. After a crash between two writes a counter may be missing on the board, or stay on it; the same
-call again corrects that, and so does switching the ranking on or off.
+one. In a group that was ever ranked a removal has an id also if it finds no place: a call that
+ended `Unclear` may have sent a placement that is under way. After a crash between two writes a
+counter may be missing on the board, or stay on it; the same call again corrects that, and so does
+switching the ranking on or off.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ from countledger.ledger.ranking import (
     after_place,
     group_board,
     is_on_board,
+    no_place_of,
     place_condition,
     place_of,
     top_query,
@@ -274,33 +277,48 @@ class GroupBoard:
             total = self._total(counter)
         self._write_until_agreed(counter, total, on=True)
 
-    def take_off(self, counter: str, *, still_member: bool = False) -> None:
+    def take_off(self, counter: str, *, still_member: bool = False, mark: bool = False) -> None:
         """Take a counter off the board: a read unit; two write and a read unit more if it is there.
 
         A member of the ranked group is put back, which a read unit more decides.
 
         Args:
             counter: whose place.
-            still_member: whether it is one, as far as the caller knows: then the group is read
-                first, else the membership, because the first look that says no is the last.
+            still_member: whether it is one, as far as the caller knows. The call stops at the first
+                read that says no, so the likelier no is read first: the group of a member, else the
+                membership.
+            mark: write the id of this removal also if it has no place, for a write and a read unit
+                more: a call that ended `Unclear` may have sent a placement that is under way.
 
         Raises:
             AlreadyRanked, NotRanked, NoSuchCounter, NamespaceUnknown, Throttled: as `place`.
         """
         total = self._total(counter)
-        self._write_until_agreed(counter, total, on=False, group_first=still_member)
+        self._write_until_agreed(counter, total, on=False, group_first=still_member, mark=mark)
 
-    def take_all_off(self, on_member: Callable[[int], object] = lambda _: None) -> int:
-        """Take members and strays off, calling back after each member; the number of members."""
+    def try_take_off(self, counter: str, *, still_member: bool = False, mark: bool = False) -> None:
+        """As `take_off`, but a counter that is to be put back and cannot be stays off.
+
+        Another call has added it, or has switched the ranking on; that call reports the refusal.
+        """
+        with suppress(Refused, BadInput):
+            self.take_off(counter, still_member=still_member, mark=mark)
+
+    def take_all_off(
+        self, on_member: Callable[[int], object] = lambda _: None, *, mark: bool
+    ) -> int:
+        """Take members and strays off, calling back after each member; the number of members.
+
+        Args:
+            on_member: called with the number of those that are done.
+            mark: as of `take_off`, for each member.
+        """
         members = list(self.members())
         for done, counter in enumerate(members, start=1):
-            # Refused is what another call wants that has switched the ranking on: it hears of it.
-            with suppress(Refused, BadInput):
-                self.take_off(counter, still_member=True)
+            self.try_take_off(counter, still_member=True, mark=mark)
             on_member(done)
         for counter in self.strays(members):
-            with suppress(Refused, BadInput):
-                self.take_off(counter)
+            self.try_take_off(counter)
         return len(members)
 
     def strays(self, members: Collection[str]) -> Iterator[str]:
@@ -328,11 +346,17 @@ class GroupBoard:
         return self.items.table
 
     def _write_until_agreed(
-        self, counter: str, seen: Item | None, *, on: bool, group_first: bool = False
+        self,
+        counter: str,
+        seen: Item | None,
+        *,
+        on: bool,
+        group_first: bool = False,
+        mark: bool = False,
     ) -> None:
-        """Write a place, until membership and group, read after it, want the one that is there."""
+        """Write the place, then read membership and group; repeat until they agree."""
         for _ in range(_TRIES):
-            written = self._write(counter, seen, on=on)
+            written = self._write(counter, seen, on=on, mark=mark)
             if written is None:
                 return  # the call that wrote what is there looks at membership and group
             seen, on = written, self._is_wanted(counter, group_first=group_first)
@@ -340,12 +364,12 @@ class GroupBoard:
                 return
         raise Throttled(f"{counter!r} kept being added to {self.group!r} and removed; try again")
 
-    def _write(self, counter: str, seen: Item | None, *, on: bool) -> Item | None:
+    def _write(self, counter: str, seen: Item | None, *, on: bool, mark: bool) -> Item | None:
         """Write a place after the one that was seen; the total with it. None: it was so before."""
         board, place = group_board(self.group), self.items.new_id()
-        change = self._placement(counter) if on else unrank_of(self._table, board, counter)
         for _ in range(_TRIES):
-            if is_on_board(board, seen) == on:
+            change = self._change(counter, seen, on=on, mark=mark)
+            if change is None:
                 return None
             try:
                 self._dynamo.update(after_place(change, seen, place))
@@ -358,6 +382,20 @@ class GroupBoard:
             else:
                 return {board.attribute: board.bucket_of(counter) if on else "", PLACE: place}
         raise Throttled(f"{counter!r} kept being added to {self.group!r} and removed; try again")
+
+    def _change(self, counter: str, seen: Item | None, *, on: bool, mark: bool) -> Update | None:
+        """The write of a place that a total, as it was seen, does not have; None: it is so."""
+        board = group_board(self.group)
+        if is_on_board(board, seen):
+            return None if on else unrank_of(self._table, board, counter)
+        if on:
+            return self._placement(counter, seen)
+        if not mark or board.attribute in (seen or {}):
+            return None  # its last placement was on another board, and refuses those before
+        kind = self._kind(counter)
+        if kind is Kind.STRICT_REGIONS or (seen is None and kind is not Kind.LEDGER):
+            return None  # no placement of it is ever sent
+        return no_place_of(self._table, board, counter, may_be_made=seen is None)
 
     def _check_it_is_free(
         self, counter: str, total: Item | None, met: Item | None, failed: ConditionFailed
@@ -376,10 +414,13 @@ class GroupBoard:
             )
         self._refuse(counter, total)
 
-    def _placement(self, counter: str) -> Update:
+    def _placement(self, counter: str, seen: Item | None) -> Update:
         kind = self._kind(counter)
         if kind is Kind.STRICT_REGIONS:
             raise NotRanked(f"counter {counter!r} is of kind {kind}, which is not ranked")
+        if seen is None and kind is not Kind.LEDGER:
+            # Nothing could refuse a placement that arrives after the counter was created.
+            self._refuse(counter, seen)
         board = group_board(self.group)
         return place_of(self._table, board, counter, may_be_made=kind is Kind.LEDGER)
 

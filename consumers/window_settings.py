@@ -122,8 +122,7 @@ class WindowSettings:
             Throttled: other changes of the same namespace came first each time.
             Unclear: windows may lack entries (rebuild them), or others changed them (look at them).
         """
-        namespace = keys.check_namespace(namespace)
-        found = self.namespaces.get(namespace)
+        found = self.namespaces.get(namespace := keys.check_namespace(namespace))
         _check_kind(namespace, found.kind)
         wanted = WindowSetting(
             id="",

@@ -53,6 +53,7 @@ PLACE: Final = "place"
 # Of a total: the id of the last write of a sweep of its namespace's ranking.
 SWEPT: Final = "swept"
 _BYTES: Final = 256
+_ZEROS: Final = tuple(Add(name, 0) for name in ("total", "events", "entries", "version"))
 _READABLE: Final = AnyOf(Absent("v"), Compare("v", "=", FORMAT))
 
 
@@ -212,7 +213,7 @@ def place_of(table: str, board: Board, counter: str, *, may_be_made: bool) -> Up
     clauses: tuple[Clause, ...] = (Assign(board.attribute, bucket),)
     conditions: list[Condition] = [free, Absent("bins"), _READABLE]
     if may_be_made:
-        clauses += tuple(Add(name, 0) for name in ("total", "events", "entries", "version"))
+        clauses += _ZEROS
     else:
         conditions.append(Compare("part", "=", keys.TOTAL))
     return Update(table, keys.total_key(counter), clauses, AllOf(*conditions))
@@ -232,6 +233,24 @@ def unrank_of(table: str, board: Board, counter: str) -> Update:
     """Take a total off a board, if it is on it. One unit, and one for the index."""
     there = BeginsWith(board.attribute, board.name + "#")
     return Update(table, keys.total_key(counter), (Drop(board.attribute),), there)
+
+
+def no_place_of(table: str, board: Board, counter: str, *, may_be_made: bool) -> Update:
+    """Mark that a total has no place on any board of this kind. One unit.
+
+    With `after_place`: a placement that is under way is refused when it arrives.
+
+    Args:
+        table: `counters`.
+        board: one of those boards.
+        counter: whose total.
+        may_be_made: as of `place_of`.
+    """
+    free: Condition = Absent(board.attribute)
+    if may_be_made:
+        return Update(table, keys.total_key(counter), _ZEROS, free)
+    there = Compare("part", "=", keys.TOTAL)
+    return Update(table, keys.total_key(counter), (), AllOf(there, free))
 
 
 def after_place(update: Update, seen: Item | None, place: str) -> Update:

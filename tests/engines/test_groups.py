@@ -212,6 +212,35 @@ def test_p9_a_member_that_was_just_removed_costs_a_unit_more(store: Store, names
     assert list(groups.show(namespace)) == []
 
 
+def test_p9_a_removal_without_a_place_costs_a_unit_more_if_the_group_was_ranked(
+    store: Store, namespace: str
+) -> None:
+    """It refuses a placement that is under way; also of a counter that was never recorded."""
+    (name,) = _recorded(store, namespace, 1)
+    never = f"{namespace}:never"
+    groups = _groups(store)
+    dynamo = groups.totals.dynamo
+    groups.add(namespace, [])
+    for on in (True, False):
+        groups.switch_ranking(namespace, on=on)
+    groups.add(namespace, [name, never])
+
+    before = metered(dynamo)
+    assert groups.remove(namespace, [name, never]) == [name, never]
+
+    after = metered(dynamo)
+    assert (after[0] - before[0], after[1] - before[1]) == (2 * 3, 1 + 2 * 3)
+    assert store.totals().read(never).version == 0
+    groups.add(namespace, [name])
+    before = metered(dynamo)
+    groups.switch_ranking(namespace, on=False)
+    after = metered(dynamo)
+    assert (after[0] - before[0]) == 1 + 1
+    groups.add(namespace, [name, never])
+    groups.switch_ranking(namespace, on=True)
+    assert [one.counter for one in groups.top(namespace)] == [name, never]
+
+
 def test_p9_the_totals_of_a_group_cost_half_a_unit_each(store: Store, namespace: str) -> None:
     """And the memberships by their size; of a ranked group the top costs the same for any size."""
     names = _recorded(store, namespace, 20)

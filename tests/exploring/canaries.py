@@ -183,10 +183,16 @@ def _any_place(patch: pytest.MonkeyPatch) -> None:
 
 def _one_look_at_members(patch: pytest.MonkeyPatch) -> None:
     def write(
-        self: GroupBoard, counter: str, seen: Item | None, *, on: bool, group_first: bool = False
+        self: GroupBoard,
+        counter: str,
+        seen: Item | None,
+        *,
+        on: bool,
+        group_first: bool = False,
+        mark: bool = False,
     ) -> None:
         del group_first
-        self._write(counter, seen, on=on)
+        self._write(counter, seen, on=on, mark=mark)
 
     patch.setattr(GroupBoard, "_write_until_agreed", write)
 

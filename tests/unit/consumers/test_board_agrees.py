@@ -21,6 +21,7 @@ _X = "likes:x"
 _GROUP = "top"
 _GAPS = 40
 _FEW_GAPS = 8
+_ATTEMPTS = 4  # of the SDK
 Call = Callable[[MemoryStack], object]
 
 
@@ -160,6 +161,52 @@ def _placed_late(counter: str) -> MemoryStack:
     return stack
 
 
+def _delayed(stack: MemoryStack, call: Call, skip: int) -> bool:
+    """Run a call whose write after so many requests gets no answer: whether it ended `Unclear`."""
+
+    def delay() -> None:
+        for _ in range(_ATTEMPTS):
+            stack.delay_next()
+
+    stack.before_next_request(delay, skip=skip)
+    try:
+        call(stack)
+    except errors.Unclear:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "not recorded"])
+@pytest.mark.parametrize("removed", [_remove, _delete, _unrank])
+@pytest.mark.parametrize(("placed", "member"), [(_add, False), (_add, True), (_rank, True)])
+def test_a_placement_that_lands_after_a_removal_gives_no_place(
+    placed: Call, removed: Call, *, member: bool, recorded: bool
+) -> None:
+    """The removal finds no place, and the call that wrote one does not know it."""
+    unclear = 0
+    for skip in range(_FEW_GAPS):
+        stack = MemoryStack(at=_AT)
+        stack.ledger.namespaces.create("likes")
+        if recorded:
+            stack.ledger.record(_X, 1)
+        stack.ledger.groups.add(_GROUP, [_X] if member else [])
+        if placed is _add:
+            _rank(stack)
+        stack.advance(minutes=20)  # what matters is when the placement was sent
+        if not _delayed(stack, placed, skip):
+            continue
+        unclear += 1
+        removed(stack)
+
+        stack.land()
+
+        item = stack.ledger.connection.dynamo("standard").get(COUNTERS, keys.total_key(_X))
+        assert "ranked_group" not in (item or {}), skip
+        if removed is not _delete:
+            assert [one.counter for one in stack.ledger.groups.top(_GROUP)] in ([], [_X])
+    assert unclear
+
+
 def test_a_late_placement_gives_no_place_to_the_next_strict_counter_of_that_name() -> None:
     stack = _placed_late("seats:a")
     strict, groups = stack.ledger.strict, stack.ledger.groups
@@ -174,14 +221,18 @@ def test_a_late_placement_gives_no_place_to_the_next_strict_counter_of_that_name
     assert groups.top(_GROUP) == []
 
 
-def test_a_place_is_not_refused_while_an_attempt_may_still_give_it() -> None:
-    """It landed if the counter were created before."""
-    stack = _placed_late("seats:other")
+def test_no_placement_is_sent_for_a_strict_counter_that_does_not_exist() -> None:
+    """No removal could refuse it when it arrives after the counter was created."""
+    stack = MemoryStack(at=_AT)
     strict, groups = stack.ledger.strict, stack.ledger.groups
+    strict.create("seats:other", method="occ")
+    groups.add(_GROUP, [])
+    groups.switch_ranking(_GROUP, on=True)
+    written = stack.ledger.connection.meter.write_units
 
-    with pytest.raises(errors.Unclear, match="call again"):
+    with pytest.raises(errors.NoSuchCounter):
         groups.add(_GROUP, ["seats:a"])
 
+    assert stack.ledger.connection.meter.write_units - written == 4  # the membership, and its end
     strict.create("seats:a", method="occ")
-    assert stack.land() == [None]
-    assert [one.counter for one in groups.top(_GROUP)] == ["seats:a"]
+    assert groups.top(_GROUP) == []
