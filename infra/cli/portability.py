@@ -126,7 +126,7 @@ def _write_all(out: Path, exporter: Exporter) -> list[UnreadLine]:
         if file.continues:
             notice(f"continuing after {file.counters} counters in {out}")
         elif file.replaced:
-            notice(f"{out}.part was not of this export: it is begun again")
+            notice(f"{out}.part did not belong to {out}.place: the export begins again")
         bar = progress.add("counters")
         for counters in exporter.write_all(file):
             bar.set(counters)

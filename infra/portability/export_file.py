@@ -7,15 +7,15 @@ FILE.place    the id of the export, how many bytes of the part are done, and how
 
 The lines of a round are written first, then the place: what is in the part after the bytes of its
 place is cut off, and written by the next round. A part goes on only with the place of its own
-export and for the same purpose. For another purpose it is refused: it may be what somebody needs.
-Any other part is replaced by a new file.
+export and for the same purpose; without that place a new file replaces it. A part for another
+purpose, and a file that is no part of an export, are refused: somebody may need them.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from countledger.consumers.audit import WalkPosition
     from countledger.consumers.walk import ForeignItems
     from countledger.infra.portability.lines import ExportLine
+
+# The first line of a file that is no part of an export may be as long as the file.
+_HEADER_MAX_BYTES: Final = 4096
 
 
 def place_beside(path: Path) -> Path:
@@ -194,11 +197,11 @@ def open_export(
         new_id: makes the id of a new export.
 
     Raises:
-        BadSetting: the file exists, cannot be written, or another process writes it; its place is
-            the file of something else; or an interrupted export of another purpose is there.
+        BadSetting: the file exists, cannot be written, or another process writes it; its part or
+            its place is the file of something else, or of an export for another purpose.
     """
     _check_free(path)
-    _place_of(path)
+    _place_of(path)  # refused before a part is created beside it
     stream, there = _locked_part(path)
     try:
         kept = _kept_of(path, stream, purpose) if there else None
@@ -220,24 +223,17 @@ def open_export(
 
 
 def _kept_of(path: Path, stream: IO[bytes], purpose: str) -> _Kept | None:
-    """The done lines of a part; None: it belongs to another export than its place, or to none.
+    """The done lines of a part; None: it is empty, or does not belong to its place.
 
     Raises:
-        BadSetting: the place cannot be read, or belongs to an export of another purpose.
+        BadSetting: the part or the place is the file of something else.
     """
     place = _place_of(path)
-    if place is None:
+    header = _header_of(part_beside(path), stream, purpose)
+    if place is None or header is None or header.export != place.export:
         return None
     counters, unread, early = 0, [], set[str]()
     try:
-        header = parse_line(stream.readline())
-        if not isinstance(header, HeaderLine) or header.export != place.export:
-            return None
-        if header.of != purpose:
-            raise BadSetting(
-                f"{part_beside(path)} belongs to an interrupted export of {header.of}, and this is "
-                f"{purpose}: name another file, or remove both it and {place_beside(path)}"
-            )
         while (at := stream.tell()) < place.length:
             line = parse_line(stream.readline())
             counter = _counter_of(line)
@@ -249,6 +245,29 @@ def _kept_of(path: Path, stream: IO[bytes], purpose: str) -> _Kept | None:
     except BadPayload:
         return None
     return _Kept(place, counters, unread, early) if stream.tell() == place.length else None
+
+
+def _header_of(part: Path, stream: IO[bytes], purpose: str) -> HeaderLine | None:
+    """The first line of a part; None: the part is empty.
+
+    Raises:
+        BadSetting: it is no part of an export, or one of an export for another purpose.
+    """
+    first = stream.readline(_HEADER_MAX_BYTES)
+    if not first:
+        return None
+    try:
+        header = parse_line(first)
+    except BadPayload:
+        header = None
+    if not isinstance(header, HeaderLine):
+        raise BadSetting(f"{part} is not part of an export: name another file, or remove it")
+    if header.of != purpose:
+        raise BadSetting(
+            f"{part} belongs to an interrupted export of {header.of}, and this is an export of "
+            f"{purpose}: name another file, or remove {part}"
+        )
+    return header
 
 
 def _place_of(path: Path) -> _ExportPlace | None:

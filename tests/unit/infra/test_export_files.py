@@ -142,15 +142,38 @@ def _exported(out: Path, value: int = 1) -> ExportFile:
     return file
 
 
-@pytest.mark.parametrize("foreign", [b"", b"half a li", b'{"counter": "likes:x", "value": 1}\n'])
+@pytest.mark.parametrize(
+    "foreign",
+    [b"half a li" * 1000, b'{"counter": "likes:x", "value": 1}\n', b"\x89PNG\r\n\x1a\n\xff"],
+)
 @pytest.mark.parametrize("with_place", [False, True])
-def test_a_part_that_belongs_to_no_export_is_begun_again(
-    tmp_path: Path, foreign: bytes, *, with_place: bool
+@pytest.mark.parametrize("continues", [True, False])
+def test_a_file_that_is_no_part_of_an_export_is_refused_and_stays(
+    tmp_path: Path, foreign: bytes, *, continues: bool, with_place: bool
 ) -> None:
+    """Such as a download: other programs call their unfinished files so, too."""
     out = tmp_path / "all.jsonl"
     if with_place:
         _interrupted(out)
-    part_beside(out).write_bytes(foreign * 1000)
+    part_beside(out).write_bytes(foreign)
+    files = {one: one.read_bytes() for one in tmp_path.iterdir()}
+
+    with (
+        pytest.raises(BadSetting, match=r"all\.jsonl\.part is not part of an export"),
+        open_export(out, Exporter(MemoryStack().ledger).purpose, continues=continues),
+    ):
+        pass
+
+    assert {one: one.read_bytes() for one in tmp_path.iterdir()} == files
+
+
+@pytest.mark.parametrize("with_place", [False, True])
+def test_an_empty_part_is_begun_again(tmp_path: Path, *, with_place: bool) -> None:
+    """It is left by a kill between its creation and its first line."""
+    out = tmp_path / "all.jsonl"
+    if with_place:
+        _interrupted(out)
+    part_beside(out).write_bytes(b"")
 
     file = _exported(out)
 
@@ -158,18 +181,24 @@ def test_a_part_that_belongs_to_no_export_is_begun_again(
     assert (file.replaced, file.continues) == (True, False)
 
 
+@pytest.mark.parametrize("place", ["kept", "lost", "exchanged"])
 @pytest.mark.parametrize("continues", [True, False])
 def test_an_interrupted_export_of_something_else_is_refused_and_stays(
-    tmp_path: Path, *, continues: bool
+    tmp_path: Path, place: str, *, continues: bool
 ) -> None:
     """Such as that of a namespace: what it has done may have taken hours."""
     out = tmp_path / "all.jsonl"
     _interrupted(out, "other")
+    if place != "kept":
+        place_beside(out).unlink()
+    if place == "exchanged":
+        _interrupted(tmp_path / "new.jsonl")
+        place_beside(tmp_path / "new.jsonl").replace(place_beside(out))
     files = {one: one.read_bytes() for one in tmp_path.iterdir()}
 
     with (
         pytest.raises(
-            BadSetting, match=r"belongs to an interrupted export of .*other.*remove both"
+            BadSetting, match=r"belongs to an interrupted export of .*other.*remove .*\.part"
         ),
         open_export(out, "2 counters of another stack", continues=continues),
     ):
@@ -201,7 +230,7 @@ def test_a_part_that_was_exchanged_for_that_of_a_like_export_is_begun_again(tmp_
     _is_one_whole_export(out, {"likes:a"})
 
 
-@pytest.mark.parametrize("left", [-1, 10])
+@pytest.mark.parametrize("left", [-1, -10])
 def test_a_part_that_is_shorter_than_its_place_is_begun_again(tmp_path: Path, left: int) -> None:
     out = tmp_path / "all.jsonl"
     _interrupted(out)
@@ -247,7 +276,7 @@ def test_a_part_that_is_a_link_is_refused(tmp_path: Path) -> None:
 
 def test_an_export_can_be_read_by_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
     out = tmp_path / "all.jsonl"
-    part_beside(out).write_text("readable by all")
+    part_beside(out).touch()
     part_beside(out).chmod(0o644)
     before = os.umask(0)
     try:
