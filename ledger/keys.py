@@ -178,8 +178,7 @@ def check_prefix(prefix: object) -> str:
         raise BadCounterName(f"prefix {shown(plain, 80)}: no counter name starts with a colon")
     if "#" in plain:
         raise BadCounterName(f"prefix {shown(plain, 80)} holds a '#', which is reserved")
-    # A blank at its end may be one within the name.
-    rule = broken_rule(f"{plain}.", COUNTER_NAME_MAX_BYTES + 1)
+    rule = broken_rule(plain, COUNTER_NAME_MAX_BYTES, more_follows=True)
     if rule is not None:
         raise BadCounterName(f"prefix {shown(plain, 80)} {rule}")
     return plain

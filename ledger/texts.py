@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # Zero width, bidirectional controls, fillers, variation selectors and tags: what Unicode calls
-# ignorable by default, and the marks of annotations.
+# ignorable by default, and the marks of annotations. U+200C and U+200D are refused although words
+# of some scripts have them: a name with them often looks like the one without.
 INVISIBLE: Final = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
@@ -68,11 +69,17 @@ def has_blank_ends(text: str) -> bool:
     return ends[0].isspace() or ends[1].isspace() or _BRAILLE_BLANK in ends
 
 
-def broken_rule(text: str, max_bytes: int) -> str | None:
-    """Which rule of texts that identify something a text breaks; follows the text in a message."""
+def broken_rule(text: str, max_bytes: int, *, more_follows: bool = False) -> str | None:
+    """Which rule of texts that identify something a text breaks; follows the text in a message.
+
+    Args:
+        text: the text; of a class of an app's own only as `plain_text`.
+        max_bytes: how long it may be in UTF-8.
+        more_follows: it is only the beginning of such a text, so a blank may be at its end.
+    """
     if has_control_characters(text):
         return "holds control characters"
-    if has_blank_ends(text):
+    if has_blank_ends(f"{text}." if more_follows else text):
         return f"begins or ends with a blank ({_code_point(_edge(text))}): take it away"
     if not text.isascii() and (broken := _unlike_what_is_seen(text)) is not None:
         return broken

@@ -1,5 +1,6 @@
 """The grammar of names and keys."""
 
+from collections.abc import Callable
 from enum import Enum
 
 import pytest
@@ -31,6 +32,21 @@ _AT_BOUND = ["a" * 512, "é" * 256, "\U0001f600" * 128, "n:" + "x" * 510]
 )
 def test_a_counter_name_is_up_to_512_bytes_of_text(name: str) -> None:
     assert keys.check_counter(name) == name
+
+
+@pytest.mark.parametrize("prefix", ["", "likes:", "a ", "likes:my ", *_AT_BOUND])
+def test_a_prefix_is_up_to_512_bytes_and_may_end_with_a_blank(prefix: str) -> None:
+    assert keys.check_prefix(prefix) == prefix
+
+
+@pytest.mark.parametrize("check", [keys.check_counter, keys.check_prefix])
+@pytest.mark.parametrize("text", ["a" * 513, "n:" + "\u00e9" * 256])
+def test_what_is_too_long_is_refused_with_its_size_and_the_bound(
+    check: Callable[[object], str], text: str
+) -> None:
+    size = len(text.encode())
+    with pytest.raises(BadCounterName, match=f"is {size} bytes long; at most 512 fit"):
+        check(text)
 
 
 class _Named(str, Enum):  # noqa: UP042 - `StrEnum` formats as its text
