@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from countledger.ledger.errors import BadPayload, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aws_lambda_powertools import Logger, Metrics
 
 _FIELDS: Final = 5
@@ -47,18 +49,22 @@ def object_in(event: object, expected: str) -> dict[str, Any]:
 
 
 def records_in(event: object, expected: str) -> list[Any]:
-    """The records of an event, also of a list of them; empty only for an object that has none.
+    """The records of an event, also of a list of them; empty only for an empty batch.
 
     Raises:
         BadPayload: the event has no records.
     """
     records = event.get("Records") if isinstance(event, dict) else event
-    is_empty_batch = isinstance(event, dict) and "Records" in event and not records
-    if is_empty_batch:
+    if isinstance(event, dict) and not records and _may_be_empty(event):
         return []
     if isinstance(records, list) and records:
         return records
     raise BadPayload(f"the event is {described(event)}; expected is {expected}")
+
+
+def _may_be_empty(event: Mapping[str, Any]) -> bool:
+    """Whether it is a batch, also the one with which Lambda closes a tumbling window."""
+    return "Records" in event or event.get("isFinalInvokeForWindow") is True
 
 
 def source_name(record: object) -> str:

@@ -176,3 +176,15 @@ def test_a_replaced_entry_is_counted_and_named(
     ]
     assert [one["ReplacedEntries"] for one in lines if "ReplacedEntries" in one] == [[2.0]]
     assert _totals(dynamo) == {"a:x": -1_000}
+
+
+@pytest.mark.parametrize("records", [{}, {"Records": []}])
+def test_the_invocation_that_closes_a_window_does_nothing(
+    dynamo: MemoryClient, records: dict[str, Any]
+) -> None:
+    closing = {**records, "shardId": "s", "eventSourceARN": ARN, "isFinalInvokeForWindow": True}
+    unused: Any = _Context()
+
+    assert handler.materialize(closing, unused) == {"state": {}, "batchItemFailures": []}
+
+    assert not {"update", "put"} & set(dynamo.calls)

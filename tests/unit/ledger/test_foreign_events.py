@@ -17,6 +17,7 @@ from countledger.consumers import handler as materializer
 from countledger.consumers.record import foreign_reason
 from countledger.infra.http import handler as http
 from countledger.ledger.errors import BadPayload, Throttled
+from countledger.ledger.foreign_events import records_in
 from countledger.ledger.foreign_quarantine import ForeignEvents
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_record import CONTENT_MAX_BYTES, QuarantineSource
@@ -137,6 +138,18 @@ def test_an_event_without_records_fails_and_says_what_is_expected(
     assert "expected is " in text
     assert words in text
     assert world.letters.bodies == []
+
+
+@pytest.mark.parametrize("event", [{}, {"Records": []}, {"Records": None}])
+def test_the_invocation_that_closes_a_window_is_an_empty_batch(event: dict[str, Any]) -> None:
+    """Lambda may send it without the field; no other event lacks it."""
+    final = {**event, "shardId": "s", "state": {}, "isFinalInvokeForWindow": True}
+
+    assert records_in(final, "records") == []
+    if "Records" not in event:
+        for other in ({**final, "isFinalInvokeForWindow": False}, {"shardId": "s", "state": {}}):
+            with pytest.raises(BadPayload, match="expected is records"):
+                records_in(other, "records")
 
 
 @STREAM_FUNCTIONS
