@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from countledger.ledger import keys
 from countledger.ledger.foreign_events import source_name
 from countledger.ledger.limits import REASON_MAX_CHARACTERS
-from countledger.ledger.quarantine_record import CONTENT_MAX_BYTES, QuarantinedRecord
+from countledger.ledger.quarantine_record import (
+    CONTENT_MAX_BYTES,
+    FOREIGN_KIND,
+    QuarantinedRecord,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,8 +21,6 @@ if TYPE_CHECKING:
     from countledger.ledger.message_queue import MessageQueue
     from countledger.ledger.quarantine_record import QuarantineSource
     from countledger.ledger.quarantine_store import QuarantineStore
-
-KIND: Final = "foreign"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class ForeignEvents:
                 place=keys.quarantine_place(0, content.decode()),
                 where=source_name(records[0]),
                 reason=reason,
-                kind=KIND,
+                kind=FOREIGN_KIND,
                 content=content[:CONTENT_MAX_BYTES],
                 cut_from_bytes=len(content) if len(content) > CONTENT_MAX_BYTES else None,
                 messages=count,

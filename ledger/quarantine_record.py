@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # With key and reason an item stays below the 400 KB that DynamoDB allows.
 CONTENT_MAX_BYTES: Final = 300_000
+FOREIGN_KIND: Final = "foreign"  # the kind of records that are of no stream of the stack
 _WHERE_MAX_CHARACTERS: Final = 2_000
 _ID: Final = re.compile(r"(ledger|counters|kinesis)-([0-9]{13}-[0-9a-f]{16})")
 

@@ -16,7 +16,12 @@ from countledger.ledger.errors import (
     SetupError,
     shown,
 )
-from countledger.ledger.quarantine_record import HandledHow, QuarantineHandling, QuarantineSource
+from countledger.ledger.quarantine_record import (
+    FOREIGN_KIND,
+    HandledHow,
+    QuarantineHandling,
+    QuarantineSource,
+)
 from countledger.ledger.texts import has_control_characters, plain_text
 
 if TYPE_CHECKING:
@@ -76,7 +81,7 @@ class QuarantineService:
 
     Attributes:
         store: the records.
-        redrives: how a record of each source is applied.
+        redrives: how a record of each source is applied; a foreign one never is.
         notices: makes the access to the queues; called after a record was handled.
         clock: gives the time.
     """
@@ -130,9 +135,9 @@ class QuarantineService:
         """Apply records, and mark those that are resolved as handled.
 
         A record of Kinesis is written to the ledger with its own identity. For a record of the
-        ledger's stream the counter is repaired. Nothing is done before the result is iterated.
-        Repeating it counts nothing twice. At the end the messages about handled records are
-        deleted from the queues.
+        ledger's stream the counter is repaired. A foreign record stays. Nothing is done before the
+        result is iterated. Repeating it counts nothing twice. At the end the messages about handled
+        records are deleted from the queues.
 
         Args:
             quarantine_ids: the ids.
@@ -193,7 +198,7 @@ class QuarantineService:
         even_if_counted: bool,  # noqa: FBT001 - handed on
     ) -> QuarantineOutcome:
         try:
-            answer = self.redrives[record.source](record, even_if_counted=even_if_counted)
+            answer = self._redrive_of(record)(record, even_if_counted=even_if_counted)
         except SetupError:
             raise
         except CountledgerError as error:
@@ -203,11 +208,24 @@ class QuarantineService:
         # After a crash before this the record is redriven again, which counts nothing twice.
         return self._handle(record, HandledHow.RESENT, by, answer.detail)
 
+    def _redrive_of(self, record: QuarantinedRecord) -> Redrive:
+        return discard_only if record.kind == FOREIGN_KIND else self.redrives[record.source]
+
     def _handle(
         self, record: QuarantinedRecord, how: HandledHow, by: str, detail: str | None = None
     ) -> QuarantineOutcome:
         now = self.store.handle(record, QuarantineHandling(how, by, self.clock.now_ms()))
         return QuarantineOutcome(now, resolved=True, detail=detail or str(how))
+
+
+def discard_only(record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
+    """The redrive of foreign records: nothing can be applied, whatever source they came to."""
+    del even_if_counted
+    return RedriveAnswer(
+        resolved=False,
+        detail=f"its records are of no stream of this stack ({record.where}): remove the pipe or "
+        "mapping that sends them, have what was meant to be counted recorded, then discard it",
+    )
 
 
 def check_name(by: object) -> str:

@@ -207,6 +207,25 @@ def test_what_is_resolved_is_handled_and_its_message_goes(world: World) -> None:
     assert "expires_at" not in other
 
 
+@pytest.mark.parametrize("source", list(QuarantineSource))
+def test_foreign_records_are_discarded_and_never_applied(
+    world: World, source: QuarantineSource
+) -> None:
+    """Also those that the function of another source got: no total lacks anything of them."""
+    foreign = replace(record_at(source=source), kind="foreign", where="aws:sqs", counter=None)
+    ids = world.keep(foreign)
+
+    (outcome,) = world.service.resend(ids, by="ann", even_if_counted=True)
+
+    assert not outcome.resolved
+    assert "of no stream of this stack (aws:sqs)" in outcome.detail
+    assert "then discard it" in outcome.detail
+    assert world.redriven == []
+    (outcome,) = world.service.discard(ids, by="ann")
+    assert outcome.resolved
+    assert world.notices.bodies == []
+
+
 @pytest.mark.parametrize(
     "answer", [RedriveAnswer(resolved=False, detail="no"), Throttled("no"), RequestRejected("no")]
 )
