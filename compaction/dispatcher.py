@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from countledger.compaction.due import SWEEP_AFTER_MS, SweepSegment, segments_of
 from countledger.compaction.report import LastRunStore
 from countledger.compaction.schedule import decode_schedule, revision_of, unswept_since_ms
+from countledger.compaction.trigger import MISSING
 from countledger.ledger import keys
 from countledger.ledger.attempts import Again, Attempts, Done, Pause, Send, attempt, run
 from countledger.ledger.clock import Backoff, Clock, SystemClock
@@ -252,7 +253,7 @@ class Dispatcher:
             return "it has no schedule"
         now = revision_of(item)
         # None only if somebody edited the item.
-        if now in {revision, None} or self.triggers.state(namespace, str(now)) == "missing":
+        if now in {revision, None} or self.triggers.state(namespace, str(now)) == MISSING:
             return ""
         return "its schedule was changed since: another trigger serves it"
 

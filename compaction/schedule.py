@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from countledger.compaction import trigger
@@ -48,6 +48,7 @@ class Schedule:
         min_age_ms: the minimum age of an entry; None: the limit of the namespace.
         retire: how merged entries are deleted.
         archive: where they are kept before that (`s3://bucket/prefix`); None: nowhere.
+        revision: the id of the write that stored it; None: it was not read. Not compared.
 
     Raises:
         BadSetting: naming the value and the rule that it breaks.
@@ -60,6 +61,7 @@ class Schedule:
     min_age_ms: int | None = None
     retire: Retire = Retire.TRANSACTION
     archive: str | None = None
+    revision: str | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Validate every value."""
@@ -193,6 +195,7 @@ def decode_schedule(item: Item) -> Schedule:
             min_age_ms=optional(item, "min_age_ms", int),
             retire=Retire(require(item, "retire", str)),
             archive=optional(item, "archive", str),
+            revision=optional(item, "revision", str),
         )
     except ValueError as error:
         raise CorruptItem(f"schedule of namespace {namespace!r}: {error}", item) from error

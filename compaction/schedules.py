@@ -37,6 +37,7 @@ from countledger.compaction.schedule import (
     taken_over,
     unswept_since_ms,
 )
+from countledger.compaction.trigger import MISSING
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, decoded, require
 from countledger.ledger.clock import Clock, SystemClock
@@ -120,7 +121,7 @@ class Schedules:
         if there != wanted:
             raise exists_already(there)
         self._start(namespace, found)
-        return wanted
+        return there
 
     def set(self, namespace: str, **spec: Unpack[ScheduleSpec]) -> Schedule:
         """Change the schedule of a namespace; values that are not given stay.
@@ -153,10 +154,10 @@ class Schedules:
         for schedule, found, there in zip(wanted, stored, before, strict=True):
             if found is not None and there == schedule:
                 self._start(schedule.namespace, found)
-                yield schedule, SettingChange.UNCHANGED
+                yield there, SettingChange.UNCHANGED
             else:
-                self._write(schedule, found)
-                yield schedule, SettingChange.CREATED if there is None else SettingChange.CHANGED
+                change = SettingChange.CREATED if there is None else SettingChange.CHANGED
+                yield self._write(schedule, found), change
 
     def take_over(self, namespace: str, item: Item, epoch: Epoch) -> Schedule | None:
         """Make a schedule of the home before one of this home, and sweep its counters.
@@ -232,13 +233,23 @@ class Schedules:
         found = filter(present, self.dynamo.get_many(self.table, wanted))
         return sorted(decoded(found, decode_schedule, on_corrupt), key=lambda one: one.namespace)
 
-    def state(self, namespace: str) -> str:
+    def state(self, schedule: Schedule | str) -> str:
         """Whether a schedule runs: `enabled`, `disabled`, or `missing` at EventBridge Scheduler.
 
-        One read unit, and a call of EventBridge Scheduler.
+        A call of EventBridge Scheduler. One read unit and another call if the trigger of the given
+        schedule is missing, because the schedule may have been changed since it was read.
+
+        Args:
+            schedule: as it was read; or its namespace, for one read unit.
         """
-        revision = revision_of(present(self._read(namespace)))
-        return "missing" if revision is None else self.triggers.state(namespace, revision)
+        if isinstance(schedule, str):
+            return self._state_of(schedule, revision_of(present(self._read(schedule))))
+        namespace, revision = schedule.namespace, schedule.revision
+        state = self._state_of(namespace, revision)
+        if state != MISSING:
+            return state
+        now = revision_of(present(self._read(namespace)))
+        return state if now == revision else self._state_of(namespace, now)
 
     def delete(self, namespace: str) -> bool:
         """Delete the schedule of a namespace: its counters are no longer compacted.
@@ -263,6 +274,9 @@ class Schedules:
                 self.triggers.delete(namespace, revision)
         return deleted
 
+    def _state_of(self, namespace: str, revision: str | None) -> str:
+        return MISSING if revision is None else self.triggers.state(namespace, revision)
+
     def _checked(self, schedule: Schedule) -> Schedule:
         """The schedule, if it can work in this stack."""
         refuse_elsewhere(self.region, self.home_region)
@@ -283,7 +297,7 @@ class Schedules:
             if revision_of(failed.item) != revision_of(put.item):
                 self._refuse(wanted.namespace, failed)
         self._start(wanted.namespace, put.item, revision_of(found))
-        return wanted
+        return decode_schedule(put.item)
 
     def _remove(self, namespace: str, item: Item) -> bool:
         """Leave a tombstone in place of a schedule; whether this call deleted it."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mypy_boto3_scheduler import EventBridgeSchedulerClient
 
 RATE_MAX_MS: Final = 366 * DAY_MS
+# The state of a trigger that the service does not have.
+MISSING: Final = "missing"
 _UNITS: Final = ((DAY_MS, "day"), (HOUR_MS, "hour"), (MINUTE_MS, "minute"))
 _UNIT_MS: Final = {name: unit_ms for unit_ms, name in _UNITS}
 _RATE: Final = re.compile(r"rate\((\d{1,9}) (minute|hour|day)(s?)\)", re.ASCII)
@@ -211,10 +213,10 @@ class TriggerGroup:
         self._answered("delete_schedule", "ResourceNotFoundException", request)
 
     def state(self, namespace: str, revision: str) -> str:
-        """`enabled` or `disabled`, or `missing` if the service has none. One call."""
+        """`enabled` or `disabled`, or `MISSING` if the service has none. One call."""
         request = {"Name": trigger_name(namespace, revision), "GroupName": self.group}
         answer = self._answered("get_schedule", "ResourceNotFoundException", request)
-        return str(answer["State"]).lower() if answer else "missing"
+        return str(answer["State"]).lower() if answer else MISSING
 
     def _answered(self, operation: str, refusal: str, request: dict[str, Any]) -> Any:  # noqa: ANN401
         """The answer, or None if the service refused for this reason."""

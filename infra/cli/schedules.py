@@ -99,7 +99,7 @@ def show_one(options: Options, name: Name) -> None:
     """
     schedules = options.client().schedules
     found = schedules.get(name)
-    state = {"state": schedules.state(name)}
+    state = {"state": schedules.state(found)}
     show(options, [{**_row(found), **state}], {**_document(found), **state})
 
 

@@ -89,10 +89,10 @@ class Gathering:
         When one fails, no other request leaves: the error is raised as soon as the requests that
         are under way have ended, each within its own time-outs.
 
-        Half a read unit for each namespace and for its windows, twice for each one with a schedule;
-        eight and more for the due counters of each schedule, half a unit for each 4 KB of what is
-        quarantined, eight for expired holds; a read unit for each 4 KB of alert rules, and one for
-        each of the newest 100 rules on one counter.
+        Half a read unit for each namespace and for its windows; eight and more for the due counters
+        of each schedule, a half for its last run, and one if its trigger is missing; a half for
+        each 4 KB of what is quarantined, eight for expired holds; a read unit for each 4 KB of
+        alert rules, and one for each of the newest 100 rules on one counter.
 
         Raises:
             StackNotFound: there is no such stack.
@@ -284,7 +284,7 @@ class Gathering:
         book = LastRunStore(dynamo, self._connection.setting("counters_table"), self._clock)
         for one in self._client.schedules.list(on_corrupt=partial(self._note, "schedule")):
             due = sum(1 for _ in islice(self._client.due(one.namespace), DUE_MAX))
-            state = self._client.schedules.state(one.namespace)
+            state = self._client.schedules.state(one)
             last = self._see(f"run of {one.namespace}", partial(book.last, one.namespace), None)
             yield ScheduleFact(one, state, due, DUE_MAX, last)
 

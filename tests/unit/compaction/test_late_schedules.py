@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from countledger.compaction.assembly import dispatcher_of
+from countledger.compaction.schedule import Schedule
 from countledger.compaction.schedules import Schedules
 from countledger.infra.memory.connection import MemoryConnection
 from countledger.ledger.errors import AccessDenied, NoSuchSchedule, ScheduleExists, Unclear
@@ -47,6 +48,54 @@ def _hourly(stack: MemoryStack) -> Callable[[], object]:
 
 def _daily(stack: MemoryStack) -> Callable[[], object]:
     return partial(_schedules(stack).create, "likes", every_ms=DAY_MS)
+
+
+@pytest.mark.parametrize("way", ["create", "again", "set", "apply", "get", "list"])
+def test_a_schedule_that_was_read_is_not_read_again_for_its_state(
+    stack: MemoryStack, way: str
+) -> None:
+    schedules = _schedules(stack)
+    if way != "create":
+        _daily(stack)()
+    ways: dict[str, Callable[[], Schedule]] = {
+        "create": lambda: schedules.create("likes", every_ms=DAY_MS),
+        "again": lambda: schedules.create("likes", every_ms=DAY_MS),
+        "set": lambda: schedules.set("likes", every_ms=HOUR_MS),
+        "apply": lambda: next(schedules.apply({"likes": {"every_ms": DAY_MS}}))[0],
+        "get": lambda: schedules.get("likes"),
+        "list": lambda: schedules.list()[0],
+    }
+    schedule = ways[way]()
+    before = stack.ledger.read_units
+
+    state = schedules.state(schedule)
+
+    assert (state, stack.ledger.read_units - before) == ("enabled", 0)
+    assert (schedules.state("likes"), stack.ledger.read_units - before) == ("enabled", 1)
+
+
+@pytest.mark.parametrize("since", ["changed", "deleted", "its trigger went"])
+def test_the_state_of_a_schedule_is_that_of_the_one_that_is_stored_now(
+    stack: MemoryStack, since: str
+) -> None:
+    """Else a change that is under way would be reported as a trigger that is missing."""
+    schedules = _schedules(stack)
+    _hourly(stack)()
+    found = schedules.get("likes")
+    if since == "changed":
+        schedules.set("likes", every_ms=DAY_MS)
+    elif since == "deleted":
+        schedules.delete("likes")
+    else:
+        connection = stack.ledger.connection
+        assert isinstance(connection, MemoryConnection)
+        connection.schedules.schedules.clear()
+    before = stack.ledger.read_units
+
+    state = schedules.state(found)
+
+    assert state == ("enabled" if since == "changed" else "missing")
+    assert stack.ledger.read_units - before == 1
 
 
 @pytest.mark.parametrize("minutes", [0, 12])

@@ -365,6 +365,7 @@ def test_a_sweep_is_owed_where_counters_may_be_missing_in_the_index(stack: Stack
         {"retire": "burn"},
         {"min_entries": None},
         {"archive": "nowhere"},
+        {"revision": 5},
     ],
 )
 def test_a_corrupt_schedule_is_named(corrupt: dict[str, object]) -> None:
