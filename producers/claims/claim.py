@@ -40,8 +40,9 @@ _MOVED_AT: Final = "removed_at"
 class Before(NamedTuple):
     """What an item says of the claims that were at its place before.
 
-    A claim keeps what the tombstone said in whose place it is. So a call that meets either knows
-    the last removal, and whether an attempt of its own can have been applied and removed since.
+    A claim that replaces a tombstone keeps its `removed`, `removal` and `removed_at`. So a call
+    that meets either knows the last removal, and whether an attempt of its own can have been
+    applied and removed since.
 
     Attributes:
         removed: the id of the last claim that was released; None: none was.

@@ -482,7 +482,7 @@ CANARIES: Final = (
         _any_tombstone,
     ),
     SwitchedOff(
-        "a claim keeps what the tombstone said in whose place it is",
+        "a claim that replaces a tombstone keeps what that says of the removal",
         "claims",
         "free: ann takes | ann releases, bob takes",
         5_000,

@@ -128,7 +128,8 @@ class IngestWay:
         done = len(records) if outcome.retry_from is None else outcome.retry_from
         carried = [*map(_carried, records)]
         counted = outcome.accepted + outcome.duplicates + sum(outcome.quarantined.values())
-        # Of a long record a part may have been done before, and a part of the next one is.
+        # A range, as a long record is done in pieces: earlier invocations may have done some of its
+        # user records, and this one may do some of the first record that it reports as not done.
         least = sum(one for one in carried[:done] if one <= PIECE)
         most = sum(carried[:done]) + sum(one for one in carried[done : done + 1] if one > PIECE)
         if not (least <= outcome.payloads <= most and outcome.payloads == counted):

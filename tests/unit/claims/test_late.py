@@ -41,7 +41,7 @@ from tests.unit.strict.contexts import context_on
 SEAT, NEXT = Claim("seat", "7", "ann"), Claim("seat", "8", "ann")
 OWN = NewItem("counters", {"counter": "user", "part": "ann"}, ("counter", "part"))
 _CLAIM = {"counter", "part", "owner", "id", "at"}
-# What a claim keeps of the tombstone in whose place it is.
+# What a claim keeps of the tombstone that it replaces.
 _TOMBSTONE = {"removed", "removal", "removed_at"}
 Late = list[Callable[[], Any]]
 
@@ -376,7 +376,8 @@ def test_of_two_takes_under_one_id_the_one_that_was_refused_says_so(
 def test_a_take_that_an_item_of_the_app_refused_is_applied_never(
     claims: Claims,
     dynamo: MemoryClient,
-    held: bool,  # noqa: FBT001 - of the table
+    *,
+    held: bool,
 ) -> None:
     """Also after the app has removed its item, and its token is forgotten."""
     late: Late = []

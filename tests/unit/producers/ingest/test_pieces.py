@@ -188,7 +188,7 @@ def test_the_malformed_messages_of_a_record_can_be_read_and_sent_again() -> None
     assert "message 1: " in told["reason"]
 
 
-def test_records_behind_one_that_fails_are_not_begun_and_those_before_it_are_done() -> None:
+def test_records_after_one_that_fails_are_not_begun_and_those_before_it_are_done() -> None:
     """A batch whose last records alone need all of the time never comes further otherwise."""
     world = World(piece=PIECE)
     first, second = packed(*range(1, 5)), one_record(*(keyed(n, f"k{n}") for n in range(10, 40)))
