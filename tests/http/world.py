@@ -29,8 +29,8 @@ class Api:
         clients: of the stack, as the application has opened them.
     """
 
-    store: Store
-    app: FastAPI
+    store: Store = field(repr=False)
+    app: FastAPI = field(repr=False)
     http: TestClient
     scopes: Scopes = EVERYTHING
     clients: list[CountLedger] = field(default_factory=list)
