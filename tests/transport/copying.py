@@ -25,6 +25,7 @@ import boto3
 from countledger import Buffering, CountLedger, Event
 from countledger.ledger import forks
 from countledger.ledger.clock import SystemClock
+from countledger.producers.buffer.producer import BufferedProducer
 
 CALLS: Final = 3
 COUNTER: Final = "copies:a"
@@ -78,11 +79,11 @@ def joined(ledger: CountLedger) -> list[Any]:
     return [pending.result().id, int(pending.delta)]
 
 
-_PRODUCERS: Final[list[Any]] = []
+_PRODUCERS: Final[list[BufferedProducer]] = []
 _SEALED: Final[list[Any]] = []
 
 
-def _producer(ledger: CountLedger, buffering: Buffering | None = None) -> Any:  # noqa: ANN401
+def _producer(ledger: CountLedger, buffering: Buffering | None = None) -> BufferedProducer:
     if not _PRODUCERS:
         _PRODUCERS.append(ledger.buffered(buffering or Buffering(linger_ms=1)))
     return _PRODUCERS[0]
@@ -129,7 +130,7 @@ def _continue_threads() -> None:
         buffer = producer._mine[1]
         waited, buffer._senders = buffer._senders, 0
         buffer._idle = buffer._timers = buffer._notified = 0
-        buffer._work._waiters.clear()
+        vars(buffer._work)["_waiters"].clear()
         for _ in range(waited):
             buffer._senders += 1
             Thread(target=buffer._run_sender, daemon=True).start()

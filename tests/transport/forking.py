@@ -24,6 +24,7 @@ import boto3
 from countledger import AsyncCountLedger, Buffering, CountLedger, CountledgerError, Event
 from countledger.ledger.errors import LedgerNotOpen
 from countledger.producers.buffer.buffering import ProducerClosed
+from countledger.producers.buffer.producer import BufferedProducer
 
 CALLS: Final = 3
 ALL_AT_ONCE: Final = 60
@@ -69,10 +70,10 @@ def buffered(ledger: CountLedger, name: str) -> list[Any]:
     return [told(lambda one=one: one.result(20).id) for one in pendings]  # type: ignore[misc]
 
 
-_PRODUCERS: Final[list[Any]] = []
+_PRODUCERS: Final[list[BufferedProducer]] = []
 
 
-def _producer(ledger: CountLedger) -> Any:  # noqa: ANN401 - a buffered producer
+def _producer(ledger: CountLedger) -> BufferedProducer:
     if not _PRODUCERS:
         _PRODUCERS.append(ledger.buffered(Buffering(linger_ms=1)))
     return _PRODUCERS[0]

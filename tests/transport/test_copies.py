@@ -1,7 +1,8 @@
 """Two copies of one process's memory: each event counts, and no number is given out twice."""
 
 import sys
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 import pytest
 
@@ -14,10 +15,12 @@ from tests.transport.test_forks import entries_of, ledger_of, stored_ids, told_b
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 _ROUNDS: Final = 3
 _CALLS: Final = 3
+# Runs an operation; what each process was told.
+Run: TypeAlias = Callable[[str], dict[str, list[Any]]]
 
 
 @pytest.fixture
-def copied(store: Store, server: HostileServer) -> Any:  # noqa: ANN401 - a function
+def copied(store: Store, server: HostileServer) -> Run:
     """Runs an operation before, and in each of two copies; what each was told."""
 
     def run(operation: str) -> dict[str, list[Any]]:
@@ -31,7 +34,7 @@ def copied(store: Store, server: HostileServer) -> Any:  # noqa: ANN401 - a func
 @pytest.mark.parametrize("operation", ["record", "record_many", "buffered"])
 def test_every_event_of_each_copy_counts(
     store: Store,
-    copied: Any,  # noqa: ANN401 - a fixture
+    copied: Run,
     operation: str,
 ) -> None:
     before = stored_ids(store, COUNTER)
@@ -42,7 +45,7 @@ def test_every_event_of_each_copy_counts(
 
 
 @pytest.mark.parametrize("operation", ["draw", "draw_block"])
-def test_no_number_is_drawn_by_two_copies(copied: Any, operation: str) -> None:  # noqa: ANN401
+def test_no_number_is_drawn_by_two_copies(copied: Run, operation: str) -> None:
     told = [one for answers in copied(operation).values() for one in answers]
 
     assert len(set(told)) == len(told) == 3 * _ROUNDS * _CALLS
@@ -50,7 +53,7 @@ def test_no_number_is_drawn_by_two_copies(copied: Any, operation: str) -> None: 
 
 def test_an_entry_that_was_made_before_the_copy_counts_once(
     store: Store,
-    copied: Any,  # noqa: ANN401 - a fixture
+    copied: Run,
 ) -> None:
     before = stored_ids(store, COUNTER)
     answers = copied("sealed")
@@ -61,7 +64,7 @@ def test_an_entry_that_was_made_before_the_copy_counts_once(
 
 def test_an_event_that_waits_at_the_copy_counts_in_each(
     store: Store,
-    copied: Any,  # noqa: ANN401 - a fixture
+    copied: Run,
 ) -> None:
     """With what joins it there: neither copy takes the other's entry for its own."""
     before = stored_ids(store, COUNTER)

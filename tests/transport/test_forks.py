@@ -5,8 +5,9 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pytest
 
@@ -57,8 +58,12 @@ def told_by(
     return answers
 
 
+# Runs an operation (how the process forks, how often); what each process was told.
+Forked: TypeAlias = Callable[..., dict[str, list[str]]]
+
+
 @pytest.fixture(params=TRANSPORTS)
-def forked(request: pytest.FixtureRequest, store: Store, server: HostileServer) -> Any:  # noqa: ANN401 - a function
+def forked(request: pytest.FixtureRequest, store: Store, server: HostileServer) -> Forked:
     """Runs an operation in processes that fork; what each was told."""
     server.delay_s = 0.002
 
@@ -95,7 +100,7 @@ def forked(request: pytest.FixtureRequest, store: Store, server: HostileServer) 
 )
 def test_every_entry_that_is_acknowledged_is_stored(
     store: Store,
-    forked: Any,  # noqa: ANN401 - a fixture
+    forked: Forked,
     operation: str,
     fork: str,
     rounds: int,
@@ -125,7 +130,7 @@ def ledger_of(store: Store) -> CountLedger:
     return CountLedger(store.connection.settings, session=store.engine.session, endpoint_url=url)
 
 
-def test_every_change_that_is_applied_is_in_the_value(store: Store, forked: Any) -> None:  # noqa: ANN401
+def test_every_change_that_is_applied_is_in_the_value(store: Store, forked: Forked) -> None:
     """A strict counter of each process."""
     ledger = ledger_of(store)
     for name in NAMES:
@@ -139,7 +144,7 @@ def test_every_change_that_is_applied_is_in_the_value(store: Store, forked: Any)
     assert {name: ledger.total(f"strict:{name}").value for name in NAMES} == applied
 
 
-def test_every_read_is_of_the_counter_that_was_asked_for(store: Store, forked: Any) -> None:  # noqa: ANN401
+def test_every_read_is_of_the_counter_that_was_asked_for(store: Store, forked: Forked) -> None:
     """A total of each process's own, with a value of its own."""
     ledger = ledger_of(store)
     for value, name in enumerate(NAMES):
@@ -153,7 +158,7 @@ def test_every_read_is_of_the_counter_that_was_asked_for(store: Store, forked: A
 
 
 @pytest.mark.parametrize("forked", ["boto3"], indirect=True)
-def test_every_record_that_is_acknowledged_is_in_the_stream(store: Store, forked: Any) -> None:  # noqa: ANN401
+def test_every_record_that_is_acknowledged_is_in_the_stream(store: Store, forked: Forked) -> None:
     """With the entry that its own process made."""
     client = store.engine.session.client("kinesis", endpoint_url=store.engine.endpoint_url)
     client.create_stream(StreamName=STREAM, ShardCount=1)

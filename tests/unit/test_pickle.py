@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from multiprocessing import get_context
 from operator import attrgetter
-from typing import Any
+from typing import TypeVar
 
 import boto3
 import pytest
@@ -27,6 +27,7 @@ from countledger.ledger.errors import AlreadyClaimed, LedgerNotOpen
 from countledger.telemetry import traced
 from countledger.testing import MemoryStack
 
+_T = TypeVar("_T")
 _SETTINGS = {"ledger_table": "l", "counters_table": "c", "home_region": "eu-west-1"}
 
 
@@ -37,8 +38,9 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> Settings:
     return Settings.from_environment(**_SETTINGS)
 
 
-def _again(value: object) -> Any:  # noqa: ANN401 - as given
-    return pickle.loads(pickle.dumps(value))  # noqa: S301 - made here
+def _again(value: _T) -> _T:
+    again: _T = pickle.loads(pickle.dumps(value))  # noqa: S301 - made here
+    return again
 
 
 def test_a_client_is_pickled_as_its_settings(

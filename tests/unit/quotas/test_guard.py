@@ -141,9 +141,10 @@ _each_form = pytest.mark.parametrize("form", ["plain", "coroutine"])
 
 @pytest.mark.parametrize(("actual", "error", "words"), _UNUSABLE)
 @_each_form
-def test_an_answer_that_was_paid_for_reaches_its_caller(  # noqa: PLR0917 - a table
+def test_an_answer_that_was_paid_for_reaches_its_caller(
     quotas: Quotas,
     dynamo: MemoryClient,
+    *,
     actual: Callable[[Any], Any],
     error: type[Exception],
     words: str,

@@ -1,11 +1,11 @@
 """A refusal is final: no request of a call that was answered is applied later."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from countledger import errors
+from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
@@ -28,7 +28,7 @@ def stack() -> MemoryStack:
     return MemoryStack(at=datetime(2030, 1, 1, tzinfo=UTC))
 
 
-def _other(stack: MemoryStack) -> Any:  # noqa: ANN401 - the strict counters of a stack
+def _other(stack: MemoryStack) -> StrictCounters:
     """Another process with the same tables, whose requests meet no planned fault."""
     return stack.ledger.strict
 
