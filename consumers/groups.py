@@ -14,8 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.boards import check_limit, ranked, top_of
+from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.group_items import Group, GroupItems, was_switched
-from countledger.consumers.memberships import GroupBoard, Memberships, member_of
+from countledger.consumers.memberships import Memberships, member_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadInput, CorruptItem, Refused

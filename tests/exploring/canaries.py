@@ -15,7 +15,7 @@ from countledger.compaction.schedules import Schedules
 from countledger.consumers import memberships, rankings, window_settings
 from countledger.consumers.alerts import rule_items
 from countledger.consumers.alerts.rules import RuleChanger
-from countledger.consumers.memberships import GroupBoard
+from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.rankings import Rankings
 from countledger.ledger import namespace
 from countledger.ledger.expressions import Absent, AnyOf, Assign, Compare

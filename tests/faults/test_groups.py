@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
+from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.groups import Groups
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.memberships import GroupBoard
 from countledger.consumers.namespace_rules import RankRules
 from countledger.consumers.rankings import Rankings
 from countledger.consumers.totals import TotalsReader
