@@ -26,7 +26,6 @@ from countledger.ledger.errors import (
     NotRanked,
     Refused,
     Throttled,
-    Unclear,
 )
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.namespace import Kind, Namespaces
@@ -197,7 +196,7 @@ class GroupBoard:
         raise Throttled(f"{counter!r} kept being added to {self.group!r} and removed; try again")
 
     def _write(self, counter: str, seen: Item | None, *, on: bool, mark: bool) -> Item | None:
-        """Write a place after the one that was seen; the total with it. None: it was so before."""
+        """Write a place after the one that was seen; the total with it. None: nothing to write."""
         board, place = group_board(self.group), self.items.new_id()
         for _ in range(_TRIES):
             change = self._change(counter, seen, on=on, mark=mark)
@@ -209,42 +208,39 @@ class GroupBoard:
                 met, seen = seen, failed.item
                 if (seen or {}).get(PLACE) == place:
                     return seen  # by an attempt of this call that got no answer
-                if on:
-                    self._check_it_is_free(counter, seen, met, failed)
+                if on and self._is_final(met, seen):
+                    self._refuse(counter, seen)
             else:
                 return {board.attribute: board.bucket_of(counter) if on else "", PLACE: place}
         raise Throttled(f"{counter!r} kept being added to {self.group!r} and removed; try again")
 
     def _change(self, counter: str, seen: Item | None, *, on: bool, mark: bool) -> Update | None:
-        """The write of a place that a total, as it was seen, does not have; None: it is so."""
+        """What to write to a total, as it was seen; None: nothing."""
         board = group_board(self.group)
         if is_on_board(board, seen):
             return None if on else unrank_of(self._table, board, counter)
         if on:
             return self._placement(counter, seen)
         if not mark or board.attribute in (seen or {}):
-            return None  # its last placement was on another board, and refuses those before
+            return None  # it is on another board: that placement refuses the earlier ones
         kind = self._kind(counter)
         if kind is Kind.STRICT_REGIONS or (seen is None and kind is not Kind.LEDGER):
             return None  # no placement of it is ever sent
         return no_place_of(self._table, board, counter, may_be_made=seen is None)
 
-    def _check_it_is_free(
-        self, counter: str, total: Item | None, met: Item | None, failed: ConditionFailed
-    ) -> None:
-        """Refuse a total that has no place here, and can get none.
+    def _is_final(self, before: Item | None, total: Item | None) -> bool:
+        """Whether no attempt of a placement that was refused can be applied later.
 
-        If the place has not moved, an attempt without an answer may still give it one.
+        Args:
+            before: the total that the placement named.
+            total: the total that refused it.
         """
-        board, moved = group_board(self.group), place_condition(total) != place_condition(met)
-        if is_on_board(board, total) or (moved and board.attribute not in (total or {})):
-            return
-        if failed.maybe_applied and not moved:
-            raise Unclear(
-                f"counter {counter!r} can have no place in the ranking of {self.group!r}, after an "
-                "attempt that got no answer: call again in a quarter of an hour"
-            )
-        self._refuse(counter, total)
+        board = group_board(self.group)
+        if is_on_board(board, total):
+            return False
+        # Each attempt names the last placement and the incarnation, which decides about bins.
+        is_same = place_condition(total) == place_condition(before)
+        return is_same or board.attribute in (total or {})
 
     def _placement(self, counter: str, seen: Item | None) -> Update:
         kind = self._kind(counter)

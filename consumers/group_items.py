@@ -124,8 +124,11 @@ class GroupItems:
         same = AllOf(unchanged("id", seen.get("id")), NOT_REMOVED)
         return removed_by(self.dynamo, Put(self.table, left, same), own)
 
-    def switch(self, group: str, seen: Item, *, on: bool) -> None:
+    def switch(self, group: str, seen: Item, *, on: bool) -> Item:
         """Replace the setting that was read: one write unit for each attempt.
+
+        Returns:
+            The item that it replaced.
 
         Raises:
             NoSuchGroup: the group was deleted meanwhile, and maybe made again.
@@ -150,8 +153,8 @@ class GroupItems:
                 if found is None or found.get("id") != seen.get("id"):
                     raise NoSuchGroup(f"group {group!r} was deleted meanwhile") from None
                 if own:
-                    return  # by an attempt of this call that got no answer
+                    return seen  # by an attempt of this call that got no answer
                 seen = found
             else:
-                return
+                return seen
         raise Throttled(f"the ranking of group {group!r} kept being switched; try again")

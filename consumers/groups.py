@@ -106,10 +106,13 @@ class Groups:
         """
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
         group = keys.check_group(group)
-        remove = partial(self._remove, group, mark=was_switched(self._items.existing(group)))
         with self._dynamo.workers(_WRITERS, "countledger-groups") as pool:
-            removed = list(pool.map(remove, names))
-        return [name for name, was in zip(names, removed, strict=True) if was]
+            were = list(pool.map(partial(self.memberships.leave, group), names))
+            # Read after the memberships are gone: no later switch places them.
+            seen = self._items.find(group) if any(were) else self._items.existing(group)
+            mark = seen is None or was_switched(seen)
+            list(pool.map(partial(self.board(group).try_take_off, mark=mark), names))
+        return [name for name, was in zip(names, were, strict=True) if was]
 
     def get(self, group: str) -> Group:
         """A group: one read unit.
@@ -147,9 +150,9 @@ class Groups:
         """Delete a group, but not its counters.
 
         Two write units and a read unit for each member, in a ranked group twice as many; one write
-        unit, six read units. What another call adds meanwhile stays, in a group of that name that
-        is not ranked. If another call deletes the group first, and it is made again meanwhile, the
-        new group stays as it is, with its members.
+        unit, six read units, and one more if it was never ranked. What another call adds meanwhile
+        stays, in a group of that name that is not ranked. If another call deletes the group first,
+        and it is made again meanwhile, the new group stays as it is, with its members.
 
         Returns:
             The number of its members.
@@ -164,13 +167,15 @@ class Groups:
             return 0  # it was deleted and made again meanwhile: the members may be of the new one
         for counter in board.strays({member_of(item) for item in members}):
             board.try_take_off(counter)
-        remove = partial(self._remove, group, mark=(mark := was_switched(seen)))
         with self._dynamo.workers(_WRITERS, "countledger-groups") as pool:
-            removed = sum(pool.map(remove, members))
+            removed = sum(pool.map(self.memberships.leave_seen, members))
+            mark = was_switched(seen) or self._may_be_switched(group, seen)
+            take_off = partial(board.try_take_off, mark=mark)
+            list(pool.map(take_off, map(member_of, members)))
         if not self._items.delete(group, seen) and self._items.find(group) is not None:
             return removed
         for counter in (added := list(board.members())):
-            board.try_take_off(counter, mark=mark)
+            board.try_take_off(counter, mark=True)
         if added:
             self._items.make(group)  # the calls that added them have succeeded
         return removed
@@ -193,11 +198,10 @@ class Groups:
             AlreadyRanked, NotRanked, NoSuchCounter, NamespaceUnknown: as `add`; the ranking is off.
         """
         group = keys.check_group(group)
-        seen = self._items.existing(group)
-        self._items.switch(group, seen, on=on)
+        replaced = self._items.switch(group, self._items.existing(group), on=on)
         board, members = self.board(group), 0
         if not on:
-            return board.take_all_off(on_member, mark=was_switched(seen))
+            return board.take_all_off(on_member, mark=was_switched(replaced))
         for members, counter in enumerate(board.members(), start=1):
             try:
                 board.place(counter)
@@ -268,14 +272,10 @@ class Groups:
                 raise
         return new
 
-    def _remove(self, group: str, one: str | Item, *, mark: bool) -> bool:
-        """Remove a counter; or, of the item of a membership, that one and no later one."""
-        if isinstance(one, str):
-            counter, was = one, self.memberships.leave(group, one)
-        else:
-            counter, was = member_of(one), self.memberships.leave_seen(one)
-        self.board(group).try_take_off(counter, mark=mark)
-        return was
+    def _may_be_switched(self, group: str, seen: Item) -> bool:
+        """Whether a group, never ranked when it was seen, was switched since: one read unit."""
+        now = self._items.find(group)
+        return now is None or now.get("id") != seen.get("id") or was_switched(now)
 
     def _totals_of(
         self, group: str, after: str | None, on_corrupt: OnCorrupt | None

@@ -151,10 +151,10 @@ def test_members_and_places_agree_when_a_late_write_of_an_earlier_call_has_lande
     raise AssertionError("the call never ends")
 
 
-def _placed_late(counter: str) -> MemoryStack:
+def _placed_late(method: str, bins: int = 1) -> MemoryStack:
     """A strict counter and a ranked group, whose next addition writes its place late."""
     stack = MemoryStack(at=_AT)
-    stack.ledger.strict.create(counter, method="occ")
+    stack.ledger.strict.create("seats:a", method=method, bins=bins)
     stack.ledger.groups.add(_GROUP, [])
     stack.ledger.groups.switch_ranking(_GROUP, on=True)
     stack.before_next_request(stack.delay_next, skip=4)
@@ -207,8 +207,36 @@ def test_a_placement_that_lands_after_a_removal_gives_no_place(
     assert unclear
 
 
+@pytest.mark.parametrize("removed", [_remove, _delete, _unrank])
+def test_a_placement_of_a_group_that_is_first_ranked_during_a_removal_gives_no_place(
+    removed: Call,
+) -> None:
+    """The removal read before it that the group was never ranked."""
+    unclear = 0
+    for gap, skip in product(range(_GAPS), range(_FEW_GAPS)):
+        stack, ended = _stack(ranked=False, member=True), list[bool]()
+
+        def meanwhile(stack: MemoryStack = stack, ended: list[bool] = ended, n: int = skip) -> None:
+            ended.append(_delayed(stack, _rank, n))
+
+        stack.before_next_request(meanwhile, skip=gap)
+        with suppress(errors.NoSuchGroup, errors.Unclear):
+            removed(stack)
+        if not any(ended):
+            continue
+        unclear += 1
+        stack.land()
+
+        item = stack.ledger.connection.dynamo("standard").get(COUNTERS, keys.total_key(_X))
+        groups = stack.ledger.groups
+        ranked = any(one.ranked for one in groups.list())
+        if _GROUP not in groups.of(_X) or not ranked:
+            assert "ranked_group" not in (item or {}), (gap, skip)
+    assert unclear
+
+
 def test_a_late_placement_gives_no_place_to_the_next_strict_counter_of_that_name() -> None:
-    stack = _placed_late("seats:a")
+    stack = _placed_late("occ")
     strict, groups = stack.ledger.strict, stack.ledger.groups
 
     groups.add(_GROUP, ["seats:a"])
@@ -219,6 +247,18 @@ def test_a_late_placement_gives_no_place_to_the_next_strict_counter_of_that_name
 
     assert isinstance(refused, errors.ConditionFailed)
     assert groups.top(_GROUP) == []
+
+
+def test_a_refused_placement_is_never_applied_later() -> None:
+    """Also one whose first attempt got no answer."""
+    stack = _placed_late("atomic", bins=4)
+
+    with pytest.raises(errors.NotRanked, match="bins"):
+        stack.ledger.groups.add(_GROUP, ["seats:a"])
+
+    (refused,) = stack.land()
+    assert isinstance(refused, errors.ConditionFailed)
+    assert stack.ledger.groups.top(_GROUP) == []
 
 
 def test_no_placement_is_sent_for_a_strict_counter_that_does_not_exist() -> None:
