@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.compaction import schedule, schedules
 from countledger.compaction.schedules import Schedules
-from countledger.consumers import memberships, rankings, window_settings
+from countledger.consumers import group_board, memberships, rankings, window_settings
 from countledger.consumers.alerts import rule_items
 from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.group_board import GroupBoard
@@ -178,7 +178,7 @@ def _any_place(patch: pytest.MonkeyPatch) -> None:
     def after_place(update: Update, _seen: Item | None, place: str) -> Update:
         return replace(update, clauses=(*update.clauses, Assign(PLACE, place)))
 
-    patch.setattr(memberships, "after_place", after_place)
+    patch.setattr(group_board, "after_place", after_place)
 
 
 def _one_look_at_members(patch: pytest.MonkeyPatch) -> None:
