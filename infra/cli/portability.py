@@ -66,9 +66,9 @@ def export(
 ) -> int:
     """Write namespaces and the value of every counter, a line of JSON each.
 
-    Each line is consistent in itself: of a ledger the exact sum, also while entries arrive and
-    compaction runs; of a strict counter its value, bins included. All lines together are no
-    snapshot of one instant. Without names it reads the keys of both tables and every ledger.
+    Each line is consistent: the value of a ledger is its exact sum, also while entries arrive and
+    compaction runs; that of a strict counter includes its bins. All lines together are no snapshot
+    of one instant. Without names it reads the keys of both tables and every ledger.
 
     An item that cannot be read has a line of its own, {"unreadable": "likes:a", "item": "e#x",
     "reason": "..."}, and stops nothing else; then the exit code is 1. An import reports such a line
@@ -142,18 +142,16 @@ def import_(
     name: Annotated[
         str | None,
         typer.Option(
-            help="What makes another try of the same import recognisable. "
+            help="The name of the import, under which each line counts once. "
             "[dim]By default the file's name, for one content[/dim]"
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only read the file, and say what is wrong.")
+        bool, typer.Option("--dry-run", help="Only read the file, and name its errors.")
     ] = False,
     drop_holds: Annotated[
         bool,
-        typer.Option(
-            "--drop-holds", help="Strict counters: what was held becomes available, without holds."
-        ),
+        typer.Option("--drop-holds", help="Make the held amounts of strict counters available."),
     ] = False,
     resume: ResumeLines = False,
     place: PlaceFilePath = None,
@@ -162,15 +160,16 @@ def import_(
 
     A line is a JSON object as `countledger export` writes it; {"counter": "likes:a", "value": 14}
     is enough. Several lines of one counter are all refused, also equal ones. The value of a ledger
-    counter is added, as one entry; strict counters, sequences and namespaces are made. A strict
-    counter of which some was held is refused without --drop-holds, and so is one that exists:
-    nothing is added to it. Calling it again changes nothing, for the horizon of a namespace; later
-    it is refused. A bad line never stops the rest, but that of a namespace does; each is named with
-    its number, and the exit code is 1. Without --name, another file of the same name is refused.
+    counter is added, as one entry; strict counters, sequences and namespaces are created. A strict
+    counter that exists is refused, because nothing is added to it; one that had open holds is
+    refused without --drop-holds. Another call changes nothing within the horizon of a namespace;
+    later it is refused. Bad lines are named with their numbers, and the exit code is 1. Only that
+    of a namespace stops the import. Without --name, other content under the same file name is
+    refused.
 
-    How far it has come is kept in FILE.place. Where the import itself is stopped, --resume
-    continues after the lines that were done; without it every line is tried once more. --resume
-    also keeps the place at the end: only new lines are imported.
+    FILE.place stores how far the import has come. If it was stopped, --resume continues after the
+    lines that were done; without --resume every line is tried again. --resume also keeps the place
+    at the end: the next call imports the lines that were appended since.
 
     Examples:
       countledger import balances.jsonl --dry-run
@@ -198,7 +197,7 @@ def _import(options: Options, source: LineFile, given: str | None, *, drop_holds
         store = stack.enter_context(source.kept_place())
         continued = place_for(store, purpose) is not None and source.resume
         of_counters, digest = _read_before(source, drop_holds=drop_holds)
-        # The place proves that a file is the same one, also if lines were added to it.
+        # The place proves that it is the same file, also if lines were appended.
         digest = None if given is not None or continued else digest
         importer = Importer.begin(client, name, digest=digest)
         send = ChunkImporter(importer, drop_holds, of_counters)
@@ -213,19 +212,19 @@ def _import(options: Options, source: LineFile, given: str | None, *, drop_holds
 
 
 def _read_before(source: LineFile, *, drop_holds: bool) -> tuple[CounterLines, str | None]:
-    """The lines of each counter of a file, and its digest; a stream is read once only."""
+    """The lines of each counter of a file, and its digest. A stream cannot be read twice."""
     found = CounterLines()
     if not source.is_file:
         return found, None
     with source.lines() as lines:
         for line in lines:
-            with suppress(BadInput):  # named when it is sent
+            with suppress(BadInput):  # reported when the line is sent
                 _note(found, lines.number, line, drop_holds=drop_holds)
     return found, lines.digest
 
 
 def _note(found: CounterLines, number: int, text: bytes, *, drop_holds: bool) -> Line | None:
-    """Note the counter of a line, and return the line; None: it has nothing to import.
+    """Note the counter of a line, and return the line; None: there is nothing to import.
 
     Raises:
         BadInput: as `importable`.
@@ -237,7 +236,7 @@ def _note(found: CounterLines, number: int, text: bytes, *, drop_holds: bool) ->
 
 
 def _try(options: Options, source: LineFile, name: str, *, drop_holds: bool) -> int:
-    """Only read the lines of an import, and say what is wrong."""
+    """Only read the lines of an import, and name their errors."""
     counts = {"good": 0, BAD: 0}
     found = CounterLines()
     with source.lines() as lines:
@@ -273,14 +272,14 @@ def restore(
 ) -> int:
     """Fill a new, empty stack from two tables that DynamoDB or AWS Backup restored.
 
-    Items are copied as they are; the totals of ledgers are set to the exact sums of the ledger;
-    rankings, schedules and alert rules are created again. Both tables may be of different times.
-    Retries of entries that the restored ledger has are duplicates; entries that were acknowledged
-    after the backup are lost until they are sent again. Stop all writers before the first call, and
-    start them when the exit code is 0: until then, call it again; nothing counts twice.
+    Items are copied as they are; the totals of ledgers are set to their exact sums; rankings,
+    schedules and alert rules are created again. The two tables may be of different times. Retries
+    of entries that the restored ledger has are duplicates; entries that were acknowledged after the
+    backup are lost until they are sent again. Stop all writers before the first call. Repeat the
+    call until the exit code is 0, then start the writers; nothing counts twice.
 
     Exit code 1: a total could not be proven yet, a rule or schedule could not be created, or a call
-    was killed half an hour ago at most: its last write may still arrive.
+    was killed less than half an hour ago, so its last write may still arrive.
 
     Examples:
       countledger deploy --stack-name shop-2
@@ -304,7 +303,7 @@ def restore(
     for problem in problems[:_SHOWN]:
         notice(problem)
     if problems:
-        notice(f"{len(problems)} problem(s): correct what a line names, and call it again")
+        notice(f"{len(problems)} problem(s): correct them, and call it again")
     result = {"copied": copied, **rebuilt.counts, "created": created, "problems": len(problems)}
     show_facts(options, result)
     return FINDINGS if problems else 0
@@ -313,7 +312,7 @@ def restore(
 def _copy(restorer: Restorer) -> int:
     """How many items were copied by this call."""
     if restorer.begin():
-        notice("the items were copied before")
+        notice("an earlier call has copied the items")
         return 0
     copied = 0
     with open_progress() as progress:

@@ -1,11 +1,11 @@
-"""Every balance as a line: each consistent in itself, the whole no snapshot of one instant.
+"""Every balance as a line. Each line is consistent; all lines are no snapshot of one instant.
 
-namespaces   first, as they were made
-counters     as a walk over both tables finds them; of a ledger the exact sum, which is that
-             of every entry visible when its read began; of a strict counter its value as of
-             one moment, bins included
+namespaces   first, with their settings
+counters     in the order in which a walk over both tables finds them. The value of a ledger is the
+             exact sum of every entry that was visible when its read began; that of a strict counter
+             is its value at one moment, bins included
 
-What cannot be read has a line as well, which says why, and hides nothing else.
+A counter or namespace that cannot be read has a line with the reason; the others are exported.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _READERS: Final = 8
 _NAMES_AT_ONCE: Final = 1_000
-# As what a walk counts a counter that cannot be read.
+# The kind under which a walk counts a counter that cannot be read.
 UNREADABLE: Final = "unreadable"
 
 
@@ -61,9 +61,10 @@ class Exporter:
     namespace: str | None = None
 
     def namespaces(self) -> Iterator[NamespaceLine | UnreadLine]:
-        """The namespaces as they were made: half a read unit for each 4 KB of them.
+        """The namespaces with their settings, and those of their windows.
 
-        And a read unit for the windows of each. What their windows have counted is not exported.
+        Half a read unit for each 4 KB of them, and a read unit for the windows of each. The sums of
+        windows are not exported.
         """
         corrupt: list[CorruptItem] = []
         for one in self.client.namespaces.list(on_corrupt=corrupt.append):
@@ -118,7 +119,7 @@ class Exporter:
         """
         feed = iter(counters)
         with ThreadPoolExecutor(_READERS, "countledger-export") as pool:
-            # A pool takes all that it is given at once: of any number of names, some at a time.
+            # A pool reads all names that it is given before it answers.
             while some := list(islice(feed, _NAMES_AT_ONCE)):
                 yield from pool.map(self._line, some)
 
@@ -135,12 +136,12 @@ class Exporter:
         except NoSuchCounter:
             return None
         except BadInput as error:
-            return UnreadLine.of(counter, error)  # as where the settings of its namespace are gone
+            return UnreadLine.of(counter, error)  # such as: its namespace has no settings
 
     def over_regions(self) -> Iterator[CounterLine | UnreadLine]:
-        """The lines of the strict counters over regions, which are in no table of the walk.
+        """The lines of the strict counters over regions, which the walk does not find.
 
-        A read unit for each, and half of one for each and for each 4 KB of their directory.
+        One and a half read units for each, and half a read unit for each 4 KB of their directory.
         """
         if strict_table_of(self.client.connection) is None:
             return
@@ -165,7 +166,7 @@ class Exporter:
         entries_per_page: int = ENTRIES_PER_PAGE,
         totals_per_page: int = TOTALS_PER_PAGE,
     ) -> Iterator[int]:
-        """Write everything into a file, from where it is, and complete it.
+        """Write everything that a file lacks, and complete it.
 
         Args:
             file: a new file, or that of an interrupted export.
@@ -190,13 +191,14 @@ class Exporter:
     def walk(
         self, bookmarks: Bookmarks | None = None, *, segments: int = SEGMENTS_DEFAULT
     ) -> Audit[CounterLine | UnreadLine]:
-        """The lines of all counters, found by reading the keys of both tables whole.
+        """The lines of all counters, found by reading all keys of both tables.
 
-        A ledger without any entry, merged or not, has none: it was deleted, or never recorded.
+        A ledger without entries, merged ones included, has no line: it was deleted, or never
+        recorded.
 
         Args:
             bookmarks: store the position; the walk continues after it. None: it is not stored.
-            segments: into how many parts each table is cut, to be read side by side: 1 to 64.
+            segments: how many parts of each table are read at the same time: 1 to 64.
         """
         connection = self.client.connection
         ledger, totals = connection.setting("ledger_table"), connection.setting("counters_table")

@@ -1,16 +1,18 @@
-"""Opening balances: each line once under the name of its import, however often it is tried.
+"""Opening balances: each line counts once under the name of its import, however often it is tried.
 
-namespace            made, or there already with the same settings; windows are switched on if it
-                     never had any, so opening balances are in no window. If its line fails, no
-                     counter of it is tried: that would make it with the defaults, for ever
-counter of a ledger  one entry of the whole value and its number of events, under a key of the
-                     import's name; its time is the import's first, so a retry beyond the horizon
-                     is refused. It may be larger than an app's own change, as a sum is
-strict counter       made with the value as its opening, or refused if it exists and is not of
-                     this import: nothing is added, which might pass its bounds
-sequence             created to continue after the value, or exists and is that far; never moved
+namespace            created, unless it exists with the same settings. Windows are switched on if it
+                     never had any, so opening balances are in no window. If its line fails, its
+                     counters are not tried: they would create it with the default settings
+counter of a ledger  one entry with the whole value and its number of events, under a key of the
+                     import's name. Its time is that of the first try of the import, so a retry
+                     beyond the horizon is refused. It may be larger than a change of an app
+strict counter       created with the value as its opening value. One that exists, and was not
+                     created by this import, is refused: the value might pass its bounds
+sequence             created to continue after the value. One that exists is never moved, and is
+                     refused if its last number is smaller
 
-A strict counter or a sequence that this import made, and that was deleted since, is not made again.
+A strict counter or a sequence that this import created, and that was deleted since, is not created
+again.
 """
 
 from __future__ import annotations
@@ -105,7 +107,7 @@ class Importer:
     Attributes:
         client: of the stack.
         name: of the import.
-        at: when the import of that name was begun first.
+        at: when the import of that name began.
         recorder: of the stack.
         failed: the namespaces whose lines failed.
     """
@@ -131,10 +133,11 @@ class Importer:
             client: of the stack.
             name: of the import.
             clock: the time.
-            digest: of the file, if its name is that of the import; None: the name was given.
+            digest: of the file, if its name is that of the import; None: a person gave the name.
 
         Raises:
-            BadSetting: the name is not valid, or another file of that name was imported.
+            BadSetting: the name is not valid; or a file of that name was imported with other
+                content, or under a given name, so that its content is unknown.
         """
         name = check_import_name(name)
         at_ms = (clock or SystemClock()).now_ms()
@@ -161,25 +164,21 @@ class Importer:
         """
         waiting: list[CounterLine] = []
         for line in lines:
-            if (lacking := self._lacking(line)) is not None:
-                yield from self._record(waiting)
-                waiting = []
-                yield lacking
-                continue
-            if isinstance(line, CounterLine) and _is_entry(line):
+            refusal = self._untried(line)
+            if refusal is None and isinstance(line, CounterLine) and _is_entry(line):
                 waiting.append(line)
                 if len(waiting) < _CHUNK:
                     continue
                 yield from self._record(waiting)
                 waiting = []
-                continue
-            yield from self._record(waiting)
-            waiting = []
-            yield self._make(line)
+            else:
+                yield from self._record(waiting)
+                waiting = []
+                yield self._make(line) if refusal is None else refusal
         yield from self._record(waiting)
 
-    def _lacking(self, line: ExportLine) -> BadPayload | None:
-        """Why a counter is not tried; None: nothing is in the way."""
+    def _untried(self, line: ExportLine) -> BadPayload | None:
+        """Why a line is not tried: that of its namespace failed. None: it is tried."""
         if not isinstance(line, CounterLine):
             return None
         namespace = keys.namespace_of(line.counter)
@@ -201,7 +200,7 @@ class Importer:
             yield ImportResult(str(outcome.status)) if isinstance(outcome, Receipt) else outcome
 
     def _entry_of(self, line: CounterLine) -> Entry | BadInput:
-        """The one entry of a line, or what is wrong with its counter."""
+        """The entry of a line, or the error of its counter name."""
         key = IdempotencyKey(f"import:{self.name}", self.at)
         try:
             counter = keys.check_counter(line.counter)
@@ -213,7 +212,7 @@ class Importer:
             delta=line.value,
             at_ms=key.at_ms,
             origin=self.client.connection.region,
-            # A line written by hand has no number of events: its value counts as one.
+            # A line that a person wrote has no number of events: its value is one event.
             events=1 if line.events is None else line.events,
             key=key.key,
             note=Note({"import": self.name}),
@@ -234,7 +233,7 @@ class Importer:
                 return self._make_sequence(line)
         except CountledgerError as error:
             return error
-        return ImportResult.NOTHING  # of a ledger without entries: it is what it would be
+        return ImportResult.NOTHING  # a ledger without entries needs none
 
     def _make_namespace(self, line: NamespaceLine) -> ImportResult:
         exists = self._is_there(line.namespace)
@@ -295,7 +294,7 @@ class Importer:
             ) from error
 
     def _make_sequence(self, line: CounterLine) -> ImportResult:
-        """An existing sequence stays as it is, or is refused if it is before the line's number."""
+        """Create a sequence; one that exists is refused if its last number is smaller."""
         last = check_number("last number", line.value, -1, SEQUENCE_LAST)
         create = partial(self.client.sequences.create, line.counter, first=last + 1)
 
@@ -326,7 +325,7 @@ class Importer:
             made = notes.make(counter, create, exists)
         except existing:
             if existing is CounterExists or not exists():
-                raise  # nothing is added to it; or it was deleted just now
+                raise  # nothing is added to a strict counter; a sequence was deleted just now
             return ImportResult.EXISTS
         if made is None:
             return ImportResult.DUPLICATE
@@ -339,8 +338,8 @@ class ChunkImporter:
 
     Attributes:
         importer: of the import; each line counts once under its name, so a chunk can be repeated.
-        drop_holds: whether what was held becomes available.
-        lines: of each counter; of a file all of them, of a stream those that were read.
+        drop_holds: whether held amounts become available.
+        lines: of each counter: all lines of a file, or those that were read from a stream.
     """
 
     importer: Importer
@@ -348,7 +347,7 @@ class ChunkImporter:
     lines: CounterLines = field(default_factory=CounterLines)
 
     def __call__(self, chunk: Sequence[NumberedLine], place: FilePlace) -> SentChunk:
-        """Import the lines: as `Importer.outcomes`. A namespace that fails ends the import here.
+        """Import the lines, as `Importer.outcomes`. A namespace that fails stops the import.
 
         Raises:
             SetupError: what concerns every line.
@@ -364,16 +363,16 @@ class ChunkImporter:
                 stopped = stopped or isinstance(line, NamespaceLine)
             else:
                 counts[str(outcome)] += 1
-        if stopped:  # the next try begins with that line
+        if stopped:  # the next try begins with the line of the namespace
             return SentChunk(place, sorted(failures, key=lambda one: one[0]), stopped=True)
         return answered(place, failures, counts)
 
     def _read(
         self, chunk: Sequence[NumberedLine]
     ) -> tuple[list[tuple[int, Line]], list[Failure], bool]:
-        """The lines to import, what is wrong with others, and whether a namespace is missing.
+        """The lines to import, the errors of the others, and whether a namespace could not be read.
 
-        No line after that of a missing namespace is read.
+        No line after that of such a namespace is read.
         """
         lines: list[tuple[int, Line]] = []
         failures: list[Failure] = []
@@ -401,21 +400,21 @@ class ChunkImporter:
 
 
 def _is_entry(line: CounterLine) -> bool:
-    """Whether a counter gets an entry; entries that cancel each other out have a sum of 0."""
+    """Whether a counter gets an entry. Entries with a sum of 0 are still events."""
     return line.kind is Kind.LEDGER and bool(line.value or line.events)
 
 
 def _of_a_given_name(name: str, at: datetime) -> BadSetting:
     return BadSetting(
-        f"an import named {name!r} was begun at {at:%Y-%m-%d %H:%M:%S} UTC with --name {name}, of "
-        f"which no content is remembered: if this is the same import, give --name {name}, and what "
-        "was imported counts once; if it is another one, give it a name of its own by --name"
+        f"an import with --name {name} began at {at:%Y-%m-%d %H:%M:%S} UTC, and the digest of its "
+        f"file is not stored: to continue that import, give --name {name}, and each line counts "
+        "once; for another import, give another --name"
     )
 
 
 def _other_file(name: str, at: datetime) -> BadSetting:
     return BadSetting(
-        f"an import named {name!r} was begun at {at:%Y-%m-%d %H:%M:%S} UTC with another content: "
-        f"if this is the same file with corrections, give --name {name}, and what was imported "
-        "counts once; if it is another file, give it a name of its own by --name"
+        f"an import of {name!r} began at {at:%Y-%m-%d %H:%M:%S} UTC with other content: if this is "
+        f"the same file with corrections, give --name {name}, and each line counts once; if it is "
+        "another file, give another --name"
     )

@@ -8,8 +8,8 @@
     {"v": 1, "counter": "seats:bus", "kind": "strict", "value": 7, "method": "marker", "held": 2}
     {"v": 1, "unreadable": "likes:post-2", "item": "e#x", "reason": "item (...) has no 'delta'"}
 
-A value is a number where every reader of JSON takes it exactly, and else a text of its digits. Of a
-line written by hand `{"counter": "likes:post-1", "value": 14}` is enough.
+A value is a number if every reader of JSON reads it exactly, and else a text of its digits. A
+person can write lines, too: `{"counter": "likes:post-1", "value": 14}` is enough.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class WindowsOfLine(BaseModel):
 
 
 class NamespaceLine(_Line):
-    """A namespace as it was made, and its windows if they are on."""
+    """The settings of a namespace, and its windows if they are on."""
 
     namespace: str
     kind: Kind
@@ -122,9 +122,9 @@ class NamespaceLine(_Line):
 
 
 class CounterLine(_Line):
-    """A counter and its value; of a strict one what it was made with, too.
+    """A counter and its value; a strict counter has its settings, too.
 
-    `held` is what open holds reserved of the value; the holds themselves are in no line.
+    `held` is the part of the value that open holds reserve; the holds are not exported.
     """
 
     counter: str
@@ -148,10 +148,10 @@ class CounterLine(_Line):
 
 
 class UnreadLine(_Line):
-    """What an export could not read: it is missing in the file, and an import refuses the line.
+    """A counter or namespace that an export could not read. An import refuses the line.
 
     `unreadable` is the name of the counter, or `namespace#` and the name of the namespace; `item`
-    is the sort key of the item to put right, where it is known.
+    is the sort key of the item to correct, if it is known.
     """
 
     unreadable: str
@@ -214,7 +214,7 @@ def parse_line(line: str | bytes) -> FileLine:
 def may_be_of_a_namespace(text: bytes) -> bool:
     """Whether a line that cannot be imported may be that of a namespace.
 
-    If it is, the counters after it would create the namespace with the defaults, for ever.
+    If it is, the counters after it would create the namespace with the default settings.
     """
     try:
         line = json.loads(text[:MAX_BYTES])
@@ -247,8 +247,8 @@ def importable(text: bytes, *, drop_holds: bool) -> Line | None:
 class CounterLines:
     """The numbers of the lines that each counter has in a file.
 
-    An import takes a counter once, so it takes none of several lines: two equal ones may be one
-    that was written twice, or two of which the sum is meant.
+    An import takes a counter once, so it refuses all lines of a counter that has several. Two equal
+    lines may be one that was written twice, or two that are to be added.
     """
 
     def __init__(self) -> None:
@@ -280,12 +280,12 @@ class CounterLines:
 
 
 def missing(line: UnreadLine) -> BadPayload:
-    """Why nothing is imported for a line of what an export could not read."""
+    """The error of a line that an export wrote for an item that it could not read."""
     return BadPayload(f"the export could not read {line.unreadable!r}: {line.reason}")
 
 
 def held_in(line: CounterLine) -> BadPayload:
-    """Why a strict counter is not imported of which some was held."""
+    """The error of a strict counter that had open holds."""
     held = amount.to_text(line.held or 0)
     return BadPayload(
         f"{line.counter!r} had open holds of {held} when it was exported, and an import creates no "

@@ -1,8 +1,8 @@
 """A counter that an import creates, once under the name of the import.
 
 An opening balance of a ledger is an entry under a key, so it counts once. A strict counter or a
-sequence has no such key, and that it is absent proves nothing: it may have been created by this
-import, used, emptied and deleted. So the import notes what it creates, in an item for each:
+sequence has no such key. Its absence proves nothing, because this import may have created it, and
+it may have been used, emptied and deleted since. So the import stores a note of each:
 
     (`import#<name>`, `made#<counter>`)    `id` of the attempt; `made_at` once it was created
 
@@ -10,11 +10,11 @@ import, used, emptied and deleted. So the import notes what it creates, in an it
     create     the counter
     complete   `made_at`, if the note has that id; after a clear refusal a tombstone takes its place
 
-The tombstone refuses a late request of the note: it would say that the counter may have been
+The tombstone refuses a late request of the note, which would say that the counter may have been
 created.
 
 A note without `made_at` is that of an attempt that was killed, is under way, or got no answer. If
-its counter is absent nobody knows whether it was created: it is refused, and not created twice.
+its counter is absent, it is unknown whether it was created: its line is refused.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ class MadeOnce:
     def make(
         self, counter: str, create: Callable[[], object], exists: Callable[[], bool]
     ) -> bool | None:
-        """Create a counter, unless this import did so before: two write units more.
+        """Create a counter, unless this import has created it: two write units more.
 
         Args:
             counter: its name.
             create: creates it, or raises.
-            exists: whether there is a counter of that name, which may be another one.
+            exists: whether a counter of that name exists, also one that this import did not create.
 
         Returns:
-            Whether this call created it; None: it was created before, and deleted since.
+            Whether this call created it; None: this import created it, and it was deleted since.
 
         Raises:
             BadPayload: it is unknown whether an earlier attempt created it.

@@ -1,7 +1,7 @@
-"""How far an emit or an import of a file has come, kept on the disk before anything is sent.
+"""How far an emit or an import of a file has come, stored on the disk before anything is sent.
 
-It is an SQLite database of one row: a save is atomic and waits for the disk, and one process locks
-the file until it closes the file or dies.
+It is an SQLite database of one row: a save is atomic and waits for the disk. A process locks the
+file until it closes it or dies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FilePlace(BaseModel):
 
     Attributes:
         id: a random id; the ids of the entries of an emit follow from it.
-        purpose: the ledger, and how lines are read. Another task cannot continue from here.
+        purpose: the ledger, and how lines are read. A task for another purpose cannot continue.
         through: the last line of which everything was answered.
         last: the last line that may have been sent; `through`, if there is none after it.
         at_ms: the time of the entries of the lines after `through`, ms since the epoch.
@@ -77,8 +77,8 @@ class PlaceFile:
             return FilePlace.model_validate_json(row[0])
         except ValidationError as error:
             raise BadSetting(
-                f"{self.path} is not valid ({error.errors()[0]['msg']}): find out from the change "
-                "log what was sent, and remove it to send every line again"
+                f"{self.path} is not valid ({error.errors()[0]['msg']}): look in the change log "
+                "for what was sent, and remove the file to send every line again"
             ) from error
 
     def save(self, place: FilePlace) -> None:
@@ -99,7 +99,7 @@ class PlaceFile:
 
 
 class NoPlace:
-    """No place is kept: of standard input, and nobody asked to keep one."""
+    """No place is stored: that of standard input without `--place`."""
 
     def load(self) -> None:
         """Always None."""
@@ -126,7 +126,7 @@ def open_place(path: Path) -> Iterator[PlaceFile]:
             (application,) = connection.execute("PRAGMA application_id").fetchone()
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if (tables or application) and application != _APPLICATION:
-                raise BadSetting(f"{path} belongs to another program: give --place another file")
+                raise BadSetting(f"{path} belongs to another program: name another file by --place")
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA synchronous = FULL")
             # The first write takes the lock; the connection keeps it.
@@ -150,5 +150,5 @@ def _refusing(path: Path) -> Iterator[None]:
                 f"{path} is in use: another emit or import of this file is running"
             ) from error
         raise BadSetting(
-            f"{path} cannot be used ({error}): give --place a file that can be written"
+            f"{path} cannot be used ({error}): name a file that can be written by --place"
         ) from error

@@ -5,8 +5,8 @@
     send             the same chunk with the same place has the same effect, however often
     go on            once everything in it was answered
 
-So what is killed at any point sends at most its last chunk again. A file that was changed up to
-that chunk has another digest and is refused.
+So a process that is killed at any point sends at most its last chunk again. A file that was changed
+up to that chunk has another digest and is refused.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SentChunk(NamedTuple):
     Attributes:
         place: where the task is now.
         failures: the lines that were not recorded, by number, and why.
-        stopped: whether AWS failed for one of them: the task ends here, and can continue.
+        stopped: whether the task ends here, as when AWS failed for a line; it can continue.
     """
 
     place: FilePlace

@@ -189,7 +189,7 @@ def test_an_interrupted_export_goes_on(stack: LocalStack, name: str, tmp_path: P
 
 
 def test_bad_lines_never_stop_the_rest(stack: LocalStack, name: str, tmp_path: Path) -> None:
-    file = tmp_path / "balances.jsonl"
+    file = tmp_path / f"{name}.jsonl"
     file.write_text(
         f'{{"counter": "{name}:a", "value": 5}}\n'
         "nonsense\n"
@@ -214,7 +214,7 @@ def test_bad_lines_never_stop_the_rest(stack: LocalStack, name: str, tmp_path: P
 def test_an_import_with_resume_takes_new_lines_alone_and_respects_the_place_of_an_emit(
     command: Command, name: str, tmp_path: Path
 ) -> None:
-    file, place = tmp_path / "balances.jsonl", tmp_path / "balances.jsonl.place"
+    file, place = tmp_path / f"{name}.jsonl", tmp_path / f"{name}.jsonl.place"
     file.write_text(f'{{"counter": "{name}:a", "value": 5}}\n')
     resumed = ("import", str(file), "--resume", "--json")
 
@@ -232,7 +232,7 @@ def test_an_import_with_resume_takes_new_lines_alone_and_respects_the_place_of_a
     assert "line 2: " in grown.err
     assert (grown.code, grown.json["recorded"], grown.json["bad"]) == (1, 1, 1)
     assert (again.code, again.json) == (1, grown.json)
-    assert (other.code, "with another content" in other.err) == (2, True)
+    assert (other.code, "with other content" in other.err) == (2, True)
     assert "continuing" not in whole.err
     assert (whole.json["duplicate"], whole.json["bad"]) == (2, 1)
 

@@ -451,7 +451,7 @@ def test_another_file_of_the_same_name_is_refused_unless_the_import_is_named(
 def test_an_import_of_a_given_name_is_continued_by_that_name_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nobody knows which content it had, so no message says that this one is another."""
+    """The content of that import is unknown, so no message may say that this file differs."""
     stack, file = MemoryStack(), tmp_path / "opening.jsonl"
     file.write_text('{"counter": "a:x", "value": 5}\n')
     assert _command(stack, str(file), "--name", file.name) == 0
@@ -460,9 +460,9 @@ def test_an_import_of_a_given_name_is_continued_by_that_name_alone(
     assert _command(stack, str(file)) == 2
 
     told = capsys.readouterr().err
-    assert "was begun at" in told
-    assert "with --name opening.jsonl, of which no content is remembered" in told
-    assert "another content" not in told
+    assert "an import with --name opening.jsonl began at" in told
+    assert "the digest of its file is not stored" in told
+    assert "other content" not in told
     assert _command(stack, str(file), "--name", file.name) == 0
     assert stack.ledger.exact("a:x").value == 5
 

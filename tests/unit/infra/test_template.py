@@ -176,7 +176,7 @@ def test_the_materializer_may_not_write_the_ledger() -> None:
     [
         ("MaterializerRole", "KeepWhatIsQuarantined", "quarantine#ledger"),
         ("IngestRole", "KeepWhatIsQuarantined", "quarantine#kinesis"),
-        ("IngestRole", "StoreProgressOfLongRecords", "ingest#*"),
+        ("IngestRole", "ReadAndStoreProgressOfLongRecords", "ingest#*"),
         ("MaterializerRole", "SeeTheProgressOfShards", "stream#*"),
     ],
 )
