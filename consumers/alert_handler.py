@@ -21,7 +21,7 @@ from countledger.consumers.stream import label_of
 from countledger.ledger.before_send import Deadline
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import OutOfTime
-from countledger.ledger.foreign_events import passed_over, records_in
+from countledger.ledger.foreign_events import answer_to_foreign, records_in
 from countledger.ledger.foreign_quarantine import ForeignEvents
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_record import QuarantineSource
@@ -92,7 +92,7 @@ def evaluate(event: object, context: LambdaContext) -> dict[str, Any]:
     reason = foreign_reason(event, records, _EXPECTED) if records else None
     if reason is not None:
         parts.foreign.keep(records, reason)
-        return passed_over(parts.logger, parts.metrics, reason)
+        return answer_to_foreign(parts.logger, parts.metrics, reason)
     stream = label_of(records[0].get("eventSourceARN", "")) if records else ""
     deadline = Deadline.within(parts.evaluator.clock, context)
     outcome = parts.evaluator.apply(records, stream, deadline)

@@ -24,7 +24,7 @@ from countledger.ledger.amount import to_text
 from countledger.ledger.before_send import Deadline
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload, OutOfTime, ProgressLost
-from countledger.ledger.foreign_events import object_in, passed_over, records_in
+from countledger.ledger.foreign_events import answer_to_foreign, object_in, records_in
 from countledger.ledger.forks import made_once
 from countledger.ledger.limits import late_write_ms
 
@@ -147,7 +147,7 @@ def materialize(event: object, context: LambdaContext) -> dict[str, Any]:
     reason = foreign_reason(event, records, _EXPECTED) if records else None
     if reason is not None:
         parts.quarantine.keep_event(records, reason)
-        return passed_over(parts.logger, parts.metrics, reason) | {"state": {}}
+        return answer_to_foreign(parts.logger, parts.metrics, reason) | {"state": {}}
     shard = shard_of(object_in(event, _EXPECTED))
     deadline = Deadline.within(parts.materializer.clock, context)
     try:

@@ -47,9 +47,7 @@ class StoredQuarantine:
         If it is delivered again: one write unit for each KB, and no message.
         """
         kept = quarantined_of(record, reason, shard, self.source, self.store.clock.now_ms())
-        if self.store.keep(kept):
-            self.queue.send(body(record, reason, shard, kept.id))
-            self.store.mark_published(kept)
+        self.store.keep_with_message(kept, self.queue, body(record, reason, shard, kept.id))
 
 
 def quarantined_of(

@@ -1,9 +1,10 @@
 """Events that are not a function's own: of a console test, an EventBridge pipe, another service.
 
-no records    nothing of anybody is in it: the invocation fails, and the error says what is expected
-records       they may be somebody's events: they are kept in quarantine as they came, a queue gets
-              a message, and the invocation ends well. To fail would have them delivered again for a
-              day or longer, and then dropped
+no records    the event contains no data to lose: the invocation fails, and its error says what is
+              expected
+records       somebody may have meant them to be counted: they are kept in quarantine as they came,
+              a queue gets a message, and the invocation succeeds. If it failed, Lambda would
+              deliver them again for a day or longer, and then drop them
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _FIELDS: Final = 5
 
 
 def described(event: object) -> str:
-    """What an event is, in words."""
+    """A description of an event for an error."""
     if isinstance(event, list):
         return f"a list of {len(event)} items, as an EventBridge pipe sends it"
     if not isinstance(event, dict):
@@ -41,7 +42,7 @@ def object_in(event: object, expected: str) -> dict[str, Any]:
         expected: what it should have got, for the error.
 
     Raises:
-        BadPayload: it is none.
+        BadPayload: the event is no object.
     """
     if isinstance(event, dict):
         return event
@@ -68,14 +69,14 @@ def _may_be_empty(event: Mapping[str, Any]) -> bool:
 
 
 def source_name(record: object) -> str:
-    """The service that a record says it is of."""
+    """The service that a record names as its source."""
     fields = record if isinstance(record, dict) else {}
     name = fields.get("eventSource", fields.get("EventSource"))
     return name if isinstance(name, str) else "an unknown source"
 
 
-def passed_over(logger: Logger, metrics: Metrics, reason: str) -> dict[str, Any]:
-    """Say once that records of something else are kept; they are not delivered again."""
+def answer_to_foreign(logger: Logger, metrics: Metrics, reason: str) -> dict[str, Any]:
+    """Log that records of something else are in quarantine; the answer accepts all of them."""
     logger.error("an event of something else is kept in quarantine", reason=reason)
     metrics.add_metric("ForeignEvents", "Count", 1)
     metrics.flush_metrics()

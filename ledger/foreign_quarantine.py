@@ -58,10 +58,8 @@ class ForeignEvents:
                 messages=count,
                 kept_at_ms=now_ms,
             )
-            if self.store.keep(kept):
-                message = {"reason": reason[:REASON_MAX_CHARACTERS], "quarantine_id": kept.id}
-                self.queue.send(json.dumps(message))
-                self.store.mark_published(kept)
+            message = {"reason": reason[:REASON_MAX_CHARACTERS], "quarantine_id": kept.id}
+            self.store.keep_with_message(kept, self.queue, json.dumps(message))
 
 
 def _parts(records: Sequence[Any]) -> Iterator[tuple[bytes, int]]:

@@ -92,6 +92,24 @@ class QuarantineStore:
             return True
         return True
 
+    def keep_with_message(self, record: QuarantinedRecord, queue: MessageQueue, body: str) -> None:
+        """Keep a record and send a message about it, unless one was sent.
+
+        Two write units for each KB, and one message; delivered again a write unit for each KB.
+
+        Args:
+            record: the record.
+            queue: of its source.
+            body: the text of the message.
+
+        Raises:
+            ServiceFailed: the record is not kept, or the message was not sent; it must be delivered
+                again.
+        """
+        if self.keep(record):
+            queue.send(body)
+            self.mark_published(record)
+
     def mark_published(self, record: QuarantinedRecord) -> None:
         """Note that the message was sent: a write unit for each KB of the item.
 

@@ -14,7 +14,7 @@ from countledger.ledger.before_send import Deadline
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload
-from countledger.ledger.foreign_events import described, passed_over, records_in
+from countledger.ledger.foreign_events import answer_to_foreign, described, records_in
 from countledger.ledger.foreign_quarantine import ForeignEvents
 from countledger.ledger.limits import INGEST_MARGIN_MS, INGEST_TIME_MS
 from countledger.ledger.message_queue import MessageQueue
@@ -85,7 +85,7 @@ def ingest(event: object, context: LambdaContext) -> dict[str, Any]:
         outcome = parts.ingest.apply(records, stream=stream, shard=shard, deadline=deadline)
     except BadPayload as error:
         parts.foreign.keep(records, str(error))
-        return passed_over(parts.logger, parts.metrics, str(error))
+        return answer_to_foreign(parts.logger, parts.metrics, str(error))
     _report(parts, outcome, shard, context)
     return answer_of(outcome, records)
 
