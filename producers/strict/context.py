@@ -42,7 +42,7 @@ from countledger.ledger.limits import (
 from countledger.ledger.operations import Get
 from countledger.ledger.performer import DynamoPerformer
 from countledger.producers.strict.fence import KnownFences, raise_fences, raising
-from countledger.producers.strict.outcome import Contended, Unknown
+from countledger.producers.strict.outcome import Contended, Duplicate, Unknown, Withdrawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -173,13 +173,32 @@ class MethodContext:
         return TOKEN_LIFE_MS - self.clock_skew_ms
 
     def outlives_requests(self, marker: Item) -> bool:
-        """Whether a marker is stored for longer than any request of before can be late.
+        """Whether a marker is stored until no request that was sent so far can arrive.
 
-        Once it is deleted, a request that it would have refused is applied.
+        Once it is deleted, a late request that it would have refused is applied.
         """
         expires_at = marker.get("expires_at")
         latest_ms = self.clock.now_ms() + self.request_life_ms + self.clock_skew_ms
         return expires_at is None or expires_at * SECOND_MS > latest_ms
+
+    def decides(self, marker: Item, call: str, attempts: Attempts) -> bool:
+        """Whether a marker that exists decides what became of a call.
+
+        While a request of the call may be late, a marker of another call decides only if it
+        outlives that request.
+        """
+        mine = marker.get("call") == call
+        return mine or not attempts.maybe_applied or self.outlives_requests(marker)
+
+    def met_by_withdrawal(
+        self, marker: Item, what: str, change_id: str, advice: str
+    ) -> Withdrawn | Duplicate | Unknown:
+        """What the marker that a withdrawal found under its key says of the change."""
+        if "void" not in marker:
+            return Duplicate(what, None)
+        # Any request of the change may be late, whichever call withdrew it.
+        lasting = self.outlives_requests(marker)
+        return Withdrawn(what, change_id) if lasting else Unknown(what, advice)
 
     def attempts(self, until_ms: int | None = None, policy: Backoff = POLICY) -> Attempts:
         """The attempts of one call.
@@ -219,7 +238,8 @@ class MethodContext:
         except CountledgerError:
             # The change is applied; a read that fails must not make it look otherwise.
             return None
-        return (item or {}).get("total")
+        # A counter that was recreated since has the value of other changes.
+        return item.get("total") if item is not None and definition.is_of(item) else None
 
 
 def end(exhausted: Exhausted[Any], counter: str, advice: str) -> Unknown | Contended:

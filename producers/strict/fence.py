@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from countledger.ledger.expressions import Condition
 
 FENCE: Final = "fence"
+# To find out what a token stands for: how many of the last numbers of a fence are tried, by one
+# request each.
+FENCES_ASKED: Final = 4
 # The least recently used numbers beyond are taken for 0, until a refusal names them.
 _KEPT: Final = 10_000
 

@@ -166,7 +166,10 @@ class KeyedWrite:
             marker = yield Send(Get(self.context.table, keys.keyed_key(self.request.id)))
         except PASSING:
             return self.unknown
-        return refused if marker is None else (yield from self.meaning_of(marker))
+        if marker is not None:
+            return (yield from self.meaning_of(marker))
+        # A marker that the withdrawal met has expired: nothing says of which call it was.
+        return self.unknown if self.attempts.maybe_applied else refused
 
     @property
     def unknown(self) -> Unknown:
@@ -186,9 +189,8 @@ class KeyedWrite:
     def meaning_of(self, marker: Item) -> Steps[StrictOutcome]:
         """What a marker that exists says of this request: one read unit for each counter."""
         what, mine = self.request.what, marker.get("call") == self.call
-        lasting = mine or self.context.outlives_requests(marker)
-        if self.attempts.maybe_applied and not lasting:
-            return self.unknown  # it expires before a late request of this call is too old
+        if not self.context.decides(marker, self.call, self.attempts):
+            return self.unknown
         if "void" in marker:
             return Withdrawn(what, self.request.id)
         if any(marker.get(name) != fact for name, fact in self.request.facts.items()):
@@ -218,17 +220,18 @@ def withdraw(
 
     Returns:
         `Withdrawn`: nothing under this key is applied, nor will be. `Duplicate`: it is applied.
-        `Unknown`, `Contended`: withdraw it again.
+        `Unknown`, `Contended`: withdraw it again; `Unknown` is also the answer if an earlier void
+        marker is about to expire.
     """
     void = _marker(context, change_id, {"void": 1})
 
     def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome]:
         match reply.answer:
-            case ConditionFailed(item=marker) if "void" not in (marker or {}):
-                return Done(Duplicate(what, None))
+            case ConditionFailed(item=item):
+                return Done(context.met_by_withdrawal(item or {}, what, change_id, _ADVICE))
             case RetryPeriodOver():  # the key's own marker may have expired
                 return Done(Unknown(what, _ADVICE))
-            case CountledgerError() if not isinstance(reply.answer, ConditionFailed):
+            case CountledgerError():
                 return otherwise(reply)
         return Done(Withdrawn(what, change_id))
 

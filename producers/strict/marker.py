@@ -14,7 +14,8 @@ conditional on there being no marker of this incarnation of the counter. `Marker
   and find headroom. Then a void marker is written first. If that finds the marker, the change was
   applied meanwhile.
 - A marker of an earlier call under a bare key may expire before a late request of this call is
-  too old. So after a request without an answer it settles nothing unless it is stored for longer.
+  too old. So after a request without an answer it decides nothing unless it is stored for longer
+  (`MethodContext.decides`), and an earlier void marker withdraws nothing.
 
 A key that is used again after its window is refused if it has a time; a bare one counts again.
 """
@@ -183,7 +184,7 @@ class MarkerChange:
     def confirm_refusal(self, refused: Refusal) -> Steps[StrictOutcome]:
         """Make a refusal final: one read unit for the marker.
 
-        While a request may still be applied, write a void marker instead: four write units.
+        While a request may still be applied, write a void marker first: four write units.
         """
         if not self.attempts.maybe_applied:
             return (yield from self._confirm_by_marker(refused))
@@ -194,10 +195,15 @@ class MarkerChange:
             return self._unknown
         if isinstance(ended, Withdrawn):
             return refused
-        if isinstance(ended, Duplicate):
-            return (yield from self.applied(Applied(self.change.counter, None)))
-        # No void marker could be written: the old request may still be applied.
-        return self._unknown
+        if not isinstance(ended, Duplicate):
+            # No void marker could be written: the old request may still be applied.
+            return self._unknown
+        # The marker may be of this call or of another one under the same key.
+        try:
+            marker = yield from stored_marker(self.context, self.definition, self.change.id)
+        except PASSING:
+            return self._unknown
+        return self._unknown if marker is None else (yield from self._meaning_of(marker))
 
     def _confirm_by_marker(self, refused: Refusal) -> Steps[StrictOutcome]:
         if not isinstance(refused, BoundReached):
@@ -212,7 +218,7 @@ class MarkerChange:
         """What a marker that exists says of this change: one read unit."""
         if marker.get("call") == self.call:
             return (yield from self.applied(Applied(self.change.counter, None)))
-        if self.attempts.maybe_applied and not self.context.outlives_requests(marker):
+        if not self.context.decides(marker, self.call, self.attempts):
             return self._unknown
         # It is of the incarnation that this process knows; the counter may have been recreated.
         try:
@@ -261,7 +267,7 @@ def withdraw(
 
     Returns:
         `Withdrawn`: the change is not applied and never will be. `Duplicate`: it is applied.
-        `Unknown`: no clear answer.
+        `Unknown`: no clear answer, or an earlier void marker that is about to expire.
 
     Raises:
         StaleDefinition: the counter was deleted or recreated.
@@ -270,15 +276,15 @@ def withdraw(
     void = put_marker(context, definition, change_id, {"void": 1})
     unchanged = Check(context.table, definition.main, of(definition.incarnation))
     transaction = Transact([void, unchanged], context.new_id(context.clock.now_ms()))
-    withdrawn, duplicate = Withdrawn(counter, change_id), Duplicate(counter, None)
 
     def meaning(answer: Answer) -> StrictOutcome | Recheck[StrictOutcome | None] | None:
         match answer:
             case TransactionCancelled(reasons=(marker, _)) if marker.condition_failed:
-                return Recheck(withdrawn if "void" in (marker.item or {}) else duplicate)
+                found = marker.item or {}
+                return Recheck(context.met_by_withdrawal(found, counter, change_id, _ADVICE))
             case CountledgerError():
                 return None
-        return withdrawn
+        return Withdrawn(counter, change_id)
 
     # After `until_ms` the change's own marker may have expired.
     return withdrawal(context, definition, transaction, meaning, until_ms=until_ms, advice=_ADVICE)

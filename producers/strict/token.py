@@ -45,6 +45,7 @@ from countledger.ledger.attempts import (
 )
 from countledger.ledger.errors import (
     ConditionFailed,
+    CountledgerError,
     Throttled,
     TokenMismatch,
     TransactionCancelled,
@@ -54,7 +55,8 @@ from countledger.ledger.operations import Transact
 from countledger.producers.strict.bins import Part
 from countledger.producers.strict.change import refused_among, update_of
 from countledger.producers.strict.context import end, withdrawal
-from countledger.producers.strict.fence import fence_of, raising, unraised
+from countledger.producers.strict.definition import StaleDefinition
+from countledger.producers.strict.fence import FENCES_ASKED, fence_of, raising, unraised
 from countledger.producers.strict.outcome import (
     Applied,
     Duplicate,
@@ -81,8 +83,6 @@ _ADVICE: Final = (
 )
 _WITHDRAW_ADVICE: Final = "no attempt to withdraw the change got a clear answer: withdraw it again"
 _RAISED: Final = Throttled("the fence of the counter was raised by another call")
-# About how many of the last numbers of a fence a token is asked, by one request each.
-_FENCES_BEFORE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,15 +280,21 @@ class RequestTokenChange:
 
     def _applied(self, found: _AppliedBy) -> Steps[StrictOutcome]:
         """The outcome of a token that stands for this change: one read unit."""
-        if found is not _AppliedBy.BEFORE:
+        if found is _AppliedBy.NOW:
             value = yield from self.context.value_of(self.definition)
             return Applied(self.change.counter, value)
         # The service answers a remembered token without evaluating conditions.
+        asked = found is _AppliedBy.ASKED
         try:
             item = yield from self.context.read_incarnation(self.definition)
-        except PASSING:
-            return self._unknown
-        return self._before(None if self.definition.bins > 1 else item.get("total"))
+        except CountledgerError as error:
+            if not asked and not isinstance(error, PASSING):
+                raise
+            # The change is applied, unless its counter is gone; a read that fails changes nothing.
+            applied = asked and not isinstance(error, StaleDefinition)
+            return Applied(self.change.counter, None) if applied else self._unknown
+        value = None if self.definition.bins > 1 else item.get("total")
+        return Applied(self.change.counter, value) if asked else self._before(value)
 
     def _before(self, value: Amount | None) -> StrictOutcome:
         """Applied by an earlier request; without a key no other call can have sent one."""
@@ -305,11 +311,11 @@ class RequestTokenChange:
         return (yield from self._is_one_of(parts[0], range(number - 1, -1, -1)))
 
     def _is_one_of(self, part: Part, fences: Iterable[int]) -> Steps[bool | None]:
-        """Whether the token stands for the change under one of these numbers, the first few.
+        """Whether the token stands for the change under one of the first of these numbers.
 
         None: a question got no clear answer.
         """
-        for fence in islice(fences, _FENCES_BEFORE):
+        for fence in islice(fences, FENCES_ASKED):
             applied = yield from self._is_applied(TokenRequest((part,), (fence,)))
             if applied is not False:
                 return applied
@@ -364,7 +370,7 @@ class RequestTokenChange:
         ended = yield from withdraw(self.context, self.definition, self.change.id, until_ms)
         if isinstance(ended, Withdrawn):
             return ended
-        if isinstance(ended, Duplicate) and number < _FENCES_BEFORE:
+        if isinstance(ended, Duplicate) and number < FENCES_ASKED:
             raise self.change.reused("another amount")
         return self._unknown
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.attempts import Done, Reply, Send, attempt, otherwise
+from countledger.ledger.attempts import PASSING, Done, Reply, Send, attempt, otherwise
 from countledger.ledger.errors import BadDelta, ConditionFailed, CountledgerError, Unreachable
 from countledger.ledger.expressions import Add, Lacks, SizeAtMost
 from countledger.ledger.operations import Update
@@ -161,7 +161,10 @@ class SetChange:
         return refused_by(self.definition, part, item)
 
     def confirm_refusal(self, refused: Refusal) -> Steps[StrictOutcome]:
-        """Write a token of zero if a request may still be applied: one more write."""
+        """Write a token of zero if a request may still be applied: one more write.
+
+        One read unit for each 4 KB if the set has a token of the key already.
+        """
         if not self.attempts.maybe_applied or isinstance(refused, SetFull):
             return refused
         try:
@@ -170,10 +173,17 @@ class SetChange:
             return self._unknown
         if isinstance(ended, Withdrawn):
             return refused
-        if isinstance(ended, Duplicate):
-            return Applied(ended.counter, ended.value)
-        # No token of zero could be written: the old request may still be applied.
-        return self._unknown
+        if not isinstance(ended, Duplicate):
+            # No token of zero could be written: the old request may still be applied.
+            return self._unknown
+        # The token may be of this change or of another one under the same key.
+        try:
+            item = yield from self.context.read_incarnation(self.definition)
+        except PASSING:
+            return self._unknown
+        state = decode_state(item)
+        applied = self.change.remembered_in(state.tokens)
+        return Applied(self.change.counter, state.total) if applied else self._unknown
 
     @property
     def _unknown(self) -> Unknown:

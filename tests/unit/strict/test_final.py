@@ -14,6 +14,7 @@ from countledger.producers.strict.outcome import (
     Duplicate,
     Held,
     Unknown,
+    Withdrawn,
 )
 from countledger.testing import MemoryStack
 
@@ -312,6 +313,128 @@ def test_a_marker_of_several_counters_that_expires_soon_settles_no_call_with_a_l
     stack.land()
 
     assert _value(stack) == 10
+
+
+@pytest.mark.parametrize(("other", "expected"), [(-3, Duplicate), (-2, None)])
+def test_a_refusal_that_meets_the_marker_of_another_call_is_about_that_call(
+    stack: MemoryStack, other: int, expected: type | None
+) -> None:
+    """The other one has taken the headroom under the same key, after the lost request."""
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="marker", lower=0, opening=3)
+    stack.fail_next()
+    stack.before_next_request(lambda: strict.change(COUNTER, -1))
+    # The void marker is the request after the refusal.
+    stack.before_next_request(lambda: _topped_up(stack, other), skip=1)
+
+    if expected is None:
+        with pytest.raises(errors.IdempotencyKeyReused):
+            strict.change(COUNTER, -3, key="order-1")
+    else:
+        assert isinstance(strict.change(COUNTER, -3, key="order-1"), expected)
+
+    assert _value(stack) == 12 + other
+
+
+def _topped_up(stack: MemoryStack, delta: int) -> None:
+    stack.ledger.strict.change(COUNTER, 10)
+    stack.ledger.strict.change(COUNTER, delta, key="order-1")
+
+
+@pytest.mark.parametrize(("other", "expected"), [(3, Duplicate), (2, None)])
+def test_a_refused_hold_that_meets_the_hold_of_another_call_is_about_that_call(
+    stack: MemoryStack, other: int, expected: type | None
+) -> None:
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="marker", lower=0, opening=3)
+    hour = timedelta(hours=1)
+
+    def placed() -> None:
+        strict.change(COUNTER, 10)
+        strict.hold(COUNTER, other, expires_in=hour, key="order-1")
+
+    stack.fail_next()
+    stack.before_next_request(lambda: strict.change(COUNTER, -1))
+    stack.before_next_request(placed, skip=1)
+
+    if expected is None:
+        with pytest.raises(errors.IdempotencyKeyReused):
+            strict.hold(COUNTER, 3, expires_in=hour, key="order-1")
+    else:
+        assert isinstance(strict.hold(COUNTER, 3, expires_in=hour, key="order-1"), expected)
+
+    assert strict.show(COUNTER).held == other
+
+
+def test_a_refusal_that_meets_the_token_of_another_change_is_no_success(
+    stack: MemoryStack,
+) -> None:
+    """The other one has used the key of a lost request."""
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="set", upper=3, opening=2)
+    stack.fail_next()
+    stack.before_next_request(lambda: strict.change(COUNTER, 1))
+    stack.before_next_request(lambda: strict.change(COUNTER, -1, key="order-1"), skip=1)
+
+    with pytest.raises(errors.IdempotencyKeyReused):
+        strict.change(COUNTER, 1, key="order-1")
+
+    assert _value(stack) == 2
+
+
+def test_a_void_marker_that_expires_soon_withdraws_no_late_request(stack: MemoryStack) -> None:
+    """Once it is deleted, the late request counts."""
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="marker", window_ms=60_000)
+    assert isinstance(strict.withdraw(COUNTER, "order-1"), Withdrawn)
+    assert isinstance(strict.withdraw(COUNTER, "order-1"), Withdrawn)
+    stack.advance(minutes=10)
+
+    assert isinstance(strict.withdraw(COUNTER, "order-1"), Unknown)
+
+
+def test_a_void_marker_of_several_counters_that_expires_soon_withdraws_no_late_request(
+    stack: MemoryStack,
+) -> None:
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="marker")
+    assert isinstance(strict.transactions.withdraw("order-1"), Withdrawn)
+    assert isinstance(strict.transactions.withdraw("order-1"), Withdrawn)
+    stack.advance(hours=24, minutes=10)
+
+    assert isinstance(strict.transactions.withdraw("order-1"), Unknown)
+
+
+@pytest.mark.parametrize("bins", [1, 2])
+def test_an_applied_change_is_not_said_to_be_in_a_counter_that_was_recreated(
+    stack: MemoryStack, bins: int
+) -> None:
+    """Its answer was lost; the new counter has another value."""
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="request_token", bins=bins)
+
+    def recreated() -> None:
+        strict.delete(COUNTER)
+        strict.create(COUNTER, method="request_token", opening=70, bins=bins)
+
+    stack.lose_next_answer()
+    stack.before_next_request(recreated, skip=2)
+
+    assert isinstance(strict.change(COUNTER, 5, key="order-1"), Unknown)
+    assert _value(stack) == 70
+
+
+def test_a_value_is_not_that_of_a_counter_that_was_recreated(stack: MemoryStack) -> None:
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="marker")
+
+    def recreated() -> None:
+        strict.delete(COUNTER)
+        strict.create(COUNTER, method="marker", opening=70)
+
+    stack.before_next_request(recreated, skip=1)
+
+    assert strict.change(COUNTER, 5, key="order-1") == Applied(COUNTER, None)
 
 
 def test_a_key_that_another_call_counts_under_a_raised_fence_is_a_duplicate(
