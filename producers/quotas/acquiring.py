@@ -63,7 +63,7 @@ from countledger.producers.quotas.outcome import Denied, left_of
 from countledger.producers.strict.change import check_key_age
 from countledger.producers.strict.context import raise_exhausted
 from countledger.producers.strict.definition import Method
-from countledger.producers.strict.fence import fence_of, unraised
+from countledger.producers.strict.fence import FENCES_ASKED, fence_of, unraised
 
 if TYPE_CHECKING:
     from countledger.ledger.attempts import Attempts, Exhausted, Reply, Steps, Verdict
@@ -76,8 +76,6 @@ if TYPE_CHECKING:
 
 # How often a call meets a newer revision of its limit than the one that it has just read.
 _REVISIONS: Final = 10
-# How many numbers of the fence before the present one a repeated key is looked for under.
-_FENCES_BEFORE: Final = 3
 
 
 class _TokenStep(Enum):
@@ -296,14 +294,14 @@ class _Admission:
     def _found_before(self, token: str, asked: int) -> Steps[Admitted]:
         """What another process counted under the token, if it named another number than `asked`.
 
-        A read unit, and two write units for each number, up to four; and one if the number is not
-        the one that this call has asked with.
+        A read unit, and two write units for each number, the last `FENCES_ASKED` at the most; and
+        one if the number is not the one that this call has asked with.
 
         Raises:
             IdempotencyKeyReused: the token stands for something else.
-            Unclear: a request of this call may be applied.
+            Unclear: no clear answer, or there are numbers before those.
         """
-        maybe_applied, place = self.attempts.maybe_applied, self._window_key
+        place = self._window_key
         try:
             item: Item | None = yield Send(Get(self.context.table, place))
             number = 0 if item is None else fence_of(item)
@@ -312,14 +310,15 @@ class _Admission:
                 number -= 1
             else:
                 self.context.fences.learn(place, "", (yield Send(self._raising)))
-            for fence in range(number, max(-1, number - _FENCES_BEFORE - 1), -1):
+            for fence in range(number, max(-1, number - FENCES_ASKED), -1):
                 with suppress(TokenMismatch):
                     yield Send(Transact([self._fenced(fence)], token))
-                    duplicate = None if maybe_applied else True
-                    return replace(self.decision.admitted(None), duplicate=duplicate)
-        except (*PASSING, TransactionCancelled, LimitChanged) as error:
+                    return replace(self.decision.admitted(None), duplicate=True)
+        except (*PASSING, TransactionCancelled) as error:
             raise self.decision.unknown() from error
-        raise self.decision.used_elsewhere(maybe_applied=maybe_applied)
+        if number >= FENCES_ASKED:
+            raise self.decision.unknown()
+        raise self.decision.used_elsewhere()
 
     @property
     def _raising(self) -> Any:  # noqa: ANN401 - a write
@@ -375,8 +374,7 @@ class _Admission:
             Unclear: it is of an earlier call, and expires before a late request is too old.
             IdempotencyKeyReused, TicketResolved: as `Decision.meaning_of`.
         """
-        lasting = self.context.outlives_requests(marker)
-        if self.attempts.maybe_applied and not lasting and marker.get("call") != self.wanted.call:
+        if not self.context.decides(marker, self.wanted.call, self.attempts):
             raise self.decision.unknown()
         return self.decision.meaning_of(marker)
 

@@ -247,10 +247,8 @@ class Decision:
         counted = replace(self, window=window).admitted(None, call)
         return replace(counted, duplicate=call != wanted.call)
 
-    def used_elsewhere(self, *, maybe_applied: bool) -> CountledgerError:
+    def used_elsewhere(self) -> IdempotencyKeyReused:
         """The error for a token that stands for other writes."""
-        if maybe_applied:
-            return self.unknown()
         return IdempotencyKeyReused(
             f"idempotency key {self.wanted.key!r} of {self.wanted.counter!r} was used within ten "
             "minutes: with another amount, in the window before, or before the limit was changed. "

@@ -142,6 +142,23 @@ def test_who_counted_a_key_is_not_said_after_a_lost_answer(
     assert last.duplicate is True
 
 
+@pytest.mark.parametrize(
+    ("raised", "error"), [(4, errors.IdempotencyKeyReused), (5, errors.Unclear)]
+)
+def test_a_key_that_may_be_counted_under_an_older_fence_is_not_said_to_be_used_otherwise(
+    stack: MemoryStack, raised: int, error: type[Exception]
+) -> None:
+    """Of the numbers of a fence the last four are asked."""
+    quotas = stack.ledger.quotas
+    quotas.acquire(COUNTER, 3, key="job-1")
+    for number in range(raised):
+        stack.fail_next()
+        quotas.acquire(COUNTER, 1, key=f"other-{number}")
+
+    with pytest.raises(error):
+        quotas.acquire(COUNTER, 4, key="job-1")
+
+
 def test_a_key_that_another_call_counts_under_a_raised_fence_is_a_duplicate(
     stack: MemoryStack,
 ) -> None:
