@@ -1,4 +1,4 @@
-"""Functions that are called only within a quota."""
+"""Functions of which each call is counted in a quota first, and refused beyond its limit."""
 
 from __future__ import annotations
 
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from countledger.producers.quotas.quotas import Quotas
 
 _LOG: Final = logging.getLogger(__name__)
+# What is counted after an error, for the log: of the counter.
+_NO_ACTUAL: Final = (
+    "`actual` of the guard of %r returned no usable amount: the reserved amount is committed"
+)
+_NOT_COMMITTED: Final = (
+    "the guard of %r could not commit what a call has used: its reservation may stay counted"
+)
+_NOT_RELEASED: Final = (
+    "the guard of %r could not release the reservation of a call that raised: it may stay counted"
+)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -31,8 +41,8 @@ class Guard:
         quotas: the quotas of the stack.
         counter: whose limit.
         amount: what each call acquires, or reserves.
-        actual: what a call has used, by its result; None: the amount, known before.
-        on_error: called with what went wrong after the function; None: it is logged.
+        actual: what a call has used, by its result; None: the amount.
+        on_error: called with an error after the function has ended; None: the error is logged.
     """
 
     quotas: Quotas
@@ -45,15 +55,20 @@ class Guard:
         calls: dict[str, object] = {"actual": self.actual, "on_error": self.on_error}
         for name, call in calls.items():
             if call is not None and (not callable(call) or awaits(call)):
-                raise BadQuota(f"{name} {shown(call)} is no plain function")
+                raise BadQuota(
+                    f"{name} {shown(call)} must be a function, and no coroutine function"
+                )
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """The function with its quota.
+        """The guarded function; of a class method or a static method the same kind of method.
 
         Raises:
-            BadQuota: it is no function, or one of a generator.
+            BadQuota: it cannot be called, or is a generator function.
         """
-        if awaits(function):
+        awaited = awaits(function)
+        if isinstance(function, classmethod | staticmethod):
+            return cast("Callable[_P, _R]", type(function)(self(function.__func__)))
+        if awaited:
             return cast("Callable[_P, _R]", self._awaited(cast("Any", function)))
 
         @wraps(function)
@@ -67,13 +82,13 @@ class Guard:
             except BaseException:
                 try:
                     self.quotas.release(admitted)
-                except Exception as error:  # noqa: BLE001 - the function's own error goes on
-                    self._report(error)
+                except Exception as error:  # noqa: BLE001 - the function's error is raised
+                    self._report(_NOT_RELEASED, error)
                 raise
             try:
                 self.quotas.commit(admitted, self._used(admitted, result))
-            except Exception as error:  # noqa: BLE001 - whatever it is, the result is paid for
-                self._report(error)
+            except Exception as error:  # noqa: BLE001 - the result is returned in any case
+                self._report(_NOT_COMMITTED, error)
             return result
 
         return guarded
@@ -93,42 +108,42 @@ class Guard:
                 try:
                     await self.quotas.release_async(admitted)
                 except Exception as error:  # noqa: BLE001 - as above
-                    self._report(error)
+                    self._report(_NOT_RELEASED, error)
                 raise
             try:
                 await self.quotas.commit_async(admitted, self._used(admitted, result))
             except Exception as error:  # noqa: BLE001 - as above
-                self._report(error)
+                self._report(_NOT_COMMITTED, error)
             return result
 
         return guarded
 
     def _used(self, admitted: Admitted, result: object) -> Amount:
-        """What the call has used; if `actual` does not say it, what was reserved."""
+        """What the call has used by `actual`; what was reserved, if that gives no amount."""
         try:
             return check_amount("actual", cast("Any", self.actual)(result), zero=True)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the result is paid for
-            self._report(error)
+        except Exception as error:  # noqa: BLE001 - the result is returned in any case
+            self._report(_NO_ACTUAL, error)
             return admitted.amount
 
-    def _report(self, error: Exception) -> None:
+    def _report(self, counted: str, error: Exception) -> None:
         if self.on_error is not None:
             try:
                 self.on_error(error)
-            except Exception as failed:  # noqa: BLE001 - it costs no answer either
-                _LOG.exception("on_error of the guard of %r raised", self.counter, exc_info=failed)
+            except Exception as failed:  # noqa: BLE001 - it must not replace the result either
+                _LOG.exception(
+                    "`on_error` of the guard of %r raised", self.counter, exc_info=failed
+                )
             else:
                 return
-        _LOG.error(
-            "a guarded call of %r was not counted as used: %s", self.counter, error, exc_info=error
-        )
+        _LOG.error(counted, self.counter, exc_info=error)
 
 
 def awaits(function: object) -> bool:
     """Whether it is a coroutine function; a method, a partial and a callable object may be one.
 
     Raises:
-        BadQuota: it is no function, or one of a generator.
+        BadQuota: it cannot be called, or is a generator function.
     """
     plain: Any = function
     while True:
@@ -146,8 +161,8 @@ def awaits(function: object) -> bool:
             plain = call
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
         raise BadQuota(
-            f"{shown(function)} is the function of a generator, whose cost is known when it has "
-            "ended, and a guard counts when its function returns: use `reserve`, and `commit` at "
+            f"{shown(function)} is a generator function: its cost is known when the generator "
+            "ends, but a guard commits when the function returns; use `reserve`, and `commit` at "
             "the end of the generator"
         )
     return inspect.iscoroutinefunction(plain)

@@ -177,25 +177,25 @@ class Quotas(QuotaAdmin):
         actual: Callable[[Any], Amount] | None = None,
         on_error: Callable[[Exception], object] | None = None,
     ) -> Guard:
-        """A decorator: the function, also a coroutine function, is called only if it is admitted.
+        """A decorator for functions, coroutine functions and methods: denied calls do not run.
 
         Without `actual` it acquires the amount before each call. With it, it reserves the amount
         and commits `actual(result)`; if the function raises, the reservation is released.
 
-        What goes wrong after the function has returned never replaces its result: if `actual`
-        raises, or returns no exact amount, what was reserved is committed; if the commit or the
-        release fails, the reservation stays counted.
+        An error after the function has returned never replaces its result: if `actual` raises, or
+        returns no exact amount, what was reserved is committed; if the commit or the release fails,
+        the reservation stays counted.
 
         Args:
             counter: whose limit.
             amount: what each call acquires, or reserves.
             actual: what a call has used, by its result: an `int` or a `Decimal`, 0 or more.
-            on_error: called with the error of `actual`, of the commit or of the release, instead
-                of the log; what it raises is logged.
+            on_error: called with the error of `actual`, of the commit or of the release; None: the
+                error is logged. What `on_error` raises is logged with it.
 
         Raises:
-            BadQuota: the function is one of a generator, or none; `actual` or `on_error` is no
-                plain function.
+            BadQuota: what is decorated is a generator function, or cannot be called; `actual` or
+                `on_error` is a coroutine or generator function, or cannot be called.
             QuotaDenied: by the decorated function, with the outcome in `denied`.
         """
         return Guard(self, counter, amount, actual, on_error)

@@ -1,6 +1,7 @@
 """A guarded function: what it refuses, and what never costs its caller the result."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
@@ -106,6 +107,40 @@ def test_each_coroutine_function_is_counted_when_it_has_ended(
     assert quotas.show(TEAM).used == 3
 
 
+def _methods(guard: Guard) -> type[Any]:
+    """A class whose methods are guarded after they were made class methods and static ones."""
+
+    class Shop:
+        @guard
+        @classmethod
+        def of_class(cls, cost: int) -> tuple[str, int]:
+            return cls.__name__, cost
+
+        @guard
+        @staticmethod
+        def static(cost: int) -> tuple[str, int]:
+            return "static", cost
+
+        @guard
+        @classmethod
+        async def awaited(cls, cost: int) -> tuple[str, int]:
+            await asyncio.sleep(0)
+            return cls.__name__, cost
+
+    return Shop
+
+
+@pytest.mark.parametrize("of_instance", [False, True])
+def test_a_method_of_a_class_is_guarded_and_stays_one(quotas: Quotas, *, of_instance: bool) -> None:
+    shop: Any = _methods(quotas.guard(TEAM, 4, actual=lambda result: result[1]))
+    called = shop() if of_instance else shop
+
+    assert called.of_class(1) == ("Shop", 1)
+    assert called.static(2) == ("static", 2)
+    assert asyncio.run(called.awaited(3)) == ("Shop", 3)
+    assert quotas.show(TEAM).used == 6
+
+
 def _broken(_result: object) -> int:
     raise ZeroDivisionError
 
@@ -172,6 +207,7 @@ def test_without_on_error_it_is_logged(
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert TEAM in record.getMessage()
+    assert "the reserved amount is committed" in record.getMessage()
     assert record.exc_info is not None
     assert record.exc_info[0] is ZeroDivisionError
 
@@ -229,3 +265,27 @@ def test_a_release_that_fails_does_not_replace_the_error_of_the_function(
         _call_of(guard, form, work)(1)
     assert [type(one) for one in told] == [TicketResolved]
     assert quotas.show(TEAM).used == 4
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "said"),
+    [
+        ("release", None, "could not commit what a call has used: its reservation may"),
+        ("commit", ZeroDivisionError, "could not release the reservation of a call that raised"),
+    ],
+)
+@_each_form
+def test_the_log_says_what_is_counted(  # noqa: PLR0917 - a table
+    quotas: Quotas,
+    caplog: pytest.LogCaptureFixture,
+    how: str,
+    error: type[Exception] | None,
+    said: str,
+    form: str,
+) -> None:
+    guard, work = _resolved_meanwhile(quotas, how, [], error)
+
+    with contextlib.suppress(ZeroDivisionError):
+        _call_of(replace(guard, on_error=None), form, work)(1)
+
+    assert said in caplog.text
