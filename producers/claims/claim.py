@@ -65,7 +65,7 @@ class Before(NamedTuple):
         return self.moved_at is None or self.moved_at < than_ms
 
 
-def held(found: Item | None) -> Item | None:
+def claim_in(found: Item | None) -> Item | None:
     """The item, if it is a claim that somebody has; a tombstone has no owner."""
     return found if found is not None and "owner" in found else None
 
@@ -187,20 +187,20 @@ class Taking:
         The claim gets a new id: one with the old id may have been taken and released by now.
         """
         before = Before.of(found)
-        claim = held(found)
+        claim = claim_in(found)
         free = claim is None and before.removed != self.claim_id
         mine = self.again and self.own and self.done(found)
         if not (free or mine) or before == self.met:
             return None
         return replace(self, claim_id=self.claim.claim_id or new_id, met=before)
 
-    def made(self, found: Item | None) -> bool | None:
+    def was_applied(self, found: Item | None) -> bool | None:
         """Whether an attempt without an answer was applied, by what refused a later one.
 
         Returns:
             True also if somebody has released the claim since; None: the item does not show it.
         """
-        claim, before = held(found), Before.of(found)
+        claim, before = claim_in(found), Before.of(found)
         if claim is not None and id_of(claim) == self.claim_id:
             return bool(claim.get("call", self.call) == self.call)
         if before.removed == self.claim_id:
@@ -211,19 +211,19 @@ class Taking:
 
     def done(self, found: Item | None) -> bool:
         """Whether the owner has the value, by the claim with the given id if one was given."""
-        claim = held(found)
+        claim = claim_in(found)
         if claim is None or owner_of(claim) != self.claim.owner:
             return False
         return self.claim.claim_id in (None, id_of(claim))
 
     def refused(self, found: Item | None) -> Refused:
         """Why the write was refused."""
-        if held(found) is None and removed_id(found) == self.claim_id:
+        if claim_in(found) is None and removed_id(found) == self.claim_id:
             return NotClaimed(
                 f"{self.claim.scope} {shown_value(self.claim.parts)}: the claim {self.claim_id!r} "
                 "was released: take the value under a new claim_id"
             )
-        return _refused(self.claim, held(found))
+        return _refused(self.claim, claim_in(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +279,7 @@ class Freeing:
             return None
         return replace(self, met=before)
 
-    def made(self, found: Item | None) -> bool | None:
+    def was_applied(self, found: Item | None) -> bool | None:
         """Whether an attempt without an answer was applied; None: the item does not show it."""
         before = Before.of(found)
         if before.removed == self.claim_id:
@@ -298,7 +298,7 @@ class Freeing:
 
     def has(self, found: Item | None) -> bool:
         """Whether the owner has the claim that is to be released."""
-        claim = held(found)
+        claim = claim_in(found)
         if claim is None or owner_of(claim) != self.claim.owner:
             return False
         return id_of(claim) == self.claim_id
@@ -308,7 +308,7 @@ class Freeing:
 
         If the owner was not seen to have the value, another owner's claim is a refusal.
         """
-        claim = held(found)
+        claim = claim_in(found)
         if claim is None:
             return True
         if id_of(claim) == self.claim_id:
@@ -317,7 +317,7 @@ class Freeing:
 
     def refused(self, found: Item | None) -> Refused:
         """Why the write was refused."""
-        claim = held(found)
+        claim = claim_in(found)
         mine = claim is not None and owner_of(claim) == self.claim.owner
         if self.seen and claim is not None and mine and id_of(claim) != self.claim_id:
             return NotClaimed(
@@ -342,7 +342,7 @@ def fence_of(
         now_ms: the time.
         new_id: which no claim has.
     """
-    claim, before = held(found), Before.of(found)
+    claim, before = claim_in(found), Before.of(found)
     if isinstance(write, Freeing) and (claim is None or id_of(claim) != write.claim_id):
         return None
     moved_ms = max(now_ms, write.now_ms + 1, (before.moved_at or 0) + 1)

@@ -16,7 +16,7 @@ from countledger.producers.claims.claim import (
     Freeing,
     Taking,
     check_value,
-    held,
+    claim_in,
     id_of,
     owner_of,
     parts_of,
@@ -179,7 +179,7 @@ class Claims:
         scope, value = check_value(scope, value)
         self._refuse_elsewhere()
         key = keys.claim_key(scope, parts_of(value))
-        return held(self.context.reads.get(self.context.table, key, consistent=True))
+        return claim_in(self.context.reads.get(self.context.table, key, consistent=True))
 
     def _taking(self, claims: Sequence[Claim], *, again: bool, own: bool) -> list[Taking]:
         now_ms = self.context.clock.now_ms()
@@ -206,7 +206,7 @@ class Claims:
         """The release of the claim that was named, or else of the one that its owner has now."""
         claim_id = claim.claim_id
         if claim_id is None:
-            item = held((yield from read(Get(self.context.table, claim.key))))
+            item = claim_in((yield from read(Get(self.context.table, claim.key))))
             if item is None or owner_of(item) != claim.owner:
                 return replace(self._unseen(claim), moved=moved)
             claim_id = id_of(item)

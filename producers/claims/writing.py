@@ -72,8 +72,8 @@ def write_all(context: MethodContext, what: str, prepare: Prepare) -> Steps[bool
         and nothing else             it met: all writes cost the same once more
         throttle, conflict           nothing was written: again
         no answer                    again, a transaction under the same token; after that, what a
-                                     single write meets says whether it was applied (`made`), and
-                                     the call answers once no request of it can be applied: by a
+                                     single write meets says whether it `was_applied`, and the
+                                     call answers once no request of it can be applied: by a
                                      fence (`fence_of`), one unit, unless the claim is decided
 
     Args:
@@ -102,13 +102,13 @@ def write_all(context: MethodContext, what: str, prepare: Prepare) -> Steps[bool
 
     writes = yield from prepare(read)
 
-    def interpret(reply: Reply[_Sent]) -> Verdict[_Sent, _Settled]:
+    def interpret(reply: Reply[_Sent]) -> Verdict[_Sent, _Answered]:
         return reply.state.interpret(reply, lambda: context.new_id(begun_ms))
 
     first = _Sent(tuple(writes), context.new_id(begun_ms))
     sent, met = yield from attempt(first, _Sent.send, interpret, give_up, attempts)
     if attempts.maybe_applied:
-        met = yield from _Finality(context, sent, attempts, give_up).settle(met)
+        met = yield from _Confirmation(context, sent, attempts, give_up).confirm_refusal(met)
     if not met:
         return True
     _refuse(met)
@@ -140,14 +140,17 @@ class _Sent:
             return Send(self.writes[0].write())
         return Send(Transact([write.write() for write in self.writes], self.token))
 
-    def interpret(self, reply: Reply[_Sent], new_id: Callable[[], str]) -> Verdict[_Sent, _Settled]:
+    def interpret(
+        self, reply: Reply[_Sent], new_id: Callable[[], str]
+    ) -> Verdict[_Sent, _Answered]:
         """The answer table."""
         match reply.answer:
             case ConditionFailed(item=found):
-                made = _claim_of(self.writes).made(found) if reply.maybe_applied else False
-                if made is None:
+                claim = _claim_of(self.writes)
+                applied = claim.was_applied(found) if reply.maybe_applied else False
+                if applied is None:
                     return GiveUp(reply.answer)
-                return Done((self, [])) if made else self._met({0: found}, new_id)
+                return Done((self, [])) if applied else self._met({0: found}, new_id)
             case TransactionCancelled(reasons=reasons):
                 met = {n: one.item for n, one in enumerate(reasons) if one.condition_failed}
                 return self._met(met, new_id) if met else otherwise(reply)
@@ -157,7 +160,7 @@ class _Sent:
 
     def _met(
         self, met: Mapping[int, Item | None], new_id: Callable[[], str]
-    ) -> Verdict[_Sent, _Settled]:
+    ) -> Verdict[_Sent, _Answered]:
         """Conditions failed: of takes that met tombstones only, or also of writes to be refused."""
         writes, others = list(self.writes), []
         for number, found in met.items():
@@ -177,11 +180,11 @@ class _Sent:
 
 
 # What an attempt that was answered had sent, and what its writes met; nothing: all was written.
-_Settled: TypeAlias = tuple[_Sent, list[Met]]
+_Answered: TypeAlias = tuple[_Sent, list[Met]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Finality:
+class _Confirmation:
     """Makes an outcome final, after a request without a clear answer: by the first claim.
 
     Attributes:
@@ -196,7 +199,7 @@ class _Finality:
     attempts: Attempts
     give_up: Callable[[Exhausted[Any]], Any]
 
-    def settle(self, met: list[Met]) -> Steps[list[Met]]:
+    def confirm_refusal(self, met: list[Met]) -> Steps[list[Met]]:
         """See to it that no request is applied after the answer; what the writes have met.
 
         What was done needs a fence only for the sake of the app's items: a claim that was freed
@@ -230,10 +233,10 @@ class _Finality:
         def interpret(reply: Reply[Item | None]) -> Verdict[Item | None, bool]:
             match reply.answer:
                 case ConditionFailed(item=seen):
-                    made = write.made(seen) if alone else False
-                    if made is None:
+                    applied = write.was_applied(seen) if alone else False
+                    if applied is None:
                         return GiveUp(reply.answer)
-                    return Done(made) if made or fence(seen) is None else Again(seen)
+                    return Done(applied) if applied or fence(seen) is None else Again(seen)
                 case CountledgerError():
                     return otherwise(reply)
             return Done(value=False)

@@ -13,7 +13,7 @@ from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
 from countledger.ledger.errors import AlreadyClaimed, ItemInTheWay, NotClaimed
 from countledger.ledger.limits import MINUTE_MS
-from countledger.producers.claims.claim import held
+from countledger.producers.claims.claim import claim_in
 from tests.exploring.linear import Effect, Masked
 from tests.exploring.scope import Beginnings, Capability
 from tests.exploring.search import Bounds
@@ -104,7 +104,7 @@ def _agrees(owners: _Owners, contents: Contents) -> bool:
     for value, owner in zip(_VALUES, owners, strict=True):
         key = keys.claim_key(_SCOPE, (value,))
         item = contents.tables[COUNTERS].get((key["counter"], key["part"]))
-        found = held(None if item is None else dict(item))
+        found = claim_in(None if item is None else dict(item))
         if ("" if found is None else found["owner"]) != owner.partition(" ")[0]:
             return False
         if found is not None and (found["id"] == _ID) != owner.endswith(f" {_ID}"):

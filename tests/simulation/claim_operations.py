@@ -8,7 +8,7 @@ from typing import Final
 
 from countledger.infra.memory.table import Change
 from countledger.ledger.errors import AlreadyClaimed, NotClaimed
-from countledger.producers.claims.claim import Claim, held
+from countledger.producers.claims.claim import Claim, claim_in
 from tests.simulation.client import Client, Memory
 from tests.simulation.sums import Wrong
 from tests.simulation.world import World
@@ -46,7 +46,7 @@ class ClaimAccounts:
         if not counter.startswith(_PREFIX):
             return
         value = counter.removeprefix(_PREFIX)
-        before, after = held(change.before), held(change.after)
+        before, after = claim_in(change.before), claim_in(change.after)
         if before is None:
             if after is not None and after["id"] in self.gone:
                 raise Wrong(f"the claim {after['id']} of {value} was freed, and is there again")
@@ -96,7 +96,7 @@ class ClaimAccounts:
         """Who was told to have a value, and never let it go, has it."""
         items = world.copies[world.home]["counters"].items
         for value, owner in self.held.items():
-            there = held(items.get((_PREFIX + value, "claim")))
+            there = claim_in(items.get((_PREFIX + value, "claim")))
             if there is None or there["owner"] != owner:
                 raise Wrong(f"{owner} was told to have {value}, and it is {there}")
 
@@ -177,7 +177,7 @@ def _frees(client: Client, claim: Claim) -> Iterator[None]:
     account = client.auditor.claims
     value, owner = str(claim.value), claim.owner
     items = client.world.copies[client.world.home]["counters"].items
-    there = held(items.get((_PREFIX + value, "claim")))
+    there = claim_in(items.get((_PREFIX + value, "claim")))
     if there is None or there["owner"] == owner:
         account.freeing.add((value, owner))
     if account.held.get(value) == owner:
