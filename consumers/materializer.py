@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections import deque
 from concurrent.futures import wait
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.batch import (
@@ -47,7 +47,7 @@ from countledger.consumers.progress import (
     lost,
 )
 from countledger.consumers.record import above, find, sequence_of
-from countledger.consumers.rejected import counters_of, put_numbered, put_unnumbered
+from countledger.consumers.rejected import handle_around, put_numbered, put_unnumbered
 from countledger.consumers.total_writer import TotalWriter, Written
 from countledger.consumers.watermark import PassedShards
 from countledger.ledger.before_send import Deadline, guarded
@@ -170,13 +170,14 @@ class Materializer:
         folded = fold(records[skipped:], batch.now_ms)
         put_unnumbered(self.quarantine, folded.rejected, str(batch.shard))
         writer = self._writer(dynamo, batch, records)
-        held = counters_of(folded.rejected)
-        free = {name: one for name, one in folded.changes.items() if name not in held}
-        written = _write_all(writer, free, batch.deadline)
-        unstored = self._quarantine(folded.rejected, batch) if folded.rejected else []
+        written, unstored = handle_around(
+            folded.rejected,
+            folded.changes,
+            counter_of=str,
+            handle=lambda changes: _write_all(writer, changes, batch.deadline),
+            store=partial(self._quarantine, batch),
+        )
         refused = {one.counter: one.error for one in unstored}
-        last = {name: one for name, one in folded.changes.items() if name in held - set(refused)}
-        written |= _write_all(writer, last, batch.deadline) if last else {}
         for name in folded.changes.keys() & refused.keys():
             written[name] = Written(error=refused[name])
         complete_outcome(outcome, folded, written, batch.now_ms)
@@ -189,9 +190,7 @@ class Materializer:
         if handled is not None:
             self._advance(dynamo, batch, outcome, handled)
 
-    def _quarantine(
-        self, rejected: Sequence[RejectedRecord], batch: ShardBatch
-    ) -> Sequence[Unstored]:
+    def _quarantine(self, batch: ShardBatch, rejected: Sequence[RejectedRecord]) -> list[Unstored]:
         """Step 4."""
         pool = _writers(this_process())
         return put_numbered(self.quarantine, rejected, str(batch.shard), batch.deadline, pool)

@@ -8,15 +8,19 @@ again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from countledger.ledger.errors import CountledgerError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
 
     from countledger.ledger.before_send import Deadline
+
+_Place = TypeVar("_Place")
+_Changes = TypeVar("_Changes")
+_Ended = TypeVar("_Ended")
 
 
 class Quarantine(Protocol):
@@ -58,9 +62,35 @@ class Unstored(NamedTuple):
     error: CountledgerError
 
 
-def counters_of(rejected: Sequence[RejectedRecord]) -> set[str | None]:
-    """The counters that records name."""
-    return {counter_in(one.record) for one in rejected}
+def handle_around(
+    rejected: Sequence[RejectedRecord],
+    changes: Mapping[_Place, _Changes],
+    counter_of: Callable[[_Place], str],
+    handle: Callable[[Mapping[_Place, _Changes]], Mapping[_Place, _Ended]],
+    store: Callable[[Sequence[RejectedRecord]], list[Unstored]],
+) -> tuple[dict[_Place, _Ended], list[Unstored]]:
+    """Handle a batch's changes, and store its rejected records before those of their own counters.
+
+    Changes of a counter of which a rejected record is not stored are not handled.
+
+    Args:
+        rejected: the records to store.
+        changes: by counter, or by what names it.
+        counter_of: the counter of a key of `changes`.
+        handle: handles a part of the changes.
+        store: stores the rejected records.
+
+    Returns:
+        The result for each key that was handled, and the records that are not stored.
+    """
+    held = {counter_in(one.record) for one in rejected}
+    ended = dict(handle({at: one for at, one in changes.items() if counter_of(at) not in held}))
+    unstored = store(rejected) if rejected else []
+    last = held - {one.counter for one in unstored}
+    own = {at: one for at, one in changes.items() if counter_of(at) in last} if last else {}
+    if own:
+        ended |= handle(own)
+    return ended, unstored
 
 
 def counter_in(record: Mapping[str, Any]) -> str | None:

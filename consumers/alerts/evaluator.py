@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link, Notifier
@@ -26,7 +27,7 @@ from countledger.consumers.alerts.window_records import WindowRecords
 from countledger.consumers.record import MalformedRecord, created_at_ms, find, sequence_of
 from countledger.consumers.rejected import (
     RejectedRecord,
-    counters_of,
+    handle_around,
     put_numbered,
     put_unnumbered,
 )
@@ -146,21 +147,19 @@ class Evaluator:
 
         notifier = Notifier(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
         evaluator = ChainEvaluator(self.dynamo, self.table, notifier, to_quarantine, deadline)
-        held = counters_of(rejected)
-        free = {place: links for place, links in chains.items() if place[0] not in held}
         unstored: list[Unstored] = []
         ended: dict[_Place, ChainOutcome] = {}
         if chains or rejected:
             with WorkerThreads(_THREADS, "countledger-evaluator") as pool:
-                ended |= zip(free, pool.map(evaluator.evaluate, free.values()), strict=True)
-                unstored = put_numbered(self.quarantine, rejected, stream, deadline, pool)
-                refused = {one.counter for one in unstored}
-                last = {
-                    place: links
-                    for place, links in chains.items()
-                    if place[0] in held and place[0] not in refused
-                }
-                ended |= zip(last, pool.map(evaluator.evaluate, last.values()), strict=True)
+                ended, unstored = handle_around(
+                    rejected,
+                    chains,
+                    counter_of=itemgetter(0),
+                    handle=lambda part: dict(
+                        zip(part, pool.map(evaluator.evaluate, part.values()), strict=True)
+                    ),
+                    store=lambda some: put_numbered(self.quarantine, some, stream, deadline, pool),
+                )
         _add(outcome, ended)
         outcome.quarantined += len(rejected) - len(unstored)
         for one in unstored:
