@@ -47,15 +47,26 @@ def ensure_private(path: str | Path) -> None:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, _OWNER_ALONE))
 
 
-def replace_private(path: Path, text: str) -> None:
+def replace_private(path: Path, text: str, *, locked: bool = False) -> None:
     """Give a file this text, at once: a reader sees all of the old or of the new one.
+
+    Args:
+        path: the file.
+        text: its new content.
+        locked: whether this process alone writes the file, by a lock. Then the next replacement
+            removes what a process that was killed has left.
 
     Raises:
         OSError: the file cannot be written.
     """
-    # Another process may replace the same file meanwhile: each has a name of its own.
-    descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
-    beside = Path(name)
+    if locked:
+        beside = path.with_name(f"{path.name}.new")
+        beside.unlink(missing_ok=True)
+        descriptor = create_private(beside)
+    else:
+        # Another process may replace the same file meanwhile: each has a name of its own.
+        descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+        beside = Path(name)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)

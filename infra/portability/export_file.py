@@ -157,7 +157,7 @@ class ExportFile:
             walk=encode_position(place, self._header.of),
         )
         try:
-            replace_private(place_beside(self._path), stored.model_dump_json())
+            replace_private(place_beside(self._path), stored.model_dump_json(), locked=True)
         except OSError as error:
             raise BadSetting(f"{place_beside(self._path)} cannot be written: {error}") from error
 

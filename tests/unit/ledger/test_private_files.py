@@ -86,6 +86,16 @@ def test_a_replacement_leaves_nothing_behind(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "whole"
 
 
+def test_a_replacement_under_a_lock_removes_what_a_killed_process_has_left(tmp_path: Path) -> None:
+    (tmp_path / "file.new").write_text("half")
+
+    replace_private(tmp_path / "file", "whole", locked=True)
+
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "whole"
+    assert modes(tmp_path) == {0o600}
+
+
 def test_two_processes_that_replace_a_file_at_once_both_succeed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
