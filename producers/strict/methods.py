@@ -4,7 +4,9 @@
 2.  If that refuses: a few other bins.
 3.  If these refuse: read all bins as of one moment, and split the change over as few of them as
     have the headroom, in one transaction; again while others are faster.
-4.  If all of them together have not enough headroom: bound reached, as of that moment.
+4.  If all of them together have not enough headroom: bound reached, as of that moment. Method
+    request_token asks once more what the token of a key stands for, because another call under that
+    key may have taken the headroom since the bins were tried.
 
 A bin that gave no clear answer is resolved before another is tried; where the method cannot resolve
 it, no other is tried. A counter without bins has one place, and steps 2 and 3 do not exist.
@@ -191,7 +193,8 @@ def apply_at_places(
     """
     refused: Refusal | None = None
     releases, elsewhere = Releases(context), False
-    for place in first_places(definition, change, context.random):
+    places = first_places(definition, change, context.random)
+    for place in places:
         try:
             outcome = yield from pending.at([Part(place, change.delta)])
         except TokenMismatch:
@@ -203,7 +206,10 @@ def apply_at_places(
     if elsewhere:
         return Unknown(change.counter, _TAKEN_ELSEWHERE)
     if definition.bins > 1:
-        return (yield from _split_over_bins(context, definition, change, pending))
+        outcome = yield from _split_over_bins(context, definition, change, pending)
+        if not isinstance(outcome, BoundReached):
+            return outcome
+        return (yield from _confirm_by_token(definition, change, pending, places, outcome))
     if refused is None:
         raise AssertionError("a counter has at least one place")
     whole = [Part(definition.main, change.delta)]
@@ -244,3 +250,26 @@ def _split_over_bins(
             return outcome
     busy = "other changes took the headroom each time before this one could"
     return (yield from pending.confirm_refusal(Contended(change.counter, _SPLITS, busy)))
+
+
+def _confirm_by_token(
+    definition: Definition,
+    change: StrictChange,
+    pending: PendingChange,
+    places: Sequence[Key],
+    refused: BoundReached,
+) -> Steps[StrictOutcome]:
+    """Confirm a refusal of all bins by the token of its key: two write units (`request_token`).
+
+    The bins were read after the token was seen to be free: what they lack may have been taken by
+    another call under the key. A bin that refuses once more says that the token is free even now.
+    """
+    if definition.method is not Method.REQUEST_TOKEN or change.key is None:
+        return refused
+    for place in places:
+        try:
+            outcome = yield from pending.at([Part(place, change.delta)])
+        except TokenMismatch:
+            continue
+        return refused if isinstance(outcome, BoundReached) else outcome
+    return Unknown(change.counter, _TAKEN_ELSEWHERE)

@@ -27,7 +27,7 @@ from countledger.producers.claims.claim import Before, Freeing
 from countledger.producers.quotas import acquiring, administration
 from countledger.producers.sender import Sender
 from countledger.producers.sequences import sequences
-from countledger.producers.strict import bounds, creation, token
+from countledger.producers.strict import bounds, creation, methods, token
 from countledger.producers.strict.context import MethodContext
 from countledger.producers.strict.keyed_write import KeyedWrite
 from countledger.producers.strict.marker import MarkerChange
@@ -157,6 +157,14 @@ def _without_void(write: type) -> Callable[[pytest.MonkeyPatch], None]:
         return refused
 
     return lambda patch: patch.setattr(write, "confirm_refusal", confirmed)
+
+
+def _without_question(patch: pytest.MonkeyPatch) -> None:
+    def said(*args: object) -> Steps[object]:
+        yield from ()
+        return args[-1]
+
+    patch.setattr(methods, "_confirm_by_token", said)
 
 
 def _unnumbered(patch: pytest.MonkeyPatch) -> None:
@@ -301,6 +309,14 @@ CANARIES: Final = (
         "created: take | key, add",
         20_000,
         _without_void(SetChange),
+    ),
+    SwitchedOff(
+        "a refusal of all bins under a key asks its token once more",
+        "strict-request_token-2",
+        "created: key | key",
+        5_000,
+        _without_question,
+        faults=0,
     ),
     SwitchedOff(
         "a refusal of several counters leaves a void marker",

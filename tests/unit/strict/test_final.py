@@ -452,3 +452,47 @@ def test_a_key_that_another_call_counts_under_a_raised_fence_is_a_duplicate(
 
     assert isinstance(strict.change(COUNTER, 5, key="order-1"), Duplicate)
     assert _value(stack) == 5
+
+
+@pytest.mark.parametrize(
+    "skip", [0, 1, 2], ids=["before a try", "between tries", "before the read"]
+)
+@pytest.mark.parametrize("other", ["the same", "another amount", "withdrawn"])
+def test_a_key_that_another_call_uses_before_the_bins_are_read_is_not_refused(
+    stack: MemoryStack, skip: int, other: str
+) -> None:
+    """That call takes the headroom; the bins were tried, and refused, before it or after it."""
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="request_token", bins=2, lower=0, opening=2)
+
+    def used() -> None:
+        if other == "withdrawn":
+            assert isinstance(strict.withdraw(COUNTER, "order-1"), Withdrawn)
+            strict.change(COUNTER, -1)
+        else:
+            delta = -2 if other == "the same" else -1
+            assert isinstance(strict.change(COUNTER, delta, key="order-1"), Applied)
+
+    stack.before_next_request(used, skip=skip)
+
+    outcome = strict.change(COUNTER, -2, key="order-1")
+
+    assert isinstance(outcome, Unknown)
+    assert _value(stack) == (0 if other == "the same" else 1)
+
+
+def test_a_key_that_another_call_uses_in_one_bin_before_all_are_read_is_a_duplicate(
+    stack: MemoryStack,
+) -> None:
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="request_token", bins=2, lower=0, opening=2)
+
+    def used() -> None:
+        strict.change(COUNTER, 2)
+        assert isinstance(strict.change(COUNTER, -2, key="order-1"), Applied)
+        strict.change(COUNTER, -1)
+
+    stack.before_next_request(used, skip=2)
+
+    assert isinstance(strict.change(COUNTER, -2, key="order-1"), Duplicate)
+    assert _value(stack) == 1
