@@ -3,8 +3,8 @@
     create          the quota, if none has its prefix              1 write unit
     set a limit     of the revision that was read: the next one    1 read unit, 1 write unit
     override        the same, and the counter's own limit          1 read unit, 4 write units
-    delete          of the incarnation that was read; the limits   1 read unit, 1 write unit, and
-                    of counters go by TTL                          1 for each counter's own limit
+    delete          of the incarnation and the fence that were     1 read unit, 1 write unit, and
+                    read; the limits of counters go by TTL         1 for each counter's own limit
 
 The answers mean:
 
@@ -15,11 +15,15 @@ The answers mean:
     throttle, conflict         nothing was written: again
     no answer                  again; applied late it meets another revision or incarnation, or the
                                tombstone of a quota that was deleted since
+
+A deletion that was planned before a creation, and leaves after it, would leave a tombstone that is
+older than the creation. So a creation with an attempt without an answer raises the `fence` of the
+quota that it has met (one write unit) before it says that there is one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.ledger import keys
 from countledger.ledger.attempts import Again, Done, GiveUp, Recheck, Send, ask, attempt, otherwise
@@ -31,12 +35,13 @@ from countledger.ledger.errors import (
     Throttled,
     TransactionCancelled,
 )
-from countledger.ledger.expressions import AllOf, Assign, Compare, Drop
+from countledger.ledger.expressions import Add, AllOf, Assign, Compare, Drop
 from countledger.ledger.limits import DAY_MS, SECOND_MS
 from countledger.ledger.operations import Get, Put, Query, Transact, Update
 from countledger.ledger.tombstones import present, removed_id, tombstone, vacant
 from countledger.producers.quotas.quota import decode_quota, encode_quota
 from countledger.producers.strict.context import raise_exhausted
+from countledger.producers.strict.fence import FENCE, fence_of, unraised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,10 +58,23 @@ _RECREATED: Final = Throttled("a quota of that prefix was deleted a moment ago")
 _ADVICE: Final = "look with `list`, and call again"
 
 
+class _Create(NamedTuple):
+    """Create the quota; `met` is the id that the tombstone names which was met before."""
+
+    met: str | None = None
+
+
+class _RaiseFence(NamedTuple):
+    """Raise the fence of the quota that is there."""
+
+    incarnation: str
+
+
 def creating(context: MethodContext, make: Callable[[str], Quota]) -> Steps[Quota]:
     """Create a quota; `make` gives it for an incarnation.
 
-    In place of a quota that was deleted less than about a minute ago a second write unit.
+    In place of a quota that was deleted less than about a minute ago a second write unit. If an
+    attempt got no answer, and another quota is there, one for its fence.
 
     Raises:
         QuotaExists: a quota of that prefix exists.
@@ -66,28 +84,39 @@ def creating(context: MethodContext, make: Callable[[str], Quota]) -> Steps[Quot
     quota = make(incarnation)
     item = encode_quota(quota, now_ms)
 
-    # The state is the id that the tombstone names which the request before has met.
-    def request(met: str | None) -> Send:
-        return Send(Put(context.table, item, vacant(now_ms, context.clock_skew_ms, met)))
+    exists = QuotaExists(
+        f"quota {quota.prefix!r} exists: change its limit with `set_limit`, or delete it"
+    )
 
-    def interpret(reply: Reply[str | None]) -> Verdict[str | None, Quota]:
+    def request(state: _Create | _RaiseFence) -> Send:
+        if isinstance(state, _RaiseFence):
+            key, same = keys.quota_key(quota.prefix), Compare("incarnation", "=", state.incarnation)
+            return Send(Update(context.table, key, (Add(FENCE, 1),), same, returning="ALL_NEW"))
+        free = vacant(now_ms, context.clock_skew_ms, state.met)
+        return Send(Put(context.table, item, free))
+
+    def interpret(
+        reply: Reply[_Create | _RaiseFence],
+    ) -> Verdict[_Create | _RaiseFence, Quota]:
         match reply.answer:
             case ConditionFailed(item=found):
-                removed = removed_id(found)
-                if incarnation in (removed, (found or {}).get("incarnation")):
+                removed, there = removed_id(found), (found or {}).get("incarnation")
+                if incarnation in (removed, there):
                     return Done(quota)  # by an attempt without an answer; perhaps deleted since
-                if removed is not None:
-                    return Again(removed, _RECREATED)
-                raise QuotaExists(
-                    f"quota {quota.prefix!r} exists: change its limit with `set_limit`, or "
-                    "delete it"
-                ) from None
+                if there is None:
+                    return Again(_Create(removed), _RECREATED)
+                if reply.maybe_applied:
+                    return Again(_RaiseFence(there), _RECREATED)
+                raise exists from None
             case CountledgerError():
                 return otherwise(reply)
+        if isinstance(reply.state, _RaiseFence):
+            raise exists
         return Done(quota)
 
     attempts = context.attempts(now_ms + context.token_life_ms)
-    return attempt(None, request, interpret, _give_up, attempts)
+    first: _Create | _RaiseFence = _Create()
+    return attempt(first, request, interpret, _give_up, attempts)
 
 
 def limiting(
@@ -182,11 +211,7 @@ def deleting(context: MethodContext, prefix: str) -> Steps[None]:
     attempts = context.attempts()
     item = yield from ask(Get(context.table, keys.quota_key(prefix)), attempts, _give_up)
     incarnation = _existing(prefix, item).incarnation
-    same = Compare("incarnation", "=", incarnation)
-    life_ms = context.request_life_ms + context.token_life_ms
-    now_ms, skew_ms = context.clock.now_ms(), context.clock_skew_ms
-    grave = tombstone(keys.quota_key(prefix), incarnation, now_ms, skew_ms, life_ms)
-    yield from _end(Put(context.table, grave, same), attempts)
+    yield from _bury(context, prefix, incarnation, fence_of(item or {}), attempts)
     ended_at = (context.clock.now_ms() + DAY_MS) // SECOND_MS
     for own in (yield from reading(context, f"{keys.QUOTA_PREFIX}{incarnation}")):
         key = {name: own[name] for name in ("counter", "part")}
@@ -195,7 +220,33 @@ def deleting(context: MethodContext, prefix: str) -> Steps[None]:
         yield from _end(ends, context.attempts())
 
 
-def _end(write: Put | Update, attempts: Attempts) -> Steps[None]:
+def _bury(
+    context: MethodContext, prefix: str, incarnation: str, fence: int, attempts: Attempts
+) -> Steps[None]:
+    """Put the tombstone in place of a quota, if its fence has this number."""
+
+    # Planned again at each request: no creation that was planned before it takes its place.
+    def request(fence: int) -> Send:
+        life_ms = context.request_life_ms + context.token_life_ms
+        now_ms, skew_ms = context.clock.now_ms(), context.clock_skew_ms
+        grave = tombstone(keys.quota_key(prefix), incarnation, now_ms, skew_ms, life_ms)
+        same = AllOf(Compare("incarnation", "=", incarnation), unraised(fence))
+        return Send(Put(context.table, grave, same))
+
+    def interpret(reply: Reply[int]) -> Verdict[int, None]:
+        match reply.answer:
+            case ConditionFailed(item=dict(found)) if found.get("incarnation") == incarnation:
+                return Recheck(fence_of(found), resolved=True)  # none of before can be applied
+            case ConditionFailed():
+                return Done(None)  # by an attempt without an answer, or by another call
+            case CountledgerError():
+                return otherwise(reply)
+        return Done(None)
+
+    return attempt(fence, request, interpret, _give_up, attempts)
+
+
+def _end(write: Update, attempts: Attempts) -> Steps[None]:
     def interpret(reply: Reply[None]) -> Verdict[None, None]:
         match reply.answer:
             case ConditionFailed():

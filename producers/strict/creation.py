@@ -10,7 +10,9 @@ late is refused by it. A creation that meets a tombstone as new as itself is sen
 the tombstone. A tombstone of its own incarnation means that it was created, and deleted since.
 
 A deletion is conditional on the fence of the main item. Before a deletion is refused, it raises the
-fence if one of its requests got no answer.
+fence if one of its requests got no answer. So does a creation before it says that the name is
+taken: a deletion that was planned earlier, and leaves later, would leave a tombstone that is older
+than the creation.
 
 The table `strict`, over regions, supports no transactions and no time to live: there each call goes
 step by step, write by write, on its one item and the directory's entry:
@@ -58,8 +60,14 @@ from countledger.ledger.tombstones import removed_id, tombstone, vacant
 from countledger.producers.strict import token_set
 from countledger.producers.strict.bins import deal_state
 from countledger.producers.strict.context import raise_exhausted
-from countledger.producers.strict.definition import Definition, Method, define, encode_definition
-from countledger.producers.strict.fence import fence_of, unraised
+from countledger.producers.strict.definition import (
+    Definition,
+    Method,
+    decode_definition,
+    define,
+    encode_definition,
+)
+from countledger.producers.strict.fence import fence_of, raise_fences, raising, unraised
 from countledger.producers.strict.known import CREATION_SENT_MS
 from countledger.producers.strict.release import Releases
 from countledger.producers.strict.state import (
@@ -161,7 +169,7 @@ def _create_together(
     context: MethodContext, definition: Definition, what: str, items: list[Put], now_ms: int
 ) -> Steps[Item | None]:
     """Write all items in one transaction; or the main item that already has the name."""
-    listed, met = items[0], None
+    listed, met, doubtful = items[0], None, False
     for _ in range(_TRIES):
         free = vacant(now_ms, context.clock_skew_ms, removed_id(met))
         if met is not None and removed_id(met) is None:
@@ -169,14 +177,40 @@ def _create_together(
             free = Compare("incarnation", "=", met["incarnation"])
         entry = replace(listed, condition=free)
         token = context.new_id(now_ms)
-        refused, _ = yield from _write(context, what, Transact([entry, *items[1:]], token))
+        creation = Transact([entry, *items[1:]], token)
+        refused, maybe_applied = yield from _write(context, what, creation)
         if refused is None:
             return None
+        doubtful = doubtful or maybe_applied
         found, main = refused.reasons[0].item, refused.reasons[1]
         if main.condition_failed or removed_id(found) == definition.incarnation:
-            return main.item or {"incarnation": definition.incarnation}
+            existing: Item = main.item or {"incarnation": definition.incarnation}
+            if definition.is_of(existing) or not doubtful:
+                return existing
+            if (yield from _fenced(context, what, existing)):
+                return existing
+            found = None
         met = found
     raise Throttled(f"{what}: it kept being created and deleted by others; try again later")
+
+
+def _fenced(context: MethodContext, what: str, existing: Item) -> Steps[bool]:
+    """Raise the fence of the counter that has the name: one write unit. False: it is gone.
+
+    Raises:
+        Unclear: no clear answer.
+    """
+    counter = decode_definition(existing)
+    raised = yield from raise_fences(
+        [raising(context.table, counter.main, counter.incarnation)], context.attempts()
+    )
+    if raised is None:
+        raise Unclear(f"{what}: no clear answer; {_ADVICE}")
+    (item,) = raised
+    if item is None:
+        return False
+    context.fences.learn(counter.main, counter.incarnation, item)
+    return True
 
 
 def _create_stepwise(

@@ -167,6 +167,14 @@ def _without_question(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(methods, "_confirm_by_token", said)
 
 
+def _unfenced_creation(patch: pytest.MonkeyPatch) -> None:
+    def raised(*_: object) -> Steps[bool]:
+        yield from ()
+        return True
+
+    patch.setattr(creation, "_fenced", raised)
+
+
 def _unnumbered(patch: pytest.MonkeyPatch) -> None:
     def same(write: Update, _moves: int, _call: str) -> Update:
         return write
@@ -274,6 +282,20 @@ CANARIES: Final = (
         "absent: create | delete",
         20_000,
         _over_any_tombstone(creation),
+    ),
+    SwitchedOff(
+        "a creation that is refused after no answer raises the fence of the counter",
+        "strict-life",
+        "created: delete | create",
+        20_000,
+        _unfenced_creation,
+    ),
+    SwitchedOff(
+        "the deletion of a quota names the number of its fence",
+        "quotas-request_token",
+        "created: delete | create",
+        20_000,
+        _unfenced(administration),
     ),
     SwitchedOff(
         "a deletion names the number of the fence",

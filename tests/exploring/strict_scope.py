@@ -284,6 +284,8 @@ class Setting:
         """Of this counter."""
         spread = f"-{self.bins}" if self.bins > 1 else ""
         starts = {"created": Beginnings(self.create, Seen(Strict(self.amount, 0)))}
+        # A deletion or a creation that is suspended for longer sends nothing.
+        jumps_ms = (5 * MINUTE_MS, 14 * MINUTE_MS) if self.lives else (14 * MINUTE_MS,)
         if self.lives:
             starts["absent"] = Beginnings(_begin, Seen(None))
         return Capability(
@@ -296,7 +298,7 @@ class Setting:
             certainty=certainty,
             prepare=_know,
             masks=self.masks(),
-            bounds=Bounds(jumps_ms=(14 * MINUTE_MS,), free_jumps=self._forgets),
+            bounds=Bounds(jumps_ms=jumps_ms, free_jumps=self._forgets),
         )
 
 

@@ -146,6 +146,54 @@ def test_a_creation_that_was_refused_creates_nothing_later(stack: MemoryStack) -
 
 
 @pytest.mark.parametrize("bins", [1, 2])
+def test_a_creation_that_was_refused_creates_nothing_after_a_deletion_that_was_suspended(
+    stack: MemoryStack, bins: int
+) -> None:
+    """The deletion was planned before the creation, and leaves after it."""
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="occ" if bins == 1 else "marker", opening=5, bins=bins)
+
+    def refused() -> None:
+        stack.advance(minutes=5)
+        stack.delay_next()
+        with pytest.raises(errors.CounterExists):
+            strict.create(COUNTER, method="occ", opening=77)
+
+    stack.before_next_request(refused, skip=1)
+    strict.delete(COUNTER)
+    stack.land()
+
+    with pytest.raises(errors.NoSuchCounter):
+        strict.show(COUNTER)
+
+
+@pytest.mark.parametrize("created", [True, False])
+def test_a_creation_whose_fence_finds_the_counter_deleted_is_tried_again(
+    stack: MemoryStack, *, created: bool
+) -> None:
+    """The name is free by then; its late request lands at last, and changes nothing."""
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="occ", opening=5)
+
+    def deleted() -> None:
+        strict.delete(COUNTER)
+        if not created:
+            strict.create(COUNTER, method="occ", opening=6)
+
+    stack.delay_next()
+    stack.before_next_request(deleted, skip=1)
+    if created:
+        assert strict.create(COUNTER, method="occ", opening=77).value == 77
+        strict.change(COUNTER, 1)
+    else:
+        with pytest.raises(errors.CounterExists):
+            strict.create(COUNTER, method="occ", opening=77)
+    stack.land()
+
+    assert _value(stack) == (78 if created else 6)
+
+
+@pytest.mark.parametrize("bins", [1, 2])
 def test_bounds_that_others_moved_since_do_not_come_back(stack: MemoryStack, bins: int) -> None:
     """100, then 10 is late, another sets 60, this call sets 10, another sets 100."""
     strict = stack.ledger.strict
