@@ -384,6 +384,38 @@ def test_a_refusal_that_meets_the_marker_of_another_call_is_about_that_call(
     assert _value(stack) == 12 + other
 
 
+@pytest.mark.parametrize("together", [True, False], ids=["several counters", "one counter"])
+@pytest.mark.parametrize(("expired", "expected"), [(True, Unknown), (False, Duplicate)])
+def test_a_refusal_is_unknown_if_the_marker_of_another_call_expires_before_it_is_read(
+    stack: MemoryStack, *, together: bool, expired: bool, expected: type
+) -> None:
+    """The void marker met it, but its content was lost; the process was suspended before it read.
+
+    The marker may have been of this call: then its late request was applied.
+    """
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="marker", lower=0, opening=3)
+
+    def take() -> object:
+        if together:
+            return strict.transactions.change({COUNTER: -3}, key="order-1")
+        return strict.change(COUNTER, -3, key="order-1")
+
+    def other() -> None:
+        strict.change(COUNTER, 10)
+        assert isinstance(take(), Applied)
+
+    stack.fail_next()
+    stack.before_next_request(lambda: strict.change(COUNTER, -1))
+    stack.before_next_request(other, skip=1)  # before the void marker
+    # Before the marker is read; a transaction reads the incarnation first.
+    skip = 1 if together else 2
+    stack.before_next_request(lambda: stack.advance(hours=25 if expired else 1), skip=skip)
+
+    assert isinstance(take(), expected)
+    assert _value(stack) == 9
+
+
 def _topped_up(stack: MemoryStack, delta: int) -> None:
     stack.ledger.strict.change(COUNTER, 10)
     stack.ledger.strict.change(COUNTER, delta, key="order-1")
