@@ -149,10 +149,11 @@ class Groups:
     def delete(self, group: str) -> int:
         """Delete a group, but not its counters.
 
-        Two write units and a read unit for each member, in a ranked group twice as many; one write
-        unit, six read units, and one more if it was never ranked. What another call adds meanwhile
-        stays, in a group of that name that is not ranked. If another call deletes the group first,
-        and it is made again meanwhile, the new group stays as it is, with its members.
+        Two write units and a read unit for each member, in a ranked group twice as many; in one
+        that was ranked before, three and two. One write unit, six read units, and one more if it
+        was never ranked. What another call adds meanwhile stays, in a group of that name that is
+        not ranked. If another call deletes the group first, and it is made again meanwhile, the new
+        group stays as it is, with its members.
 
         Returns:
             The number of its members.

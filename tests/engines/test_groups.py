@@ -241,6 +241,30 @@ def test_p9_a_removal_without_a_place_costs_a_unit_more_if_the_group_was_ranked(
     assert [one.counter for one in groups.top(namespace)] == [name, never]
 
 
+def test_p9_what_the_deletion_of_a_group_costs(store: Store, namespace: str) -> None:
+    """One read unit more if it was never ranked: another call may just have switched that on."""
+    names = _recorded(store, namespace, 3)
+    groups = _groups(store)
+    dynamo = groups.totals.dynamo
+    costs: dict[tuple[bool, ...], tuple[float, float]] = {}
+
+    for switches in ((), (True,), (True, False)):
+        groups.add(namespace, names)
+        for on in switches:
+            groups.switch_ranking(namespace, on=on)
+        written, read = metered(dynamo)
+        assert groups.delete(namespace) == 3
+        after = metered(dynamo)
+        costs[switches] = after[0] - written, after[1] - read
+
+    strays = PARTITIONS * 0.5
+    assert costs == {
+        (): (1 + 3 * 2, 5 + strays + 3 * 1),
+        (True,): (1 + 3 * 4, 4 + strays + 3 * 2),
+        (True, False): (1 + 3 * 3, 4 + strays + 3 * 2),
+    }
+
+
 def test_p9_the_totals_of_a_group_cost_half_a_unit_each(store: Store, namespace: str) -> None:
     """And the memberships by their size; of a ranked group the top costs the same for any size."""
     names = _recorded(store, namespace, 20)

@@ -276,3 +276,22 @@ def test_no_placement_is_sent_for_a_strict_counter_that_does_not_exist() -> None
     assert stack.ledger.connection.meter.write_units - written == 4  # the membership, and its end
     strict.create("seats:a", method="occ")
     assert groups.top(_GROUP) == []
+
+
+@pytest.mark.parametrize(
+    ("ranked", "lost", "units"), [(False, 1, (2, 3)), (True, 1, (4, 4)), (True, 4, (4, 4))]
+)
+def test_a_removal_costs_a_write_unit_more_if_an_answer_is_lost(
+    lost: int, units: tuple[int, int], *, ranked: bool
+) -> None:
+    """Of the membership or of the place: the same request is sent again, and refused."""
+    stack = _stack(ranked=ranked, member=True)
+    groups, meter = stack.ledger.groups, stack.ledger.connection.meter
+    before = meter.write_units, meter.read_units
+    stack.before_next_request(stack.lose_next_answer, skip=lost)
+
+    assert groups.remove(_GROUP, [_X]) == [_X]
+
+    assert (meter.write_units - before[0] - 1, meter.read_units - before[1]) == units
+    assert stack.planned_faults == 0
+    assert groups.top(_GROUP) == []
