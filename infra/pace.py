@@ -88,7 +88,7 @@ def regions_of(client: CountLedger) -> int:
     return 1 + len(survey_of(described, connection.region).others)
 
 
-def _passed_over(_error: CorruptItem) -> None:
+def _left_out(_error: CorruptItem) -> None:
     """`schedule list` names it; an estimate goes without it."""
 
 
@@ -97,5 +97,5 @@ def retire_of(client: CountLedger) -> Retire | None:
 
     Half a read unit for each namespace.
     """
-    ways = [schedule.retire for schedule in client.schedules.list(on_corrupt=_passed_over)]
+    ways = [schedule.retire for schedule in client.schedules.list(on_corrupt=_left_out)]
     return max(Retire, key=ways.count) if ways else None

@@ -180,10 +180,10 @@ class Evaluator:
         prefilter = Prefilter(index, now_ms)
         changes: list[TotalChange] = []
         rejected: list[RejectedRecord] = []
-        passed_over = 0
+        crossing_nothing = 0
         for record in records:
             if prefilter.crosses_nothing(record):
-                passed_over += 1
+                crossing_nothing += 1
                 continue
             sequence: int | None = None
             try:
@@ -195,7 +195,7 @@ class Evaluator:
                     changes += windows.changes(record, sequence)
             except MalformedRecord as error:
                 rejected.append(RejectedRecord(record, str(error), sequence))
-        outcome.changes = passed_over + len(changes)
+        outcome.changes = crossing_nothing + len(changes)
         if records:
             with suppress(MalformedRecord):
                 outcome.lag_ms = max(0, now_ms - created_at_ms(records[-1]))
