@@ -153,7 +153,7 @@ class Groups:
         that was ranked before, three and two. One write unit, six read units, and one more if it
         was never ranked. What another call adds meanwhile stays, in a group of that name that is
         not ranked. If another call deletes the group first, and it is made again meanwhile, the new
-        group stays as it is, with its members.
+        group stays as it is, with its members; each costs up to two write and three read units.
 
         Returns:
             The number of its members.
@@ -173,11 +173,14 @@ class Groups:
             mark = was_switched(seen) or self._may_be_switched(group, seen)
             take_off = partial(board.try_take_off, mark=mark)
             list(pool.map(take_off, map(member_of, members)))
-        if not self._items.delete(group, seen) and self._items.find(group) is not None:
-            return removed
+        again = None if self._items.delete(group, seen) else self._items.find(group)
+        if is_on(again):
+            return removed  # who switched that on has placed its members
+        # If the answer of the deletion was lost, the group that is there may have come after it:
+        # then nobody else takes off whom this call has placed, or found placed.
         for counter in (added := list(board.members())):
             board.try_take_off(counter, mark=True)
-        if added:
+        if added and again is None:
             self._items.make(group)  # the calls that added them have succeeded
         return removed
 
