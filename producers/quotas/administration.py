@@ -64,7 +64,7 @@ class _Create(NamedTuple):
     met: str | None = None
 
 
-class _RaiseFence(NamedTuple):
+class _FenceQuota(NamedTuple):
     """Raise the fence of the quota that is there."""
 
     incarnation: str
@@ -88,16 +88,16 @@ def creating(context: MethodContext, make: Callable[[str], Quota]) -> Steps[Quot
         f"quota {quota.prefix!r} exists: change its limit with `set_limit`, or delete it"
     )
 
-    def request(state: _Create | _RaiseFence) -> Send:
-        if isinstance(state, _RaiseFence):
+    def request(state: _Create | _FenceQuota) -> Send:
+        if isinstance(state, _FenceQuota):
             key, same = keys.quota_key(quota.prefix), Compare("incarnation", "=", state.incarnation)
             return Send(Update(context.table, key, (Add(FENCE, 1),), same, returning="ALL_NEW"))
         free = vacant(now_ms, context.clock_skew_ms, state.met)
         return Send(Put(context.table, item, free))
 
     def interpret(
-        reply: Reply[_Create | _RaiseFence],
-    ) -> Verdict[_Create | _RaiseFence, Quota]:
+        reply: Reply[_Create | _FenceQuota],
+    ) -> Verdict[_Create | _FenceQuota, Quota]:
         match reply.answer:
             case ConditionFailed(item=found):
                 removed, there = removed_id(found), (found or {}).get("incarnation")
@@ -106,16 +106,16 @@ def creating(context: MethodContext, make: Callable[[str], Quota]) -> Steps[Quot
                 if there is None:
                     return Again(_Create(removed), _RECREATED)
                 if reply.maybe_applied:
-                    return Again(_RaiseFence(there), _RECREATED)
+                    return Again(_FenceQuota(there), _RECREATED)
                 raise exists from None
             case CountledgerError():
                 return otherwise(reply)
-        if isinstance(reply.state, _RaiseFence):
+        if isinstance(reply.state, _FenceQuota):
             raise exists
         return Done(quota)
 
     attempts = context.attempts(now_ms + context.token_life_ms)
-    first: _Create | _RaiseFence = _Create()
+    first: _Create | _FenceQuota = _Create()
     return attempt(first, request, interpret, _give_up, attempts)
 
 
