@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from countledger.ledger.errors import CountledgerError
 from tests.simulation import faults
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.shape import drawn
@@ -53,6 +54,8 @@ class Canary:
             Simulation(seed, focus=self.focus).run()
         except AssertionError:
             return True
+        except CountledgerError:
+            return False
         return False
 
 

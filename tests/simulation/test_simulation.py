@@ -14,9 +14,10 @@ from typing import Final
 
 import pytest
 
+from countledger.ledger.errors import BadInput
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.canaries import CANARIES
-from tests.simulation.canary import Canary
+from tests.simulation.canary import Canary, replaced
 from tests.simulation.coverage import APART, FUNCTIONS, SILENT
 from tests.simulation.faults import Fault
 from tests.simulation.operations import OPERATIONS
@@ -135,6 +136,13 @@ def test_many_seeds_have_the_focus_and_the_limits_that_the_command_names() -> No
     assert {name for name in names for row in rows if row.startswith(f"{name} ")} == {
         "joint transfer"
     }
+
+
+def test_a_seed_in_which_a_variant_crashes_is_passed_over() -> None:
+    def crash(simulation: Simulation) -> None:
+        raise BadInput("refused") if simulation.seed < 2 else AssertionError
+
+    assert Canary("none", replaced(Simulation, "run", crash)).caught_by() == 2
 
 
 @pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: canary.rule)
