@@ -16,6 +16,7 @@ from countledger.ledger.errors import (
     ConditionFailed,
     ServiceFailed,
     TransactionCancelled,
+    Unclear,
 )
 from countledger.ledger.expressions import Absent, Compare
 from countledger.ledger.head import Head, encode_head
@@ -231,9 +232,14 @@ class HeadEmptier:
         try:
             with guarded(partial(self._refuse_if_late, deleted_ms)):
                 self.marks.dynamo.transact(writes, self.new_id())
-        except TransactionCancelled:
+        except TransactionCancelled as refused:
             done = self.marks.find(mark.counter)
             if done is None or done.deleted_at_ms is None:
+                # A condition that has failed once keeps an earlier attempt from landing.
+                if refused.maybe_applied and not refused.condition_failed:
+                    raise Unclear(
+                        f"the numbers of {mark.counter!r} may have been deleted; call again"
+                    ) from refused
                 return skipped(mark.counter, "its head, total or mark has just changed; call again")
             return done
         return after

@@ -62,6 +62,7 @@ from countledger.ledger.errors import (
     LeaseEnded,
     NoSuchCounter,
     ServiceFailed,
+    Unclear,
 )
 from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import (
@@ -69,6 +70,7 @@ from countledger.ledger.limits import (
 )
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete
+from countledger.ledger.tombstones import removed_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,6 +85,8 @@ if TYPE_CHECKING:
     from countledger.ledger.namespace import Namespace, Namespaces
 
 EMPTY_HEAD_LIFE_MS: Final = DAY_MS
+# How often the mark may change while it is cancelled.
+_TRIES: Final = 5
 _MERGED: Final = frozenset({RunOutcome.MERGED, RunOutcome.NOTHING})
 
 
@@ -152,22 +156,17 @@ class LedgerDeleter:
 
         Raises:
             ServiceFailed: the ledger has replicas, and this home may write nothing now.
+            Unclear: an attempt got no answer, and the counter was marked again or deleted since.
         """
-        mark = self.mark(counter)
-        if mark is None or mark.deleted_at_ms is not None:
-            return False
-        if reason := self._waits():
-            raise ServiceFailed(f"the mark of {counter!r} stays: {reason}; call again")
-        skew_ms = self.regions.terms.clock_skew_ms
-        cancel = deletion_marks.cancel_of(self.regions.table, mark, self.clock.now_ms(), skew_ms)
-        try:
-            self.everywhere.write(cancel)
-        except ConditionFailed:
-            # By an attempt of this call without an answer, or by another call; a mark with another
-            # id is of a deletion that was requested since.
-            found = self.mark(counter)
-            return found is None or found.id != mark.id
-        return True
+        for _ in range(_TRIES):
+            mark = self.mark(counter)
+            if mark is None or mark.deleted_at_ms is not None:
+                return False
+            if reason := self._waits():
+                raise ServiceFailed(f"the mark of {counter!r} stays: {reason}; call again")
+            if self._cancelled(mark):
+                return True
+        raise ServiceFailed(f"the mark of {counter!r} keeps changing; call again")
 
     def mark(self, counter: str) -> DeletionMark | None:
         """The mark of a counter, or None; costs as `DeletionMarks.find`."""
@@ -186,6 +185,25 @@ class LedgerDeleter:
     def everywhere(self) -> CounterRegions:
         """The counter in every region."""
         return CounterRegions(self.regions, self.totals)
+
+    def _cancelled(self, mark: DeletionMark) -> bool:
+        """Put a tombstone in place of a mark; False: it has changed since it was read."""
+        skew_ms = self.regions.terms.clock_skew_ms
+        cancel = deletion_marks.cancel_of(self.regions.table, mark, self.clock.now_ms(), skew_ms)
+        try:
+            self.everywhere.write(cancel)
+        except ConditionFailed as refused:
+            found = refused.item or {}
+            if removed_id(found) == mark.id:
+                return True  # by an attempt of this call without an answer, or by another call
+            if refused.maybe_applied and found.get("id") != mark.id:
+                raise Unclear(
+                    f"the deletion of {mark.counter!r} may have been cancelled; since then the "
+                    "counter was marked again, or deleted: look at it, and cancel again if it is "
+                    "marked"
+                ) from refused
+            return False
+        return True
 
     def _begin(self, counter: str, namespace: Namespace) -> Deletion:
         total = self._total(counter)

@@ -14,6 +14,7 @@ from countledger.ledger.errors import (
     BadSetting,
     ConditionFailed,
     CountledgerError,
+    LeaseEnded,
     NoCredentials,
     Reason,
     RequestRejected,
@@ -155,7 +156,7 @@ class translated:  # noqa: N801 - a context manager
             error.left = self._attempts.maybe_applied or self._attempts.begun
         if isinstance(meaning, ConditionFailed | TransactionCancelled):
             meaning.maybe_applied = self._attempts.unclear
-        elif self._attempts.unclear and isinstance(meaning, Throttled | Unreachable):
+        elif self._attempts.unclear and isinstance(meaning, Throttled | Unreachable | LeaseEnded):
             meaning = Unclear(f"{meaning}; an earlier attempt got no clear answer")
         if _may_be_applied(meaning) and not self._what.startswith(_READ_VERBS):
             note_write()

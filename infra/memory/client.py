@@ -16,6 +16,7 @@ from countledger.infra.memory.table import Conflict
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import (
     ConditionFailed,
+    LeaseEnded,
     RequestRejected,
     Throttled,
     TransactionCancelled,
@@ -72,6 +73,10 @@ def sdk_call(
                     raise Unclear(f"{error}; an earlier attempt got no clear answer") from error
                 raise
             wait(attempt)
+        except LeaseEnded as error:
+            if unclear:
+                raise Unclear(f"{error}; an earlier attempt got no clear answer") from error
+            raise
     raise AssertionError("unreachable: the last attempt answers or raises")
 
 

@@ -8,9 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction import schedule, schedules
+from countledger.compaction import (
+    deletion,
+    deletion_marks,
+    ledger_deletion,
+    plan,
+    schedule,
+    schedules,
+)
+from countledger.compaction.ledger_deletion import LedgerDeleter
+from countledger.compaction.run import Run
 from countledger.compaction.schedules import Schedules
 from countledger.consumers import group_board, memberships, rankings, window_settings
 from countledger.consumers.alerts import rule_items
@@ -43,7 +52,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item
     from countledger.ledger.expressions import Condition
-    from countledger.ledger.operations import Put, Update
+    from countledger.ledger.operations import Put, Update, Write
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
 
@@ -268,7 +277,124 @@ def _any_tombstone(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _any_total(patch: pytest.MonkeyPatch) -> None:
+    planned = deletion.plan_deletion
+
+    def unconditional(*of: Any) -> tuple[Write, ...]:  # noqa: ANN401 - as of the plan
+        return tuple(
+            replace(one, condition=None) if isinstance(one, Delete) else one for one in planned(*of)
+        )
+
+    patch.setattr(deletion, "plan_deletion", unconditional)
+
+
+def _any_mark(patch: pytest.MonkeyPatch) -> None:
+    emptied = deletion_marks.emptied_of
+    patch.setattr(deletion, "emptied_of", lambda *of: replace(emptied(*of), condition=_HOLDS))
+
+
+def _cancels_any_mark(patch: pytest.MonkeyPatch) -> None:
+    cancel = deletion_marks.cancel_of
+    patch.setattr(deletion_marks, "cancel_of", lambda *of: replace(cancel(*of), condition=_HOLDS))
+
+
+def _cancelled_whatever_it_met(patch: pytest.MonkeyPatch) -> None:
+    cancelled = LedgerDeleter._cancelled
+    patch.setattr(LedgerDeleter, "_cancelled", lambda *of: cancelled(*of) or True)
+
+
+def _unproven(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LedgerDeleter, "_unready", lambda *_: None)
+
+
+def _never_in_use(patch: pytest.MonkeyPatch) -> None:
+    head = LedgerDeleter._head
+    patch.setattr(LedgerDeleter, "_head", lambda *of: replace(head(*of), to_at_ms=None))
+
+
+def _any_empty_head(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(plan, "is_still", lambda _: _HOLDS)
+
+
+def _forgotten_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ledger_deletion, "EMPTY_HEAD_LIFE_MS", 0)
+
+
+def _runs_of_any_age(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Run, "_check_leaving", lambda _: None)
+
+
 CANARIES: Final = (
+    SwitchedOff(
+        "a deletion deletes the total that it has read, and no other",
+        "deletions",
+        "merged: delete | record",
+        20_000,
+        _any_total,
+        faults=0,
+    ),
+    SwitchedOff(
+        "a deletion empties a counter whose mark is the one that it has read",
+        "deletions",
+        "merged: delete | cancel",
+        20_000,
+        _any_mark,
+        faults=0,
+    ),
+    SwitchedOff(
+        "a cancellation takes the mark that it has read, and no other",
+        "deletions",
+        "merged: delete | cancel",
+        20_000,
+        _cancels_any_mark,
+        faults=0,
+    ),
+    SwitchedOff(
+        "a cancellation that meets another mark has cancelled nothing",
+        "deletions",
+        "merged: delete | cancel",
+        20_000,
+        _cancelled_whatever_it_met,
+        faults=0,
+    ),
+    SwitchedOff(
+        "a deletion merges and proves before it empties the head",
+        "deletions-unmerged",
+        "marked: delete, exact",
+        20_000,
+        _unproven,
+    ),
+    SwitchedOff(
+        "a counter with something that is newer than its mark is in use",
+        "deletions-whole",
+        "merged: record, a day passes, delete, exact",
+        20_000,
+        _never_in_use,
+        faults=0,
+    ),
+    SwitchedOff(
+        "a deletion forgets the empty head that it has left, and no other",
+        "deletions",
+        "used again: delete | compact",
+        20_000,
+        _any_empty_head,
+    ),
+    SwitchedOff(
+        "an empty head stays for a day",
+        "deletions-unmerged",
+        "marked: compact | delete, exact",
+        20_000,
+        _forgotten_at_once,
+        faults=0,
+    ),
+    SwitchedOff(
+        "a run whose lease has ended, or that is half a day old, publishes nothing",
+        "deletions-unmerged",
+        "marked: compact | delete, a day passes, delete",
+        20_000,
+        _runs_of_any_age,
+        faults=0,
+    ),
     SwitchedOff(
         "a change by request_token names the number of the fence",
         "strict-request_token",

@@ -48,14 +48,25 @@ class History:
     after: dict[object, History] = field(default_factory=dict)
 
     @property
-    def call(self) -> str:
-        """The call that is under way, or about to begin."""
+    def began(self) -> History:
+        """Where the call that is under way, or about to begin, begins.
+
+        What a dead actor has read since then changes nothing any more.
+        """
         one = self
         while not isinstance(one.stop, Beginning):
             if one.before is None:
                 raise AssertionError("no call is under way")
             one = one.before
-        return one.stop.call
+        return one
+
+    @property
+    def call(self) -> str:
+        """The call that is under way, or about to begin."""
+        stop = self.began.stop
+        if not isinstance(stop, Beginning):
+            raise TypeError(f"{stop} is no beginning")
+        return stop.call
 
     @property
     def ended(self) -> bool:

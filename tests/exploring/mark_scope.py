@@ -1,6 +1,6 @@
 """The marks of deletions: mark a counter, cancel that, and list what is marked.
 
-The state of the model is whether the counter is marked. Deleting its numbers needs the stream.
+The state of the model is whether the counter is marked. `deletion_scope` deletes its numbers.
 """
 
 from __future__ import annotations

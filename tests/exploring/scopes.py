@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tests.exploring.claim_scope import CLAIMS, CLAIMS_WITH_ITEMS
+from tests.exploring.deletion_scope import DELETIONS_ALL
 from tests.exploring.group_scope import GROUPS
 from tests.exploring.hold_scope import HOLDS
 from tests.exploring.ledger_scope import RECORDS
@@ -26,6 +27,7 @@ CAPABILITIES: Final[tuple[Capability, ...]] = (
     SEQUENCES,
     RECORDS,
     MARKS,
+    *DELETIONS_ALL,
     *STRICT,
     TRANSFERS,
     *HOLDS,
@@ -42,8 +44,8 @@ OPEN: Final[tuple[Capability, ...]] = (GROUPS, RANKINGS, WINDOW_SETTINGS)
 # What `make explore` ends with.
 NOT_EXPLORED: Final = (
     "regions: replication, promotion, salvage, strict counters over regions",
-    "the streams, the materializer, the evaluator, watermarks, progress",
-    "deletion of a ledger counter beyond its mark, which waits for the stream; promotion marks",
+    "the streams, the evaluator, watermarks, progress; totals of deleted counters follow at once",
+    "promotion marks; what is beside a deleted ledger counter: windows, memberships, alert states",
     "repair beside deliveries, buffers, Kinesis, quarantine, import, the API over HTTP",
     "pages of more than 1,000 items, throttled reads, requests that DynamoDB rejects",
     "initial scans of alert rules",

@@ -360,13 +360,16 @@ class Search:
         before = 0
         if Fault.STALE in self.bounds.kinds:
             before = self._hashes.contents(state.before)
-        numbers = tuple(one.number for one in state.places)
+        places = tuple(
+            (one.began.number, one.at_ms) if dead else one.number
+            for dead, one in zip(state.dead, state.places, strict=True)
+        )
         state.key = hash(
             (
                 self._hashes.contents(state.contents),
                 before,
                 state.now_ms,
-                numbers,
+                places,
                 state.dead,
                 state.late,
                 state.starts,

@@ -11,7 +11,7 @@ from countledger.compaction.deletion import Deletion, DeletionStage, deleted, pl
 from countledger.compaction.deletion_marks import DeletionMark
 from countledger.infra.memory.tables import LEDGER as MEMORY_LEDGER
 from countledger.ledger import keys
-from countledger.ledger.errors import ConditionFailed, TransactionCancelled
+from countledger.ledger.errors import ConditionFailed, Reason, TransactionCancelled, Unclear
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.head import Head, encode_head
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
@@ -192,6 +192,87 @@ def test_a_late_cancellation_leaves_the_next_mark(stack: MemoryStack) -> None:
 
     assert isinstance(refused, ConditionFailed)
     assert [*deletions.pending("likes")] == [COUNTER]
+
+
+def test_a_cancellation_that_the_whole_deletion_overtakes_says_that_nothing_was_kept(
+    stack: MemoryStack,
+) -> None:
+    """Its process stood still for two days: neither numbers nor mark are there any more."""
+    deletions = stack.ledger.deletions
+    deletions.delete(COUNTER)
+
+    def meanwhile() -> None:
+        for stage in (DeletionStage.DELETED, DeletionStage.FORGOTTEN):
+            stack.advance(hours=31)
+            assert deletions.delete(COUNTER).stage is stage
+
+    stack.before_next_request(meanwhile, skip=1)
+
+    assert not deletions.cancel(COUNTER)
+
+
+def test_a_cancellation_keeps_a_counter_whose_wait_begins_again_at_the_same_time(
+    stack: MemoryStack,
+) -> None:
+    deletions = stack.ledger.deletions
+    deletions.delete(COUNTER)
+    stack.advance(hours=31)
+
+    def meanwhile() -> None:
+        stack.ledger.record(COUNTER, 1)
+        stack.advance(hours=31)
+        assert deletions.delete(COUNTER).stage is DeletionStage.IN_USE
+
+    stack.before_next_request(meanwhile, skip=1)
+
+    assert deletions.cancel(COUNTER)
+    assert [*deletions.pending("likes")] == []
+
+
+def test_a_cancellation_without_an_answer_is_unclear_once_the_counter_is_marked_again(
+    stack: MemoryStack,
+) -> None:
+    """Its first attempt may have cancelled the deletion, and may not: the mark is another one."""
+    deletions = stack.ledger.deletions
+    deletions.delete(COUNTER)
+    stack.lose_next_answer()
+    stack.before_next_request(lambda: deletions.delete(COUNTER))
+
+    with pytest.raises(Unclear):
+        deletions.cancel(COUNTER)
+
+    assert [*deletions.pending("likes")] == [COUNTER]
+
+
+def test_a_deletion_without_an_answer_does_not_say_that_it_was_skipped(stack: MemoryStack) -> None:
+    """Its second request does not leave any more; the first one has deleted the counter."""
+    stack.ledger.deletions.delete(COUNTER)
+    stack.advance(hours=31)
+    stack.compact(COUNTER)
+    stack.lose_next_answer()
+    stack.before_next_request(lambda: stack.advance(minutes=14))
+
+    with pytest.raises(Unclear):
+        stack.ledger.deletions.delete(COUNTER)
+
+    assert stack.ledger.deletions.delete(COUNTER).stage is DeletionStage.DELETED
+
+
+def test_a_deletion_that_may_still_be_applied_does_not_say_that_it_was_skipped(
+    stack: MemoryStack,
+) -> None:
+    """Its second request meets another transaction; the first one lands after the answer."""
+    stack.ledger.deletions.delete(COUNTER)
+    stack.advance(hours=31)
+    stack.compact(COUNTER)
+    stack.delay_next()
+    stack.fail_next(TransactionCancelled((Reason("TransactionConflict"),)))
+
+    with pytest.raises(Unclear):
+        stack.ledger.deletions.delete(COUNTER)
+
+    assert stack.land() == [None]
+    assert stack.ledger.exact(COUNTER).value == 0
 
 
 def test_a_deletion_that_was_kept_is_not_one_that_emptied_the_counter(stack: MemoryStack) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import NoCredentialsError
 
-from countledger.ledger.errors import CountledgerError, Throttled, Unclear
+from countledger.ledger.before_send import guarded
+from countledger.ledger.errors import CountledgerError, LeaseEnded, Throttled, Unclear
 from countledger.ledger.transport import client
 from tests.unit.ledger.transport.scripted import PUT, ScriptedServer, dynamo_of, http, refused
 
@@ -102,4 +103,21 @@ def test_what_was_sent_before_a_repeat_may_have_been_applied(
     monkeypatch.setattr("countledger.ledger.transport.client.time.sleep", lambda _: None)
     monkeypatch.setattr(client.FastClient, "_attempt", end_after(client.FastClient._attempt))
     with pytest.raises(Unclear):
+        dynamo.put(PUT)
+
+
+def test_a_repeat_that_the_lease_forbids_says_nothing_of_what_was_sent_before(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dynamo = dynamo_of(server, retries="standard")
+    server.script[:] = [None]
+
+    def look() -> None:
+        if server.seen:
+            raise LeaseEnded("the lease has ended")
+
+    monkeypatch.setattr("countledger.ledger.transport.client.time.sleep", lambda _: None)
+    with pytest.raises(Unclear), guarded(look):
+        dynamo.put(PUT)
+    with pytest.raises(LeaseEnded), guarded(look):
         dynamo.put(PUT)
