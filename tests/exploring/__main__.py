@@ -7,7 +7,7 @@ import sys
 from dataclasses import astuple, dataclass, replace
 from operator import add
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tests.exploring.report import report_of, script_of
 from tests.exploring.scope import Case
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.exploring.scope import Capability
-
-
-_ALL: Final = (*CAPABILITIES, *OPEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +55,14 @@ class Explored:
 def main() -> int:
     """Explore, and print what was explored; 1: a violation was found, or a search did not end."""
     given = _arguments()
-    unknown = set(given.capability) - {one.name for one in _ALL}
+    unknown = set(given.capability) - {one.name for one in (*CAPABILITIES, *OPEN)}
     if unknown:
         raise SystemExit(f"no such capability: {', '.join(sorted(unknown))}; see --help")
-    chosen = [one for one in _ALL if not given.capability or one.name in given.capability]
+    chosen = [
+        one
+        for one in (*CAPABILITIES, *OPEN)
+        if not given.capability or one.name in given.capability
+    ]
     if given.replay is not None:
         return _replay(_named(chosen, given.case, given.faults), given.replay)
     total = Explored()
@@ -74,7 +75,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.exploring", description=__doc__)
-    known = ", ".join(one.name for one in _ALL)
+    known = ", ".join(one.name for one in (*CAPABILITIES, *OPEN))
     parser.add_argument("capability", nargs="*", help=f"of {known}; none: all")
     parser.add_argument("--case", help="one case, as it is printed: 'free: take | release'")
     parser.add_argument("--faults", type=int, help="how many faults; default: as the case has")
@@ -94,7 +95,8 @@ def _named(chosen: list[Capability], case: str | None, faults: int | None) -> Ca
         raise SystemExit("name one capability, and one --case of it")
     (capability,) = chosen
     parsed = Case.parse(capability, case, capability.bounds)
-    return parsed if faults is None else _with(parsed, faults)
+    bounds = capability.bounds_of(len(parsed.scripts))
+    return _with(replace(parsed, bounds=bounds), bounds.faults if faults is None else faults)
 
 
 def _with(case: Case, faults: int) -> Case:

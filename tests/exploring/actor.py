@@ -93,6 +93,10 @@ class Part(NamedTuple):
     prepare: Callable[[CountLedger], object] = lambda _: None
     offset_ms: int = 0
 
+    def is_like(self, other: Part) -> bool:
+        """Whether two actors do the same."""
+        return self[1:] == other[1:]
+
 
 class _Least(Random):
     """Draws the least of everything: no wait, the first place."""
@@ -137,6 +141,7 @@ class Actor:
         world: what it sends requests to.
         at_ms: the time at which it was resumed.
         told: the answers of its calls so far.
+        looked_at_time: whether what it did since then depends on the time.
     """
 
     part: Part
@@ -144,6 +149,7 @@ class Actor:
     world: World
     at_ms: int
     told: tuple[Told, ...] = ()
+    looked_at_time: bool = False
     _ids: int = 0
     _gone: bool = False
     _greenlet: greenlet = field(init=False)
@@ -154,7 +160,7 @@ class Actor:
 
     def resume(self, answer: Answer | None, now_ms: int) -> Stop:
         """Go on with an answer, at a time, to where the actor stops next."""
-        self.at_ms = now_ms
+        self.at_ms, self.looked_at_time = now_ms, False
         self._greenlet.parent = getcurrent()
         stop: Stop = self._greenlet.switch(answer)
         return Ended() if self._greenlet.dead else stop
@@ -174,6 +180,7 @@ class Actor:
                 answer = call(ledger)
             except CountledgerError as error:
                 answer = error
+            self.looked_at_time = True
             self.told += (Told(name, answer, self.at_ms),)
 
     def _ledger(self) -> CountLedger:
@@ -218,6 +225,7 @@ class Actor:
 
     def now_ms(self) -> int:
         """The time of its clock."""
+        self.looked_at_time = True
         return self.at_ms + self.part.offset_ms
 
     def sleep_ms(self, duration_ms: float) -> None:

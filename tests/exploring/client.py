@@ -36,12 +36,13 @@ class Sending(NamedTuple):
     """The actor is about to send a request.
 
     Attributes:
-        what: the request, for people.
+        what: the request, for people: all of it, so that equal ones are one request.
         request: carries it out on the tables of the world.
         writes: whether it may change something.
         lost: what the client raises without an answer.
         items: how many items a transaction writes; 1: it is none.
         eventual: whether it may show what was, and not what is.
+        attempts: how often its SDK sends it, if it is throttled.
     """
 
     what: str
@@ -50,6 +51,7 @@ class Sending(NamedTuple):
     lost: Exception
     items: int = 1
     eventual: bool = False
+    attempts: int = 1
 
 
 class Sends(Protocol):
@@ -98,7 +100,8 @@ class ActorClient(TableClient):
 
     def _sent(self, sending: Sending) -> Any:  # noqa: ANN401 - of the request
         """The SDK's own attempts, without waits."""
-        return sdk_call(self.attempts, lambda: self.actor.send(sending))
+        again = sending._replace(attempts=self.attempts)
+        return sdk_call(self.attempts, lambda: self.actor.send(again))
 
     def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
         """One item."""
@@ -134,6 +137,12 @@ class ActorClient(TableClient):
             Sending(repr(write), lambda: copy.write(write), writes=True, lost=_LOST)
         )
         return after
+
+    def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
+        """Write several items without condition; the items that were not taken."""
+        copy, what = self.table(table), f"PutBatch({table!r}, {[*items]!r})"
+        left: list[Item] = self.written(what, lambda: self.store_batch(copy, items))
+        return left
 
     def transact(self, writes: Sequence[Write], token: str) -> bool:
         """All or nothing."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.exploring.actor import Actor, Beginning, Ended, Stop
+from tests.exploring.actor import Actor, Beginning, Ended, Pausing, Stop
 from tests.exploring.world import Answer, plain
 
 if TYPE_CHECKING:
@@ -32,9 +32,10 @@ class History:
         actor: which actor's.
         before: the history that goes on here; None: it begins.
         answer: the answer that it went on with.
-        at_ms: the time of that.
+        at_ms: the time of that; of one of those times, if the actor did not look at its clock.
         stop: where the actor stops next.
         told: the answers of its calls so far.
+        timed: whether it depends on the time.
     """
 
     number: int
@@ -44,6 +45,7 @@ class History:
     at_ms: int
     stop: Stop
     told: tuple[Told, ...]
+    timed: bool
     alive: Actor | None = None
     after: dict[object, History] = field(default_factory=dict)
 
@@ -111,14 +113,18 @@ class Histories:
         return history
 
     def step(self, history: History, answer: Answer | None, now_ms: int) -> History:
-        """The history that goes on with an answer, at a time."""
-        edge = now_ms, plain(answer)
-        found = history.after.get(edge)
+        """The history that goes on with an answer, at a time.
+
+        If the actor does not look at its clock before it stops again, the time makes no difference,
+        and histories that differ in it are one.
+        """
+        told = plain(answer)
+        found = history.after.get((None, told)) or history.after.get((now_ms, told))
         if found is None:
             actor = self._actor_at(history)
             stop = actor.resume(answer, now_ms)
             found = self._note(history.actor, history, answer, now_ms, actor, stop)
-            history.after[edge] = found
+            history.after[now_ms if found.timed else None, told] = found
         return found
 
     def _note(  # noqa: PLR0917 - what a history is
@@ -130,7 +136,8 @@ class Histories:
         actor: Actor,
         stop: Stop,
     ) -> History:
-        made = History(len(self.known), number, before, answer, now_ms, stop, actor.told)
+        timed = actor.looked_at_time or isinstance(stop, Pausing)
+        made = History(len(self.known), number, before, answer, now_ms, stop, actor.told, timed)
         self.known.append(made)
         if not isinstance(stop, Ended):
             made.alive = actor

@@ -105,6 +105,7 @@ RANKINGS: Final = Capability(
     agrees=_agrees,
     masks=(UNSWEPT,),
     certainty=certainty_of_several,
+    beside=lambda scripts: sum(map(len, scripts)) <= 3,
     prepare=lambda ledger: ledger.namespaces.get(_NAMESPACE),
     bounds=Bounds(jumps_ms=(14 * MINUTE_MS,)),
 )

@@ -116,6 +116,9 @@ class Capability:
         echo: the call that may happen once more.
         watch: changes the world itself when a table changes, as the stream's functions do.
         bounds: of its searches with one fault.
+        beside: whether scripts of several actors are explored beside each other.
+        alone_jumps_ms: the times that may pass in searches of one script with two faults, where a
+            request may be late as well; none: those of `bounds`.
         offsets_ms: how far the clock of each actor is ahead.
         setup_before_ms: how long before the world begins it was set up.
     """
@@ -133,6 +136,8 @@ class Capability:
     echo: Callable[[str], Echo | None] = no_echo
     watch: Callable[[World], object] = lambda _: None
     bounds: Bounds = field(default_factory=Bounds)
+    beside: Callable[[tuple[Script, ...]], bool] = lambda _: True
+    alone_jumps_ms: tuple[int, ...] = ()
     offsets_ms: tuple[int, ...] = (0, 0, 0)
     setup_before_ms: int = HOUR_MS
 
@@ -140,14 +145,23 @@ class Capability:
         """Each pair with one fault, each script alone with two, triples of calls without."""
         for start in self.starts:
             for pair in combinations_with_replacement(self.scripts, 2):
-                yield Case(self, start, pair, self.bounds)
+                if self.beside(pair):
+                    yield Case(self, start, pair, self.bounds_of(2))
         for start in self.starts:
             for one in self.scripts:
-                yield Case(self, start, (one,), replace(self.bounds, faults=2))
+                yield Case(self, start, (one,), self.bounds_of(1))
         single = [script for script in self.scripts if len(script) == 1]
         for start in self.starts:
             for three in combinations_with_replacement(single, 3):
-                yield Case(self, start, three, replace(self.bounds, faults=0))
+                if self.beside(three):
+                    yield Case(self, start, three, self.bounds_of(3))
+
+    def bounds_of(self, actors: int) -> Bounds:
+        """How far a search of so many scripts goes: the fewer they are, the more faults."""
+        jumps_ms = self.bounds.jumps_ms
+        if actors == 1:
+            jumps_ms = self.alone_jumps_ms or jumps_ms
+        return replace(self.bounds, faults=3 - actors, jumps_ms=jumps_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +230,7 @@ class Linearity:
         """What is wrong with a state, if it is an end."""
         if not state.over:
             return None
-        numbers = tuple(one.number for one in state.places)
+        numbers = tuple((one.number, one.at_ms) for one in state.places)
         tables = tuple(id(items) for items in state.contents.tables.values())
         known = numbers, state.dead, state.starts, tables, state.faults > 0
         if known not in self._judged:

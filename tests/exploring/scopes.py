@@ -37,10 +37,10 @@ CAPABILITIES: Final[tuple[Capability, ...]] = (
     NAMESPACES,
     CLAIMS,
     CLAIMS_WITH_ITEMS,
+    WINDOW_SETTINGS,
 )
-# `make explore` explores these too. Of groups not every case was explored yet; those of rankings
-# and windows take minutes.
-OPEN: Final[tuple[Capability, ...]] = (GROUPS, RANKINGS, WINDOW_SETTINGS)
+# `make explore` explores these too, for some minutes; one case of groups needs a rule of the model.
+OPEN: Final[tuple[Capability, ...]] = (GROUPS, RANKINGS)
 # What `make explore` ends with.
 NOT_EXPLORED: Final = (
     "regions: replication, promotion, salvage, strict counters over regions",
@@ -49,5 +49,7 @@ NOT_EXPLORED: Final = (
     "repair beside deliveries, buffers, Kinesis, quarantine, import, the API over HTTP",
     "pages of more than 1,000 items, throttled reads, requests that DynamoDB rejects",
     "initial scans of alert rules",
+    "groups and rankings: two calls beside two others",
+    "groups: three calls at once of which one is a deletion, or two are the same",
     "leases and forks of a process (the simulation explores these by seeds)",
 )

@@ -9,7 +9,8 @@ Faults, each counted:
 - **late**: the caller gets no answer; the request lands at any later moment within its life, or
   never. If it lands at once, only the answer was lost.
 - **death**: the process dies; its request is under way, as above.
-- **throttle**, **conflict**: the service refuses a write; the SDK tries again after a throttle.
+- **throttle**, **conflict**: the service refuses a write. (A throttle after which the SDK sends
+  the same request again is the same as a wait.)
 - **jump**: time passes, for everybody, between two steps. Afterwards what has expired may be gone.
 - **stale**: an eventual read shows the tables as they were before the last write.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -28,7 +29,7 @@ from countledger.ledger.limits import MINUTE_MS, SECOND_MS, SIGNED_REQUEST_LIFE_
 from tests.exploring.actor import Beginning, Left, Pausing
 from tests.exploring.client import Sending
 from tests.exploring.history import Histories, History
-from tests.exploring.world import BEGIN_MS, Answer, Contents, Hashes, Items, World
+from tests.exploring.world import BEGIN_MS, Answer, Contents, Hashes, Items, World, plain
 
 if TYPE_CHECKING:
     from tests.exploring.actor import Part
@@ -58,6 +59,9 @@ class Bounds:
         late: how many requests are under way without a caller, at the most.
         states: after how many states the search ends, incomplete.
         life_ms: how long after it was sent a request may land.
+        alike: whether actors that do the same may change places: the first of them begins first.
+        quiet: of a read, as it is shown: whether no request of the world changes what it finds, so
+            that it makes no difference when it is answered. It is answered at once, and not shown.
     """
 
     faults: int = 1
@@ -68,6 +72,8 @@ class Bounds:
     late: int = 2
     states: int = 2_000_000
     life_ms: int = SIGNED_REQUEST_LIFE_MS
+    alike: bool = False
+    quiet: Callable[[str], bool] = lambda _: False
 
 
 class Start(NamedTuple):
@@ -196,6 +202,8 @@ class Search:
     world: World
     histories: Histories = field(init=False)
     _hashes: Hashes = field(default_factory=Hashes)
+    _ends: dict[int, int] = field(default_factory=dict)
+    _requests: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """No actor has begun."""
@@ -251,12 +259,36 @@ class Search:
 
     def _steps(self, state: Situation) -> Iterator[Situation]:
         for actor, place in enumerate(state.places):
-            if not state.dead[actor] and not place.ended:
+            if not state.dead[actor] and not place.ended and not self._waits(state, actor):
                 yield from self._act(state, actor, place)
         yield from self._land(state)
         yield from self._pass_time(state)
         if state.jumps:
             yield from _expire(state)
+
+    def _waits(self, state: Situation, actor: int) -> bool:
+        """Whether an actor that does the same is to begin first."""
+        if not self.bounds.alike or state.starts[actor]:
+            return False
+        mine, others = self.parts[actor], range(actor)
+        return any(not state.starts[n] and self.parts[n].is_like(mine) for n in others)
+
+    def _past_quiet(self, state: Situation, actor: int) -> Situation:
+        """Answer the quiet reads of an actor at once, unless its call ends with them.
+
+        Then the call of another actor might begin before that, or after it. Nor if the actor looks
+        at its clock after a read: time might pass before that. A death at such a read is that at
+        the request which follows.
+        """
+        place = state.places[actor]
+        while isinstance(stop := place.stop, Sending) and self.bounds.quiet(stop.what):
+            left = self.histories.step(place, None, state.now_ms)
+            _, answer = self.world.carry_out(state.contents, state.now_ms, stop.request)
+            place = self.histories.step(left, answer, state.now_ms)
+            if not isinstance(place.stop, Sending) or place.timed:
+                return state
+            state = _moved(state, actor, place, state.move)
+        return state
 
     # ---- the steps of an actor ----
 
@@ -292,7 +324,7 @@ class Search:
         if state.faults >= self.bounds.faults:
             return
         kinds, under_way = self.bounds.kinds, _number_of(left)
-        for fault, error in _refusals(sending):
+        for fault, error in _refusals(sending, self.bounds.faults):
             if fault in kinds:
                 answer = Answer(error=error)
                 made = self._go_on(state, actor, left, answer, Move(actor, sending.what, answer))
@@ -308,7 +340,8 @@ class Search:
             made.late = tuple(sorted((*state.late, (under_way, state.now_ms))))
             yield _faulty(made)
         if Fault.DEATH in kinds:
-            made = _moved(state, actor, left, Move(actor, f"dies; under way is {sending.what}"))
+            dead = replace(left, at_ms=state.now_ms, alive=None, after={})
+            made = _moved(state, actor, dead, Move(actor, f"dies; under way is {sending.what}"))
             made.dead = *state.dead[:actor], True, *state.dead[actor + 1 :]
             if sending.writes:
                 made.late = tuple(sorted((*state.late, (under_way, state.now_ms))))
@@ -317,7 +350,8 @@ class Search:
     def _go_on(
         self, state: Situation, actor: int, place: History, answer: Answer | None, move: Move
     ) -> Situation:
-        return _moved(state, actor, self.histories.step(place, answer, state.now_ms), move)
+        made = _moved(state, actor, self.histories.step(place, answer, state.now_ms), move)
+        return self._past_quiet(made, actor)
 
     # ---- the steps of the world ----
 
@@ -360,23 +394,39 @@ class Search:
         before = 0
         if Fault.STALE in self.bounds.kinds:
             before = self._hashes.contents(state.before)
-        places = tuple(
-            (one.began.number, one.at_ms) if dead else one.number
-            for dead, one in zip(state.dead, state.places, strict=True)
-        )
+        places = zip(state.places, state.dead, strict=True)
         state.key = hash(
             (
                 self._hashes.contents(state.contents),
                 before,
                 state.now_ms,
-                places,
-                state.dead,
-                state.late,
+                tuple(self._future(place, dead=dead) for place, dead in places),
+                tuple(sorted((self._request(number), sent) for number, sent in state.late)),
                 state.starts,
                 state.jumps,
             )
         )
         return state
+
+    def _future(self, place: History, *, dead: bool) -> int:
+        """Equal for histories from which the same follows: after an actor's end only its answers.
+
+        What it has read to get there makes no difference any more.
+        """
+        if not dead and not place.ended:
+            return place.number
+        if place.number not in self._ends:
+            self._ends[place.number] = hash(plain(place.told))
+        died = (place.call, place.at_ms) if dead else None
+        return hash((died, self._ends[place.number]))
+
+    def _request(self, number: int) -> int:
+        """Equal for histories that have sent the same request."""
+        known = self._requests.get(number)
+        if known is None:
+            stop = self.histories.known[number].stop
+            known = self._requests[number] = hash(getattr(stop, "what", number))
+        return known
 
 
 def _number_of(left: History) -> int:
@@ -414,10 +464,14 @@ def _faulty(state: Situation) -> Situation:
     return state
 
 
-def _refusals(sending: Sending) -> Iterator[tuple[Fault, Exception]]:
-    """By what a write may be refused, although nothing is wrong with it."""
+def _refusals(sending: Sending, faults: int) -> Iterator[tuple[Fault, Exception]]:
+    """By what a write may be refused, although nothing is wrong with it.
+
+    A throttled request that the SDK sends again is the same as one that was sent a moment later.
+    """
     if sending.writes and sending.items:
-        yield Fault.THROTTLE, _THROTTLED
+        if sending.attempts <= faults:
+            yield Fault.THROTTLE, _THROTTLED
         yield Fault.CONFLICT, _CONFLICT if sending.items == 1 else _cancelled(sending.items)
 
 

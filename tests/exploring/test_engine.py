@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from countledger.infra.memory.tables import COUNTERS
@@ -45,9 +46,19 @@ def _shows(number: int, contents: Contents) -> bool:
     return (0 if item is None else item["n"]) == number
 
 
+def _add_after_another_read(ledger: CountLedger) -> int:
+    for part in ("quiet", "quiet again"):
+        ledger.connection.dynamo("none").get(COUNTERS, {"counter": "x", "part": part})
+    return _add(ledger)
+
+
 _RACE: Final = Capability(
     name="race",
-    calls={"add": _add, "add until answered": _add_until_answered},
+    calls={
+        "add": _add,
+        "add until answered": _add_until_answered,
+        "read, add": _add_after_another_read,
+    },
     scripts=(("add",), ("add until answered",)),
     starts={"empty": Beginnings(lambda _: None, 0)},
     model=_counted,
@@ -119,6 +130,48 @@ def test_each_kind_of_fault_makes_states_of_its_own() -> None:
     plain = Case.parse(_RACE, "empty: add", Bounds(kinds=frozenset())).run().states
 
     assert [kind for kind, size in sizes.items() if size <= plain] == [Fault.STALE]
+
+
+def test_a_read_that_nobody_changes_makes_no_states_and_hides_nothing() -> None:
+    sizes = []
+    for quiet in (lambda _: False, lambda what: "quiet" in what):
+        for faults in (0, 1):
+            bounds = Bounds(faults=faults, quiet=quiet)
+            found = Case(_RACE, "empty", (("read, add",), ("add",)), bounds).run()
+            assert found.violation is not None
+        alone = Case(_RACE, "empty", (("read, add",),), Bounds(quiet=quiet)).run()
+        assert alone.violation is None
+        sizes.append(alone.states)
+
+    assert sizes[1] < sizes[0]
+
+
+def test_actors_that_do_the_same_change_places_and_hide_nothing() -> None:
+    text = "empty: add | add"
+    found = Case.parse(_RACE, text, Bounds(faults=0, alike=True)).run()
+    assert found.violation is not None
+    assert len(found.violation.found.choices()) == 6
+    firsts = [
+        [*search.successors(state)]
+        for search, state in (
+            Case.parse(_RACE, text, Bounds(alike=alike)).search() for alike in (False, True)
+        )
+    ]
+    assert [sum("begins" in one.move.what for one in after) for after in firsts] == [2, 1]
+
+
+def test_a_throttle_that_the_sdk_takes_back_makes_no_states() -> None:
+    def add(ledger: CountLedger) -> int:
+        ledger.connection.dynamo("standard").put(Put(COUNTERS, {**_KEY, "n": 1}))
+        return 1
+
+    patient = replace(_RACE, calls={"add": add})
+    sizes = [
+        Case.parse(patient, "empty: add", Bounds(kinds=kinds)).run().states
+        for kinds in (frozenset({Fault.THROTTLE}), frozenset[Fault]())
+    ]
+
+    assert sizes[0] == sizes[1]
 
 
 def test_a_case_is_read_as_it_is_written() -> None:
