@@ -74,6 +74,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "infra/portability/copying.py": "complete",
         "ledger/namespace.py": "describe",
         "ledger/tombstones.py": "put_if_vacant",
+        "producers/strict/creation.py": "_create_together",
         "producers/strict/readmission.py": "_with_headroom",
     },
 }

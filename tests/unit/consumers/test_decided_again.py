@@ -169,7 +169,7 @@ def test_a_removal_does_not_claim_that_of_another(stack: MemoryStack) -> None:
     """Its attempt was lost before it was applied."""
     groups = stack.ledger.groups
     groups.add("top", ["likes:a"])
-    stack.before_next_request(stack.fail_next, skip=2)
+    stack.before_next_request(stack.fail_next, skip=1)
     stack.before_next_request(lambda: groups.remove("top", ["likes:a"]))
 
     assert groups.remove("top", ["likes:a"]) == []
