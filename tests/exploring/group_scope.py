@@ -120,6 +120,7 @@ def _remove(group: _Group) -> Iterator[Effect]:
     yield Effect((_NAME,) if group.member else (), after)
     if group.going:
         yield Effect((_NAME,) if group.member else (), _Group(loose=group.loose), EMPTIED)
+        yield Effect(never, _Group(loose=True), PARTLY)
     if group.member:
         yield Effect((), after, MISSED)
         yield Effect((), group, SINCE)
