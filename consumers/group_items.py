@@ -62,6 +62,17 @@ def decode_group(item: Item) -> Group:
     return Group(name, bool(is_on(item)))
 
 
+def check_exists(group: str, item: Item | None) -> Item:
+    """The item of a group.
+
+    Raises:
+        NoSuchGroup: there is none.
+    """
+    if item is None:
+        raise NoSuchGroup(f"group {group!r} does not exist: `countledger group add` creates it")
+    return item
+
+
 def was_switched(item: Item) -> bool:
     """Whether a group was ever ranked: then a placement may be under way."""
     return "switched" in item
@@ -95,10 +106,7 @@ class GroupItems:
         Raises:
             NoSuchGroup: no group has that name.
         """
-        item = self.find(group)
-        if item is None:
-            raise NoSuchGroup(f"group {group!r} does not exist: `countledger group add` creates it")
-        return item
+        return check_exists(group, self.find(group))
 
     def ranked(self, group: str) -> bool | None:
         """Whether a group is ranked; None: it does not exist. One read unit."""

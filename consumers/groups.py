@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.boards import check_limit, ranked, top_of
 from countledger.consumers.group_board import GroupBoard
-from countledger.consumers.group_items import Group, GroupItems, was_switched
+from countledger.consumers.group_items import Group, GroupItems, check_exists, was_switched
 from countledger.consumers.memberships import Memberships, member_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
@@ -102,16 +102,20 @@ class Groups:
             The counters that were members.
 
         Raises:
-            NoSuchGroup: no group has that name.
+            NoSuchGroup: no group has that name, and none of the counters was a member. Places that
+                a crash left on its board are removed nevertheless.
         """
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
         group = keys.check_group(group)
         with self._dynamo.workers(_WRITERS, "countledger-groups") as pool:
             were = list(pool.map(partial(self.memberships.leave, group), names))
             # Read after the memberships are gone: no later switch places them.
-            seen = self._items.find(group) if any(were) else self._items.existing(group)
-            mark = seen is None or was_switched(seen)
+            seen = self._items.find(group)
+            mark = any(were) if seen is None else was_switched(seen)
+            # Also of a group that is gone: a call that died while it was deleted left its places.
             list(pool.map(partial(self.board(group).try_take_off, mark=mark), names))
+        if not any(were):
+            check_exists(group, seen)
         return [name for name, was in zip(names, were, strict=True) if was]
 
     def get(self, group: str) -> Group:

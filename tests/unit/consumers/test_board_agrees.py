@@ -318,3 +318,78 @@ def test_a_removal_costs_a_write_unit_more_if_an_answer_is_lost(
 
     assert (meter.write_units - before[0] - 1, meter.read_units - before[1]) == units
     assert groups.top(_GROUP) == []
+
+
+class _Died(Exception):
+    """The process of a call has died before one of its requests."""
+
+
+def _die() -> None:
+    raise _Died
+
+
+def _dies(stack: MemoryStack, call: Call, skip: int) -> bool:
+    """Run a call whose process dies before a request, after so many: whether it died."""
+    running = [True]
+
+    def die() -> None:
+        if running:
+            _die()
+
+    stack.before_next_request(die, skip=skip)
+    try:
+        call(stack)
+    except _Died:
+        return True
+    running.clear()
+    return False
+
+
+@pytest.mark.parametrize("again", [_add, _remove])
+def test_the_same_call_again_completes_one_that_died_while_its_group_was_deleted(
+    again: Call,
+) -> None:
+    """The deletion has looked for members and places before."""
+    died = 0
+    for gap, skip in product(range(_GAPS), range(_FEW_GAPS)):
+        stack, ended = _stack(ranked=True, member=True), list[bool]()
+
+        def meanwhile(stack: MemoryStack = stack, ended: list[bool] = ended, n: int = skip) -> None:
+            if again is _remove:
+                _add(stack)
+            ended.append(_dies(stack, again, n))
+
+        stack.before_next_request(meanwhile, skip=gap)
+        with suppress(errors.NoSuchGroup):
+            _delete(stack)
+        if not any(ended):
+            continue
+        died += 1
+        with suppress(errors.NoSuchGroup):
+            again(stack)
+        _assert_agrees(stack)
+    assert died
+
+
+@pytest.mark.parametrize("member", [True, False], ids=["member", "none"])
+def test_a_removal_takes_off_whom_an_addition_placed_that_died_after_its_group_was_deleted(
+    *, member: bool
+) -> None:
+    """The membership may be gone as well, so that nothing but the place is left."""
+    died = 0
+    for gap, skip in product(range(_FEW_GAPS), repeat=2):
+        stack = _stack(ranked=True, member=member)
+
+        def meanwhile(stack: MemoryStack = stack, n: int = skip) -> None:
+            _delete(stack)
+            stack.before_next_request(_die, skip=n)
+
+        stack.before_next_request(meanwhile, skip=gap)
+        try:
+            _add(stack)
+        except _Died:
+            died += 1
+            with suppress(errors.NoSuchGroup):
+                _remove(stack)
+            _assert_agrees(stack)
+    assert died
