@@ -10,13 +10,14 @@ tombstone, so a request that is applied late does not make the group again.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, decoded, require
 from countledger.ledger.errors import ConditionFailed, NoSuchGroup, Throttled, Unclear
-from countledger.ledger.expressions import AllOf, Assign, Compare, unchanged
+from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, unchanged
 from countledger.ledger.operations import Put, Query, Update
 from countledger.ledger.ranking import is_on
 from countledger.ledger.tombstones import (
@@ -24,7 +25,9 @@ from countledger.ledger.tombstones import (
     present,
     put_if_vacant,
     removed_by,
+    removed_id,
     tombstone,
+    was_removed,
 )
 
 if TYPE_CHECKING:
@@ -123,6 +126,32 @@ class GroupItems:
         """Create a group, unless it exists: one write unit; two if it was just deleted."""
         item = {**keys.group_key(group), "on": False, "id": self.new_id()}
         put_if_vacant(self.dynamo, Put(self.table, item), self.clock.now_ms(), self.clock_skew_ms)
+
+    def make_again(self, group: str, is_wanted: Callable[[], bool]) -> None:
+        """Create a group that was deleted, if it is wanted: a read unit, and a write unit.
+
+        The write names the tombstone that was read before it was wanted: it brings no group back
+        that another call has made and deleted since.
+
+        Args:
+            group: its name.
+            is_wanted: whether it has a member, as of now.
+
+        Raises:
+            Throttled: other calls made and deleted it each time.
+        """
+        for _ in range(_SWITCHES):
+            seen = self.dynamo.get(self.table, keys.group_key(group), consistent=True)
+            if present(seen) is not None or not is_wanted():
+                return
+            removed = removed_id(seen)
+            same = Absent("counter") if removed is None else was_removed(removed)
+            item = {**keys.group_key(group), "on": False, "id": self.new_id()}
+            # Refused: what others, or an attempt without an answer, have written is read.
+            with suppress(ConditionFailed):
+                self.dynamo.put(Put(self.table, item, same))
+                return
+        raise Throttled(f"group {group!r} kept being made and deleted; try again")
 
     def delete(self, group: str, seen: Item) -> bool:
         """Delete the group that was read; false: it was deleted before. One write unit."""

@@ -184,8 +184,8 @@ class Groups:
         # then nobody else takes off whom this call has placed, or found placed.
         for counter in (added := list(board.members())):
             board.try_take_off(counter, mark=True)
-        if added and again is None:
-            self._items.make(group)  # the calls that added them have succeeded
+        if added and again is None:  # the calls that added them have succeeded
+            self._items.make_again(group, lambda: any(board.members()))
         return removed
 
     def switch_ranking(
@@ -269,8 +269,7 @@ class Groups:
         on = self._items.ranked(group)
         if on is None:
             # It was deleted meanwhile: with this member, or before the deletion could find it.
-            if self.board(group).is_member(counter):
-                self._items.make(group)
+            self._items.make_again(group, partial(self.board(group).is_member, counter))
         elif on:
             try:
                 self.board(group).place(counter)

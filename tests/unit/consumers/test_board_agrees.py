@@ -393,3 +393,58 @@ def test_a_removal_takes_off_whom_an_addition_placed_that_died_after_its_group_w
                 _remove(stack)
             _assert_agrees(stack)
     assert died
+
+
+@pytest.mark.parametrize("ranked", [True, False], ids=["ranked", "unranked"])
+def test_a_group_that_another_call_deletes_while_it_is_to_be_made_again_stays_deleted(
+    *, ranked: bool
+) -> None:
+    """The first deletion finds who was added, and the second one deletes both before it goes on."""
+    deleted = 0
+    for gap, later in product(range(_GAPS), range(_FEW_GAPS)):
+        stack, ended = _stack(ranked=ranked, member=True), list[object]()
+
+        def second(stack: MemoryStack = stack, ended: list[object] = ended) -> None:
+            with suppress(errors.NoSuchGroup):
+                ended.append(_delete(stack))
+
+        def meanwhile(
+            stack: MemoryStack = stack, call: Callable[[], None] = second, n: int = later
+        ) -> None:
+            _add(stack)
+            stack.before_next_request(call, skip=n)
+
+        stack.before_next_request(meanwhile, skip=gap)
+        with suppress(errors.NoSuchGroup):
+            _delete(stack)
+        if stack.planned_faults or not ended:
+            continue
+        deleted += 1
+        assert [*stack.ledger.groups.list()] == [], (gap, later)
+        _assert_agrees(stack)
+    assert deleted
+
+
+def test_an_addition_makes_no_group_again_that_is_deleted_before_it() -> None:
+    """It finds its group gone and itself a member; then others make the group and delete it."""
+    deleted = 0
+    for first, second in product(range(_FEW_GAPS), repeat=2):
+        stack, ended = _stack(ranked=False, member=False), list[int]()
+
+        def later(stack: MemoryStack = stack, ended: list[int] = ended) -> None:
+            _add(stack)
+            ended.append(_delete(stack) == 1)
+
+        def meanwhile(
+            stack: MemoryStack = stack, call: Callable[[], None] = later, n: int = second
+        ) -> None:
+            _delete(stack)
+            stack.before_next_request(call, skip=n)
+
+        stack.before_next_request(meanwhile, skip=first)
+        _add(stack)
+        if stack.planned_faults or _GROUP in stack.ledger.groups.of(_X):
+            continue
+        deleted += 1
+        assert [*stack.ledger.groups.list()] == [], (first, second)
+    assert deleted
