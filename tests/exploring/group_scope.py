@@ -68,6 +68,11 @@ DELETED_TWICE: Final = Masked(
     "Calls that delete the same group at the same time all succeed; each member is counted by one "
     "of them.",
 )
+LEFT_EMPTY: Final = Masked(
+    "made again while two calls delete it",
+    "groups.md",
+    "If another call adds meanwhile, a group without members may stay.",
+)
 
 
 class _Group(NamedTuple):
@@ -149,6 +154,8 @@ def _delete(group: _Group) -> Iterator[Effect]:
     if group.member:
         yield Effect(0, _Group(loose=group.loose), MISSED)
         yield Effect(0, _Group(exists=True, member=True, loose=group.loose), STAYS)
+    if group.going:
+        yield Effect(int(group.member), _Group(exists=True, loose=group.loose), LEFT_EMPTY)
     for exists in (True, False):
         for member in (True, False):
             left = group._replace(exists=exists, member=member and group.member, loose=True)
@@ -164,6 +171,8 @@ def _agrees(group: _Group, contents: Contents) -> bool:
     is_member = item(keys.member_key(_GROUP, _NAME)) is not None
     if (found is not None, bool(is_on(found)), is_member) != group[:3]:
         return False
+    if group.going and not (group.loose or group.member):
+        return False  # every deletion has ended, so one has deleted it
     return group.loose or is_on_board(group_board(_GROUP), total) is (group.ranked and is_member)
 
 
@@ -220,7 +229,7 @@ GROUPS: Final = Capability(
     },
     model=_model,
     agrees=_agrees,
-    masks=(PARTLY, MISSED, SINCE, STAYS, EMPTIED, DELETED_TWICE),
+    masks=(PARTLY, MISSED, SINCE, STAYS, EMPTIED, DELETED_TWICE, LEFT_EMPTY),
     certainty=certainty_of_several,
     prepare=lambda ledger: ledger.namespaces.get("n"),
     # The calls know a minute, and the quarter of an hour after which a tombstone may expire.
