@@ -96,7 +96,8 @@ class Groups:
         """Remove counters from a group: two write units and two read units for each.
 
         For a ranked group two write units and a read unit more; for one that was ranked before, a
-        write unit and a read unit. Other counters cost the same without the first two write units.
+        write unit and a read unit. A counter that is no member costs the same read units, and a
+        write unit if the group is or was ranked.
 
         Returns:
             The counters that were members.
