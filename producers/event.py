@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from countledger.ledger import keys
 from countledger.ledger.amount import parse_delta, to_text
 from countledger.ledger.clock import to_datetime, to_ms
-from countledger.ledger.entries import EntryColumns
-from countledger.ledger.entry import check_note, describe_entry, new_entry
+from countledger.ledger.entry import EntryColumns, check_note, describe_entry, new_entry
 from countledger.ledger.errors import (
     BadDelta,
     BadInput,

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.entries import ids_of
+from countledger.ledger.entry import ids_of
 from countledger.ledger.errors import (
     BadInput,
     CorruptItem,

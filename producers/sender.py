@@ -27,8 +27,7 @@ from countledger.ledger.attempts import (
     run,
 )
 from countledger.ledger.clock import Backoff, Clock, SystemClock
-from countledger.ledger.entries import counters_of, times_ms_of
-from countledger.ledger.entry import check_age, encode_entry
+from countledger.ledger.entry import check_age, counters_of, encode_entry, times_ms_of
 from countledger.ledger.errors import (
     BadInput,
     ClockSkew,

@@ -19,7 +19,7 @@ from botocore.compat import HTTPHeaders
 from botocore.parsers import create_parser
 
 from countledger.ledger.attributes import encode, encode_value
-from countledger.ledger.entries import EntryColumns
+from countledger.ledger.entry import EntryColumns
 from countledger.ledger.keys import entry_key
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.attempts import Pause, run
 from countledger.ledger.clock import Backoff, Clock, SystemClock
-from countledger.ledger.entries import EntryColumns, counters_of
+from countledger.ledger.entry import EntryColumns, counters_of
 from countledger.ledger.errors import CountledgerError, IdempotencyKeyReused, KeyExpired, WrongKind
 from countledger.ledger.ids import new_ids
 from countledger.producers.batch import ledgers_of

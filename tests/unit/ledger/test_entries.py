@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.ledger.entries import EntryColumns, counters_of, ids_of, times_ms_of
-from countledger.ledger.entry import Entry
+from countledger.ledger.entry import Entry, EntryColumns, counters_of, ids_of, times_ms_of
 
 _PLAIN = st.builds(
     Entry,
