@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from countledger.ledger.errors import CountledgerError
     from countledger.ledger.exact import ExactSum
     from countledger.ledger.head import Head
-    from countledger.ledger.ids import IdempotencyKey, RangeKey
-    from countledger.ledger.names import counter_name
+    from countledger.ledger.ids import IdempotencyKey, RangeKey, counter_name
     from countledger.ledger.namespace import Kind, Namespace
     from countledger.ledger.settings import Settings
     from countledger.ledger.total import Total
@@ -145,7 +144,7 @@ _MODULES: Final = {
     "IdempotencyKey": "countledger.ledger.ids",
     "RangeKey": "countledger.ledger.ids",
     "Kind": "countledger.ledger.namespace",
-    "counter_name": "countledger.ledger.names",
+    "counter_name": "countledger.ledger.ids",
     "Namespace": "countledger.ledger.namespace",
     "Settings": "countledger.ledger.settings",
     "Total": "countledger.ledger.total",

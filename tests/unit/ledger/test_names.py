@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import countledger
 from countledger.ledger.errors import BadCounterName, BadSetting
+from countledger.ledger.ids import counter_name
 from countledger.ledger.keys import check_counter
-from countledger.ledger.names import counter_name
 from countledger.ledger.texts import broken_rule
 from tests.unit.demo.repositories import ODD_NAMES
 

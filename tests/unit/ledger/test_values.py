@@ -13,9 +13,8 @@ from countledger import Claim, Event, IdempotencyKey, RangeKey
 from countledger.ledger.amount import check_exact
 from countledger.ledger.clock import to_ms
 from countledger.ledger.errors import BadDelta, BadInput, BadKey, BadTime
-from countledger.ledger.ids import id_of_key
+from countledger.ledger.ids import counter_name, id_of_key
 from countledger.ledger.keys import check_counter, check_namespace
-from countledger.ledger.names import counter_name
 from countledger.ledger.texts import check_text
 from countledger.ledger.values import parse_amount, parse_time
 from countledger.testing import MemoryStack
