@@ -216,7 +216,7 @@ class WindowRules:
         item = self.dynamo.get(self.table, keys.windows_key(namespace), consistent=True)
         if item is None:
             return ()
-        from countledger.ledger.window_items import decode_settings  # noqa: PLC0415 - at first windows
+        from countledger.ledger.windows import decode_settings  # noqa: PLC0415 - at first windows
 
         try:
             return decode_settings(item)

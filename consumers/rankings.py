@@ -56,7 +56,7 @@ from countledger.ledger.ranking import (
     place_of,
     unrank_of,
 )
-from countledger.ledger.window_items import decode_settings
+from countledger.ledger.windows import decode_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from countledger.consumers.window_rebuild import WindowRebuilder
 from countledger.consumers.window_sums import no_windows
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import keys
-from countledger.ledger.window_items import decode_settings
+from countledger.ledger.windows import decode_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from countledger.ledger import amount
 from countledger.ledger.calendar import Per, Window, window_of
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.window_items import slots_of
-from countledger.ledger.windows import EVENTS, SUM, cells_of
+from countledger.ledger.windows import EVENTS, SUM, cells_of, slots_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -36,8 +36,7 @@ from countledger.ledger.limits import (
 )
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put
-from countledger.ledger.window_items import decode_settings, encode_settings
-from countledger.ledger.windows import FINEST, WindowSetting
+from countledger.ledger.windows import FINEST, WindowSetting, decode_settings, encode_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from countledger.ledger.amount import Amount
-    from countledger.ledger.window_items import Slot
-    from countledger.ledger.windows import WindowSetting
+    from countledger.ledger.windows import Slot, WindowSetting
 
 _LENGTH_MS: Final = {
     Per.MINUTE: MINUTE_MS,

@@ -37,7 +37,7 @@ from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.head import decode_head
 from countledger.ledger.operations import Query
 from countledger.ledger.total import windows_id_of, windows_ids_in, windows_names
-from countledger.ledger.window_items import decode_settings
+from countledger.ledger.windows import decode_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

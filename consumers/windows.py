@@ -25,8 +25,7 @@ from countledger.ledger.expressions import AllOf, Between, Compare
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, SECOND_MS, WINDOWS_LIFE_MS
 from countledger.ledger.operations import Query
 from countledger.ledger.total import repaired_ms_of, windows_id_of
-from countledger.ledger.window_items import decode_settings, slots_of
-from countledger.ledger.windows import item_name
+from countledger.ledger.windows import decode_settings, item_name, slots_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,7 +9,7 @@ from countledger.consumers.alerts.rule import Direction, Rule, target_of
 from countledger.consumers.window_sums import check_per
 from countledger.ledger import keys
 from countledger.ledger.errors import BadRule, NoWindows, WrongKind
-from countledger.ledger.window_items import decode_settings
+from countledger.ledger.windows import decode_settings
 
 if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Watch

@@ -32,8 +32,7 @@ from countledger.ledger.calendar import Per, Window, window_of
 from countledger.ledger.errors import CorruptItem
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.total import setting_id_of
-from countledger.ledger.window_items import windows_of_item
-from countledger.ledger.windows import SUM
+from countledger.ledger.windows import SUM, windows_of_item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

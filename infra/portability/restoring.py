@@ -38,7 +38,7 @@ from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
 from countledger.ledger.operations import Put, Scan, Update
 from countledger.ledger.performer import wrote
 from countledger.ledger.tombstones import present
-from countledger.ledger.window_items import decode_settings
+from countledger.ledger.windows import decode_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ from countledger.consumers.namespace_rules import WindowRules
 from countledger.ledger import keys
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.operations import Put
-from countledger.ledger.window_items import encode_settings
+from countledger.ledger.windows import encode_settings
 from tests.engines.store import KeptRecords, Record, Store
 from tests.unit.alerts.evaluating import history, rule
 from tests.unit.alerts.test_window_rules import record, setting

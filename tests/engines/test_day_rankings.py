@@ -11,8 +11,7 @@ from countledger.consumers.stream import ShardName
 from countledger.ledger.calendar import Per, window_of
 from countledger.ledger.limits import DAY_MS
 from countledger.ledger.operations import Put
-from countledger.ledger.window_items import encode_settings
-from countledger.ledger.windows import WindowSetting
+from countledger.ledger.windows import WindowSetting, encode_settings
 from tests.engines.store import Store
 from tests.unit.consumers.test_window_writing import setting, timed
 from tests.unit.ledger.clocks import NOW_MS, ManualClock

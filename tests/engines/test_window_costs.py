@@ -14,8 +14,7 @@ from countledger.ledger.calendar import Per
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Put
-from countledger.ledger.window_items import encode_settings
-from countledger.ledger.windows import WindowSetting, cells_of
+from countledger.ledger.windows import WindowSetting, cells_of, encode_settings
 from tests.engines.store import Store
 from tests.engines.test_costs import opened
 from tests.unit.consumers.test_window_writing import late_mix, setting, timed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
 from countledger.ledger.limits import MINUTE_MS
-from countledger.ledger.window_items import decode_settings
+from countledger.ledger.windows import decode_settings
 from tests.exploring.linear import Effect
 from tests.exploring.scope import Beginnings, Capability
 from tests.exploring.search import Bounds

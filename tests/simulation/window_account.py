@@ -22,8 +22,7 @@ from countledger.ledger.attributes import Item
 from countledger.ledger.calendar import Per, rules_of, rules_version
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
-from countledger.ledger.window_items import encode_settings
-from countledger.ledger.windows import WindowSetting
+from countledger.ledger.windows import WindowSetting, encode_settings
 from tests.simulation.client import Client, Memory
 from tests.simulation.ledger_account import Identity
 from tests.simulation.product import Product

@@ -24,8 +24,7 @@ from countledger.ledger.errors import BadRule, BadSetting, NoWindows, Throttled,
 from countledger.ledger.limits import ALERT_STATE_LIFE_MS, DAY_MS, HOUR_MS, SECOND_MS
 from countledger.ledger.operations import Put
 from countledger.ledger.total import new_windows_id
-from countledger.ledger.window_items import encode_settings
-from countledger.ledger.windows import WindowSetting
+from countledger.ledger.windows import WindowSetting, encode_settings
 from tests.unit.alerts.evaluating import COUNTER, REGION, START_MS, TABLE, World, rule
 from tests.unit.ledger.window_settings import window_setting
 

@@ -17,8 +17,7 @@ from countledger.ledger.expressions import Add
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from countledger.ledger.ranking import day_board, day_clauses, namespace_board
 from countledger.ledger.total import windows_id_of
-from countledger.ledger.window_items import decode_settings, encode_settings
-from countledger.ledger.windows import WindowSetting
+from countledger.ledger.windows import WindowSetting, decode_settings, encode_settings
 from tests.unit.consumers.records import COUNTER
 from tests.unit.consumers.test_window_writing import TABLE, apply, late_mix, setting, timed, total
 from tests.unit.ledger.clocks import NOW_MS

@@ -21,7 +21,7 @@ from countledger.ledger.limits import FORMAT
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put, Update
 from countledger.ledger.quarantine_record import QuarantineSource
-from countledger.ledger.window_items import encode_settings
+from countledger.ledger.windows import encode_settings
 from tests.unit.consumers.test_window_rebuild import ONE, Windows
 from tests.unit.consumers.world import COUNTERS, LEDGER
 from tests.unit.ledger.clocks import NOW_MS

@@ -18,8 +18,7 @@ from countledger.ledger.head import Head, encode_head
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Delete, Put, Update
 from countledger.ledger.total import windows_names
-from countledger.ledger.window_items import encode_settings
-from countledger.ledger.windows import WindowSetting
+from countledger.ledger.windows import WindowSetting, encode_settings
 from tests.unit.consumers.test_window_writing import setting, stored
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.clocks import NOW_MS

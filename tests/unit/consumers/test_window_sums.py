@@ -16,8 +16,7 @@ from countledger.consumers.window_sums import (
 from countledger.ledger.calendar import Per, Window, rules_of, windows_in
 from countledger.ledger.errors import BadTime
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, WINDOWS_MAX
-from countledger.ledger.window_items import Slot
-from countledger.ledger.windows import WindowSetting
+from countledger.ledger.windows import Slot, WindowSetting
 from tests.unit.ledger.clocks import ms
 from tests.unit.ledger.window_settings import window_setting
 

@@ -13,7 +13,7 @@ from countledger.ledger.head import Covered, Head, encode_head
 from countledger.ledger.limits import HOUR_MS, SECOND_MS
 from countledger.ledger.operations import Put, Query
 from countledger.ledger.total import windows_names
-from countledger.ledger.window_items import encode_settings
+from countledger.ledger.windows import encode_settings
 from tests.unit.consumers.test_window_rebuild import ONE, Windows
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER
 from tests.unit.ledger.memory import afterwards

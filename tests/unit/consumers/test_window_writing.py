@@ -19,8 +19,7 @@ from countledger.ledger.errors import Throttled, Unclear
 from countledger.ledger.limits import DAY_MS, FORMAT, HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Delete, Put, Update
 from countledger.ledger.total import windows_id_of, windows_names
-from countledger.ledger.window_items import encode_settings
-from countledger.ledger.windows import WindowSetting, cells_of
+from countledger.ledger.windows import WindowSetting, cells_of, encode_settings
 from tests.unit.consumers.records import COUNTER, image, record, with_stream
 from tests.unit.consumers.world import Kept
 from tests.unit.ledger.clocks import NOW_MS, ManualClock

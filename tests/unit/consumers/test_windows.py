@@ -38,7 +38,7 @@ from countledger.ledger.limits import (
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Delete, Put
 from countledger.ledger.total import windows_ids_in
-from countledger.ledger.window_items import encode_settings
+from countledger.ledger.windows import encode_settings
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.memory import LOST, Fault, afterwards, meanwhile
 from tests.unit.ledger.window_settings import window_setting

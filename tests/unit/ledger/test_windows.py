@@ -12,8 +12,14 @@ from countledger.ledger.calendar import Per, rules_of, window_of
 from countledger.ledger.errors import BadSetting, CorruptItem
 from countledger.ledger.keys import window_key
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
-from countledger.ledger.window_items import decode_settings, encode_settings, slots_of
-from countledger.ledger.windows import WindowSetting, business_time_ms, cells_of
+from countledger.ledger.windows import (
+    WindowSetting,
+    business_time_ms,
+    cells_of,
+    decode_settings,
+    encode_settings,
+    slots_of,
+)
 from tests.unit.ledger.clocks import ms
 from tests.unit.ledger.window_settings import window_setting
 
