@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from countledger.compaction.regions import Views
     from countledger.ledger.attributes import Item
-    from countledger.ledger.head import ArchiveRef, Head
+    from countledger.ledger.exact import ArchiveRef, Head
 
 # How many of the missing entries an error names.
 _NAMED: Final = 5

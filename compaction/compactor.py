@@ -71,7 +71,7 @@ from countledger.compaction.run import Run
 from countledger.ledger import keys
 from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.errors import CountledgerError
-from countledger.ledger.head import NO_HEAD, encode_head
+from countledger.ledger.exact import NO_HEAD, encode_head
 from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import HEAD_COVERS_MAX
 from countledger.ledger.namespace import Kind
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from countledger.compaction.archive import Archive
     from countledger.compaction.plan import AgeLimit, Candidate
     from countledger.compaction.regions import Regions
-    from countledger.ledger.head import Covered, Head
+    from countledger.ledger.exact import Covered, Head
     from countledger.ledger.namespace import Namespace, Namespaces
 
 _WORKERS: Final = 4

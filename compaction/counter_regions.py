@@ -20,8 +20,8 @@ from countledger.ledger import keys
 from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import polled
 from countledger.ledger.errors import ConditionFailed
+from countledger.ledger.exact import decode_head
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
-from countledger.ledger.head import decode_head
 from countledger.ledger.operations import Delete, Query, Update
 from countledger.ledger.performer import write_one
 from countledger.ledger.tombstones import present, put_if_vacant
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from countledger.compaction.deletion_marks import DeletionMark
     from countledger.compaction.regions import Regions
     from countledger.ledger.attributes import Item
-    from countledger.ledger.head import Head
+    from countledger.ledger.exact import Head
     from countledger.ledger.operations import Put
 
 _T = TypeVar("_T")

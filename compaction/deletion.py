@@ -18,8 +18,8 @@ from countledger.ledger.errors import (
     TransactionCancelled,
     Unclear,
 )
+from countledger.ledger.exact import Head, encode_head
 from countledger.ledger.expressions import Absent, Compare
-from countledger.ledger.head import Head, encode_head
 from countledger.ledger.limits import (
     HOUR_MS,
     MEMBERSHIP_LEAVES_MS,

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from countledger.compaction.report import CompactionReport
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.head import Head
+    from countledger.ledger.exact import Head
     from countledger.ledger.namespace import Namespace, Namespaces
 
 EMPTY_HEAD_LIFE_MS: Final = DAY_MS

@@ -13,8 +13,8 @@ from countledger.ledger import amount, keys
 from countledger.ledger.clock import show_duration
 from countledger.ledger.entry import Entry, decode_entry
 from countledger.ledger.errors import BadSetting, SumOverflow
+from countledger.ledger.exact import Covered, Head, encode_head
 from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Between, Compare
-from countledger.ledger.head import Covered, Head, encode_head
 from countledger.ledger.ids import BARE_KEY_PREFIX
 from countledger.ledger.limits import SIGNED_REQUEST_LIFE_MS
 from countledger.ledger.operations import Put, Query
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.exact import ArchiveRef
     from countledger.ledger.expressions import Condition
-    from countledger.ledger.head import ArchiveRef
     from countledger.ledger.namespace import Namespace
     from countledger.ledger.settings import Settings
 

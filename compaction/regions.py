@@ -17,8 +17,8 @@ from countledger.compaction.lease import HomeLease, LeaseTerms, MergeWait, Take
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadSetting, ConditionFailed, LeaseEnded, WrongRegion
+from countledger.ledger.exact import Head, decode_head
 from countledger.ledger.expressions import AllOf, Between, Compare
-from countledger.ledger.head import Head, decode_head
 from countledger.ledger.ids import BARE_KEY_PREFIX, unique_id
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from countledger.ledger.operations import Query

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.clock import Backoff, Clock
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.head import Covered, Head
+    from countledger.ledger.exact import Covered, Head
 
     Covers: TypeAlias = Mapping[str, Covered]
 

@@ -11,7 +11,7 @@ from countledger.compaction.retire import Retire, Retirer, Tampered, refuse_chan
 from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import polled
 from countledger.ledger.errors import ConditionFailed, CountledgerError, LeaseEnded, ServiceFailed
-from countledger.ledger.head import decode_head
+from countledger.ledger.exact import decode_head
 from countledger.ledger.limits import RUN_LIFE_MS
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from countledger.compaction.compactor import Compactor
     from countledger.compaction.regions import Views
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.head import ArchiveRef, Head
+    from countledger.ledger.exact import ArchiveRef, Head
     from countledger.ledger.namespace import Namespace
 
 

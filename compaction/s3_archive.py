@@ -38,7 +38,7 @@ from countledger.ledger.errors import (
     CorruptArchive,
     ServiceFailed,
 )
-from countledger.ledger.head import ArchiveRef
+from countledger.ledger.exact import ArchiveRef
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.head import Head
+    from countledger.ledger.exact import Head
 
 _NAMED_MAX: Final = 1_000
 

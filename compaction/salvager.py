@@ -18,8 +18,8 @@ from countledger.ledger.errors import (
     ServiceFailed,
     TransactionCancelled,
 )
+from countledger.ledger.exact import decode_head
 from countledger.ledger.expressions import Absent, AllOf, Compare
-from countledger.ledger.head import decode_head
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.operations import Check, Put, Scan
 from countledger.ledger.performer import wrote
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.clock import Clock
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.exact import Head
     from countledger.ledger.expressions import Condition
-    from countledger.ledger.head import Head
     from countledger.ledger.namespace import Namespace
 
 # Entries of one transaction, beside the check of their head.

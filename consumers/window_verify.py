@@ -33,8 +33,8 @@ from countledger.ledger.errors import (
     NewerFormat,
     ServiceFailed,
 )
+from countledger.ledger.exact import decode_head
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
-from countledger.ledger.head import decode_head
 from countledger.ledger.operations import Query
 from countledger.ledger.total import windows_id_of, windows_ids_in, windows_names
 from countledger.ledger.windows import decode_settings
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from countledger.consumers.window_chain import Worth
     from countledger.ledger.attributes import Item
     from countledger.ledger.entry import Entry
-    from countledger.ledger.head import Head
+    from countledger.ledger.exact import Head
     from countledger.ledger.windows import WindowSetting
 
 _ATTEMPTS: Final = 3

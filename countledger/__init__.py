@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
     from countledger.ledger.errors import CountledgerError
-    from countledger.ledger.exact import ExactSum
-    from countledger.ledger.head import Head
+    from countledger.ledger.exact import ExactSum, Head
     from countledger.ledger.ids import IdempotencyKey, RangeKey, counter_name
     from countledger.ledger.namespace import Kind, Namespace
     from countledger.ledger.settings import Settings
@@ -140,7 +139,7 @@ _MODULES: Final = {
     "Entry": "countledger.ledger.entry",
     "CountledgerError": "countledger.ledger.errors",
     "ExactSum": "countledger.ledger.exact",
-    "Head": "countledger.ledger.head",
+    "Head": "countledger.ledger.exact",
     "IdempotencyKey": "countledger.ledger.ids",
     "RangeKey": "countledger.ledger.ids",
     "Kind": "countledger.ledger.namespace",

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
-    from countledger.ledger.exact import ExactReader
-    from countledger.ledger.head import Head
+    from countledger.ledger.exact import ExactReader, Head
 
 __all__ = [
     "ExactReader",
@@ -115,7 +114,7 @@ def exact_of(connection: Connection) -> ExactReader:
 
 def head_of(connection: Connection, counter: str) -> Head:
     """The head of a counter. Half a read unit for each 4 KB of it."""
-    from countledger.ledger.head import decode_head
+    from countledger.ledger.exact import decode_head
 
     counter = keys.check_counter(counter)
     key = keys.head_key(counter)

@@ -20,7 +20,7 @@ from countledger.ledger.errors import (
     Unacknowledged,
     shown,
 )
-from countledger.ledger.head import decode_head
+from countledger.ledger.exact import decode_head
 from countledger.ledger.ids import IdempotencyKey, RangeKey, check_key, id_of_key
 from countledger.ledger.texts import plain_int
 

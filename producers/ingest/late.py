@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.attributes import require_amount
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.head import Head, decode_head
+from countledger.ledger.exact import Head, decode_head
 from countledger.ledger.ids import BARE_KEY_PREFIX, id_of_key
 from countledger.ledger.keys import entry_key, head_key
 from countledger.ledger.limits import (

@@ -21,7 +21,7 @@ from countledger.infra.portability.lines import (
 )
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSequence, KeyExpired, SequenceExists
-from countledger.ledger.head import Head, encode_head
+from countledger.ledger.exact import Head, encode_head
 from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put

@@ -13,8 +13,7 @@ from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import ArchiveRefused, CorruptArchive
-from countledger.ledger.exact import newest_first
-from countledger.ledger.head import decode_head
+from countledger.ledger.exact import decode_head, newest_first
 from countledger.ledger.operations import Put
 from countledger.producers.event import Event
 from tests.engines.compacting import compactor, fill

@@ -7,7 +7,7 @@ from countledger.compaction.retire import Retire
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import CorruptItem, NewerFormat
-from countledger.ledger.head import decode_head
+from countledger.ledger.exact import decode_head
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.operations import Put
 from countledger.producers.event import Event

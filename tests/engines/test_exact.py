@@ -9,8 +9,7 @@ import pytest
 from countledger.compaction.report import CompactionStep, Verb
 from countledger.ledger.attributes import Item
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.exact import ExactAccumulator, ExactReader, ExactSum
-from countledger.ledger.head import Head
+from countledger.ledger.exact import ExactAccumulator, ExactReader, ExactSum, Head
 from countledger.ledger.operations import Delete, Query, Scan
 from countledger.producers.event import Event
 from tests.engines.compacting import compactor

@@ -13,7 +13,7 @@ from countledger.compaction.deletion import DeletionStage
 from countledger.infra.memory.tables import COUNTERS, LEDGER
 from countledger.ledger import keys
 from countledger.ledger.errors import KeyExpired, NoSuchCounter, Unacknowledged
-from countledger.ledger.head import decode_head
+from countledger.ledger.exact import decode_head
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.tombstones import present
 from tests.exploring.followed import let_totals_follow

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger.infra.memory.tables import LEDGER
 from countledger.ledger.errors import IdempotencyKeyReused, Unacknowledged
-from countledger.ledger.head import decode_head
+from countledger.ledger.exact import decode_head
 from countledger.ledger.limits import DAY_MS, MINUTE_MS
 from tests.exploring.linear import Certainty, Effect, certainty_of
 from tests.exploring.scope import Beginnings, Capability

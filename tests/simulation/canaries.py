@@ -28,9 +28,8 @@ from countledger.consumers.record import EntryChange, change_of
 from countledger.consumers.verify import Verifier
 from countledger.ledger import attempts, exact
 from countledger.ledger import due as due_index
-from countledger.ledger.exact import ExactAccumulator
+from countledger.ledger.exact import Covered, ExactAccumulator, Head
 from countledger.ledger.expressions import Absent, Assign
-from countledger.ledger.head import Covered, Head
 from countledger.ledger.operations import Put, Update
 from countledger.producers import sender
 from countledger.producers.strict import change, marker, methods, optimistic, token, token_set

@@ -10,8 +10,8 @@ from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.regions import Regions
 from countledger.ledger import exact
 from countledger.ledger.attributes import Item
+from countledger.ledger.exact import Head
 from countledger.ledger.expressions import Absent, Compare, Condition
-from countledger.ledger.head import Head
 from countledger.ledger.limits import HOUR_MS
 from tests.simulation.canary import Canary, all_of, rated, replaced, shaped
 from tests.simulation.faults import Fault

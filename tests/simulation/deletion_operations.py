@@ -13,7 +13,7 @@ from countledger.compaction.deletion_marks import DeletionMark
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, ConditionFailed, NoSuchCounter, ServiceFailed
-from countledger.ledger.head import decode_head, encode_head
+from countledger.ledger.exact import decode_head, encode_head
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.operations import Delete, Put
 from tests.simulation.client import Client, Memory

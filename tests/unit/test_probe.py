@@ -9,8 +9,7 @@ from countledger.compaction.retire import Retire
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.errors import BadPayload, NamespaceConflict
-from countledger.ledger.exact import ExactReader
-from countledger.ledger.head import decode_head
+from countledger.ledger.exact import ExactReader, decode_head
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.operations import Put
 from countledger.probe import ProbeOutcome

@@ -16,7 +16,7 @@ from countledger.infra.memory.items import holds
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import CorruptArchive
-from countledger.ledger.head import Head
+from countledger.ledger.exact import Head
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Put
 from tests.unit.compaction import world as worlds

@@ -12,8 +12,7 @@ from countledger.compaction.deletion_marks import DeletionMark
 from countledger.infra.memory.tables import LEDGER as MEMORY_LEDGER
 from countledger.ledger import keys
 from countledger.ledger.errors import ConditionFailed, Reason, TransactionCancelled, Unclear
-from countledger.ledger.exact import ExactReader
-from countledger.ledger.head import Head, encode_head
+from countledger.ledger.exact import ExactReader, Head, encode_head
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Put, Write
 from countledger.testing import MemoryStack

@@ -9,7 +9,7 @@ from countledger.compaction.salvage import SalvageReport
 from countledger.compaction.salvager import LedgerCopy, Salvage
 from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed
-from countledger.ledger.head import Head, encode_head
+from countledger.ledger.exact import Head, encode_head
 from countledger.ledger.limits import HOUR_MS, STREAM_RECORD_MAX_AGE_MS
 from countledger.ledger.operations import Delete, Put
 from tests.unit.compaction.parts import HOME, LEDGER, Stack, limit_of

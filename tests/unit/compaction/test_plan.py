@@ -17,8 +17,8 @@ from countledger.infra.memory.items import holds
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import BadSetting, SumOverflow
+from countledger.ledger.exact import NO_HEAD, Covered, Head, decode_head, encode_head
 from countledger.ledger.expressions import Absent, AllOf, Compare
-from countledger.ledger.head import NO_HEAD, Covered, Head, decode_head, encode_head
 from countledger.ledger.ids import id_of_key, new_id
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.namespace import Namespace

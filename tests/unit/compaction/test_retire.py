@@ -20,7 +20,7 @@ from countledger.ledger.errors import (
     TransactionCancelled,
     Unclear,
 )
-from countledger.ledger.head import Covered, Head
+from countledger.ledger.exact import Covered, Head
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
 

@@ -7,7 +7,7 @@ import pytest
 from countledger.compaction.salvage import SalvageEvidence, SalvageFate, fate_of
 from countledger.ledger.attributes import Item
 from countledger.ledger.entry import Entry, encode_entry
-from countledger.ledger.head import NO_HEAD, Covered, Head
+from countledger.ledger.exact import NO_HEAD, Covered, Head
 
 AT = 1_800_000_000_000
 ITEM: Item = {

@@ -20,8 +20,7 @@ from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.clock import Clock
-from countledger.ledger.exact import ExactReader
-from countledger.ledger.head import Head, decode_head
+from countledger.ledger.exact import ExactReader, Head, decode_head
 from countledger.ledger.limits import DAY_MS
 from countledger.ledger.operations import Delete, Put
 from countledger.producers.event import Event

@@ -6,7 +6,7 @@ from countledger.consumers.repair import clear_total
 from countledger.consumers.verify import Judgement
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
-from countledger.ledger.head import Head, encode_head
+from countledger.ledger.exact import Head, encode_head
 from countledger.ledger.operations import Delete, Put
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.memory import meanwhile

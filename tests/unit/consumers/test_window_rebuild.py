@@ -14,7 +14,7 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.calendar import Per
 from countledger.ledger.entry import Entry
-from countledger.ledger.head import Head, encode_head
+from countledger.ledger.exact import Head, encode_head
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Delete, Put, Update
 from countledger.ledger.total import windows_names

@@ -9,7 +9,7 @@ from countledger.consumers.verify import Judgement
 from countledger.consumers.window_verify import WindowEvidence, verdict_of
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
-from countledger.ledger.head import Covered, Head, encode_head
+from countledger.ledger.exact import Covered, Head, encode_head
 from countledger.ledger.limits import HOUR_MS, SECOND_MS
 from countledger.ledger.operations import Put, Query
 from countledger.ledger.total import windows_names

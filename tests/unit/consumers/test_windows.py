@@ -27,7 +27,7 @@ from countledger.ledger.errors import (
     Throttled,
     Unclear,
 )
-from countledger.ledger.head import Head, encode_head
+from countledger.ledger.exact import Head, encode_head
 from countledger.ledger.limits import (
     DAY_MS,
     HOUR_MS,

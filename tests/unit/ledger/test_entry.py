@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from countledger.ledger.attributes import Item, decode, encode
 from countledger.ledger.entry import Entry, check_age, decode_entry, encode_entry
 from countledger.ledger.errors import BadTime, ClockSkew, CorruptItem, KeyExpired, NewerFormat
-from countledger.ledger.head import NO_HEAD, Covered, Head, decode_head
+from countledger.ledger.exact import NO_HEAD, Covered, Head, decode_head
 from countledger.ledger.ids import id_of_key, new_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, HORIZON_DEFAULT_MS
 from countledger.ledger.total import Total, decode_total

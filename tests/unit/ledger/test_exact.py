@@ -15,8 +15,15 @@ from countledger.ledger import amount, keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import BadCounterName, CorruptItem, ServiceFailed
-from countledger.ledger.exact import ExactAccumulator, ExactReader, moved_too_far
-from countledger.ledger.head import NO_HEAD, Covered, Head, decode_head
+from countledger.ledger.exact import (
+    NO_HEAD,
+    Covered,
+    ExactAccumulator,
+    ExactReader,
+    Head,
+    decode_head,
+    moved_too_far,
+)
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.operations import Put, Query
 from tests.unit.ledger.clocks import NOW_MS

@@ -26,7 +26,7 @@ from countledger.ledger.errors import (
     Unclear,
     Unreachable,
 )
-from countledger.ledger.head import Covered, Head, encode_head
+from countledger.ledger.exact import Covered, Head, encode_head
 from countledger.ledger.ids import IdempotencyKey, new_id
 from countledger.ledger.keys import ENTRY_PREFIX, entry_key
 from countledger.ledger.limits import DAY_MS, HOUR_MS

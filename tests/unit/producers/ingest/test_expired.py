@@ -8,7 +8,7 @@ import pytest
 from countledger.ledger.attributes import Item
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import BadPayload, Unacknowledged
-from countledger.ledger.head import NO_HEAD, Head
+from countledger.ledger.exact import NO_HEAD, Head
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS, MINUTE_MS
 from countledger.producers.event import Status

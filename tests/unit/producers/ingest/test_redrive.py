@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from countledger.ledger.errors import RequestRejected
-from countledger.ledger.head import Head, encode_head
+from countledger.ledger.exact import Head, encode_head
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
 from countledger.ledger.operations import Delete, Put
