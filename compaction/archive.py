@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from countledger.compaction.retire import Tampered
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, ConditionFailed
-from countledger.ledger.expressions import Absent, AllOf, Compare
-from countledger.ledger.operations import Delete, Put
+from countledger.ledger.operations import Absent, AllOf, Compare, Delete, Put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,8 +21,7 @@ from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import polled
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.exact import decode_head
-from countledger.ledger.expressions import AllOf, BeginsWith, Compare
-from countledger.ledger.operations import Delete, Query, Update
+from countledger.ledger.operations import AllOf, BeginsWith, Compare, Delete, Query, Update
 from countledger.ledger.performer import write_one
 from countledger.ledger.tombstones import present, put_if_vacant
 

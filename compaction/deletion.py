@@ -19,14 +19,13 @@ from countledger.ledger.errors import (
     Unclear,
 )
 from countledger.ledger.exact import Head, encode_head
-from countledger.ledger.expressions import Absent, Compare
 from countledger.ledger.limits import (
     HOUR_MS,
     MEMBERSHIP_LEAVES_MS,
     SECOND_MS,
     STREAM_RECORD_MAX_AGE_MS,
 )
-from countledger.ledger.operations import Check, Delete, Put
+from countledger.ledger.operations import Absent, Check, Compare, Delete, Put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -23,8 +23,17 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, optional, require
-from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, Drop
-from countledger.ledger.operations import Delete, Put, Query, Update
+from countledger.ledger.operations import (
+    Absent,
+    AllOf,
+    Assign,
+    Compare,
+    Delete,
+    Drop,
+    Put,
+    Query,
+    Update,
+)
 from countledger.ledger.tombstones import present, tombstone
 
 if TYPE_CHECKING:

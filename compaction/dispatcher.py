@@ -23,9 +23,8 @@ from countledger.ledger.errors import (
     ServiceFailed,
     WrongRegion,
 )
-from countledger.ledger.expressions import Drop, unchanged
 from countledger.ledger.limits import CALL_MESSAGES
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Drop, Update, unchanged
 from countledger.ledger.service_errors import translated
 from countledger.ledger.tombstones import present
 

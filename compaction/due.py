@@ -25,9 +25,8 @@ from countledger.ledger.due import (
     reschedule_of,
 )
 from countledger.ledger.errors import ConditionFailed, CorruptItem, CountledgerError
-from countledger.ledger.expressions import Compare
 from countledger.ledger.limits import DUE_RULE_LIFE_MS, MINUTE_MS
-from countledger.ledger.operations import Scan
+from countledger.ledger.operations import Compare, Scan
 from countledger.ledger.performer import DynamoPerformer
 
 if TYPE_CHECKING:

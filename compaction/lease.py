@@ -23,19 +23,18 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, optional, require
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.expressions import Absent, Compare
 from countledger.ledger.limits import (
     CLOCK_SKEW_DEFAULT_MS,
     LEASE_MS,
     SIGNED_REQUEST_LIFE_MS,
 )
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Absent, Compare, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from countledger.ledger.attributes import Item
-    from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,18 +14,17 @@ from countledger.ledger.clock import show_duration
 from countledger.ledger.entry import Entry, decode_entry
 from countledger.ledger.errors import BadSetting, SumOverflow
 from countledger.ledger.exact import Covered, Head, encode_head
-from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Between, Compare
 from countledger.ledger.ids import BARE_KEY_PREFIX
 from countledger.ledger.limits import SIGNED_REQUEST_LIFE_MS
-from countledger.ledger.operations import Put, Query
+from countledger.ledger.operations import Absent, AllOf, BeginsWith, Between, Compare, Put, Query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.exact import ArchiveRef
-    from countledger.ledger.expressions import Condition
     from countledger.ledger.namespace import Namespace
+    from countledger.ledger.operations import Condition
     from countledger.ledger.settings import Settings
 
 _TIME_DIGITS: Final = 8  # of the twelve at the beginning of an id, before its first hyphen

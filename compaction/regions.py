@@ -18,10 +18,9 @@ from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadSetting, ConditionFailed, LeaseEnded, WrongRegion
 from countledger.ledger.exact import Head, decode_head
-from countledger.ledger.expressions import AllOf, Between, Compare
 from countledger.ledger.ids import BARE_KEY_PREFIX, unique_id
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
-from countledger.ledger.operations import Query
+from countledger.ledger.operations import AllOf, Between, Compare, Query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

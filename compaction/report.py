@@ -11,12 +11,11 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CountledgerError
-from countledger.ledger.expressions import Add, Assign, Compare, Drop
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Add, Assign, Compare, Drop, Update
 
 if TYPE_CHECKING:
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.expressions import Clause
+    from countledger.ledger.operations import Clause
 
 # A reason may quote an item; people read its beginning.
 _TROUBLE_MAX: Final = 500

@@ -30,9 +30,8 @@ from countledger.ledger.errors import (
     ServiceFailed,
     TransactionCancelled,
 )
-from countledger.ledger.expressions import Absent, AllOf, AnyOf, Compare
 from countledger.ledger.limits import TRANSACTION_ACTIONS
-from countledger.ledger.operations import Delete, Transact
+from countledger.ledger.operations import Absent, AllOf, AnyOf, Compare, Delete, Transact
 from countledger.ledger.performer import DynamoPerformer
 
 if TYPE_CHECKING:

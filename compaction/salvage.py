@@ -42,8 +42,7 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, optional, require
 from countledger.ledger.entry import decode_entry
 from countledger.ledger.errors import ConditionFailed, CorruptItem, ServiceFailed
-from countledger.ledger.expressions import Absent, Compare
-from countledger.ledger.operations import Delete, Put
+from countledger.ledger.operations import Absent, Compare, Delete, Put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,9 +19,8 @@ from countledger.ledger.errors import (
     TransactionCancelled,
 )
 from countledger.ledger.exact import decode_head
-from countledger.ledger.expressions import Absent, AllOf, Compare
 from countledger.ledger.limits import MINUTE_MS
-from countledger.ledger.operations import Check, Put, Scan
+from countledger.ledger.operations import Absent, AllOf, Check, Compare, Put, Scan
 from countledger.ledger.performer import wrote
 
 if TYPE_CHECKING:
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from countledger.ledger.clock import Clock
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.exact import Head
-    from countledger.ledger.expressions import Condition
     from countledger.ledger.namespace import Namespace
+    from countledger.ledger.operations import Condition
 
 # Entries of one transaction, beside the check of their head.
 _TOGETHER: Final = 25

@@ -21,10 +21,9 @@ from countledger.ledger.errors import (
     WrongRegion,
     shown,
 )
-from countledger.ledger.expressions import Absent, AnyOf, Compare, unchanged
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT, MIN_ENTRIES_MAX, MIN_ENTRIES_MIN
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Absent, AnyOf, Compare, Put, unchanged
 from countledger.ledger.tombstones import present, removed_id, was_removed
 
 if TYPE_CHECKING:
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 
     from countledger.compaction.lease import Epoch
     from countledger.compaction.plan import AgeLimit
-    from countledger.ledger.expressions import Condition
     from countledger.ledger.namespace import Namespace
+    from countledger.ledger.operations import Condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,10 +47,9 @@ from countledger.ledger.errors import (
     TransactionCancelled,
     Unclear,
 )
-from countledger.ledger.expressions import Compare
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
-from countledger.ledger.operations import Put, Query
+from countledger.ledger.operations import Compare, Put, Query
 from countledger.ledger.performer import wrote
 from countledger.ledger.settings import SettingChange
 from countledger.ledger.tombstones import present, removal_id, removed_id, tombstone

@@ -41,9 +41,8 @@ from countledger.ledger.errors import (
     ProgressLost,
     ServiceFailed,
 )
-from countledger.ledger.expressions import Assign, Compare
 from countledger.ledger.limits import KNOWN_SHARD_LIFE_MS, KNOWN_SHARD_RENEWED_MS, SECOND_MS
-from countledger.ledger.operations import Query, Update
+from countledger.ledger.operations import Assign, Compare, Query, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

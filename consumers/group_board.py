@@ -27,9 +27,8 @@ from countledger.ledger.errors import (
     Refused,
     Throttled,
 )
-from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.ledger.operations import Query
+from countledger.ledger.operations import AllOf, BeginsWith, Compare, Query
 from countledger.ledger.ranking import (
     PLACE,
     after_place,

@@ -17,8 +17,16 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, decoded, require
 from countledger.ledger.errors import ConditionFailed, NoSuchGroup, Throttled, Unclear
-from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, unchanged
-from countledger.ledger.operations import Put, Query, Update
+from countledger.ledger.operations import (
+    Absent,
+    AllOf,
+    Assign,
+    Compare,
+    Put,
+    Query,
+    Update,
+    unchanged,
+)
 from countledger.ledger.ranking import is_on
 from countledger.ledger.tombstones import (
     NOT_REMOVED,

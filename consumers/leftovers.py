@@ -15,8 +15,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
-from countledger.ledger.expressions import AllOf, BeginsWith, Compare, all_unchanged, unchanged
-from countledger.ledger.operations import Delete, Query
+from countledger.ledger.operations import (
+    AllOf,
+    BeginsWith,
+    Compare,
+    Delete,
+    Query,
+    all_unchanged,
+    unchanged,
+)
 from countledger.ledger.performer import wrote
 from countledger.ledger.total import windows_ids_in
 
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
     from countledger.consumers.groups import Groups
     from countledger.consumers.memberships import Membership
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Condition
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,9 @@ from countledger.ledger.attributes import check_format, require
 from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import ConditionFailed, ServiceFailed, Throttled
-from countledger.ledger.expressions import AllOf, BeginsWith, Compare, unchanged
 from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, MEMBERSHIP_LEAVES_MS
-from countledger.ledger.operations import Put, Query
+from countledger.ledger.operations import AllOf, BeginsWith, Compare, Put, Query, unchanged
 from countledger.ledger.tombstones import (
     NOT_REMOVED,
     present,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Condition
 
 _INDEX: Final = "members"
 _JOINS: Final = 5  # how often others may add or remove the same member meanwhile

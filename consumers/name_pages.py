@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, shown
-from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.limits import PARTITION_KEY_MAX_BYTES, SORT_KEY_MAX_BYTES
-from countledger.ledger.operations import Scan
+from countledger.ledger.operations import AllOf, BeginsWith, Compare, Scan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.ledger.attributes import Key
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Condition
 
 NAMES_MAX: Final = 1_000
 _ITEMS_OF_A_REQUEST: Final = 1_000

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.due import DueRule
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.expressions import Clause
+    from countledger.ledger.operations import Clause
     from countledger.ledger.windows import WindowSetting
 
 Value = TypeVar("Value")

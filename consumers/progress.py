@@ -18,14 +18,13 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CorruptItem, NewerFormat, ProgressLost
-from countledger.ledger.expressions import Absent, Add, Assign, Compare, Drop, all_unchanged
 from countledger.ledger.limits import LATE_WRITE_MS, PROGRESS_LIFE_MS, SECOND_MS
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Absent, Add, Assign, Compare, Drop, Update, all_unchanged
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from countledger.ledger.expressions import Clause
+    from countledger.ledger.operations import Clause
 
 # Texts of one length compare like their numbers.
 _DIGITS: Final = 40

@@ -39,11 +39,10 @@ from countledger.ledger.errors import (
     Unclear,
     shown,
 )
-from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare, all_unchanged
 from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import RANK_SETTLES_MS, SECOND_MS
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Absent, AllOf, BeginsWith, Compare, Put, all_unchanged
 from countledger.ledger.ranking import (
     PARTITIONS_MAX,
     SWEPT,
@@ -65,8 +64,7 @@ if TYPE_CHECKING:
     from countledger.consumers.region_state import RegionStateStore
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.expressions import Condition
-    from countledger.ledger.operations import Update
+    from countledger.ledger.operations import Condition, Update
 
 _WRITERS: Final = 8
 _RULES: Final = 5  # how often other calls may switch the ranking, or sweep a total, meanwhile

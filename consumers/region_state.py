@@ -18,10 +18,9 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import describe, optional, optional_time, require
 from countledger.ledger.clock import Clock, SystemClock, show_duration
 from countledger.ledger.errors import ConditionFailed, CorruptItem, RegionRebuilding
-from countledger.ledger.expressions import AllOf, unchanged
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import MINUTE_MS
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import AllOf, Put, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable

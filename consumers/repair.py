@@ -49,18 +49,19 @@ from countledger.ledger.errors import (
     SetupError,
 )
 from countledger.ledger.exact import ExactSum
-from countledger.ledger.expressions import (
+from countledger.ledger.limits import FORMAT, RUN_LIFE_MS
+from countledger.ledger.operations import (
     Absent,
     AllOf,
     AnyOf,
     Assign,
     AssignOnce,
     Compare,
+    Delete,
     Drop,
+    Update,
     unchanged,
 )
-from countledger.ledger.limits import FORMAT, RUN_LIFE_MS
-from countledger.ledger.operations import Delete, Update
 from countledger.ledger.total import REPAIRED_AT, new_incarnation
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     from countledger.consumers.verify import Evidence, StoredTotal, Verifier
     from countledger.ledger.attributes import Item
     from countledger.ledger.due import DueRule
-    from countledger.ledger.expressions import Clause, Condition
+    from countledger.ledger.operations import Clause, Condition
 
 # The size limit of one expression.
 _RAISED_MAX: Final = 300

@@ -21,7 +21,8 @@ from countledger.ledger.errors import (
     ServiceFailed,
     SumOverflow,
 )
-from countledger.ledger.expressions import (
+from countledger.ledger.limits import FORMAT
+from countledger.ledger.operations import (
     Absent,
     Add,
     AllOf,
@@ -30,9 +31,8 @@ from countledger.ledger.expressions import (
     AssignOnce,
     Compare,
     Drop,
+    Update,
 )
-from countledger.ledger.limits import FORMAT
-from countledger.ledger.operations import Update
 from countledger.ledger.total import new_incarnation
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from countledger.consumers.window_changes import WindowChanges
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.expressions import Clause
+    from countledger.ledger.operations import Clause
     from countledger.ledger.windows import WindowSetting
 
 # Another write moves the watermark only if a late write of an earlier invocation lands at the same

@@ -9,9 +9,8 @@ from countledger.consumers.progress import ShardProgress, known_progress
 from countledger.ledger import keys
 from countledger.ledger.attributes import decoded, optional
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.ledger.operations import Query, Scan
+from countledger.ledger.operations import AllOf, BeginsWith, Compare, Query, Scan
 from countledger.ledger.tombstones import removed_id
 from countledger.ledger.total import Total, decode_total, with_bins
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from countledger.ledger.assembly import StrictRegions
     from countledger.ledger.attributes import Item, Key, OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Condition
 
 
 def counters_beginning(dynamo: DynamoClient, table: str, prefix: str) -> Iterator[str]:

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, shown
-from countledger.ledger.expressions import Compare
-from countledger.ledger.operations import Scan
+from countledger.ledger.operations import Compare, Scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -31,15 +31,16 @@ from countledger.ledger.errors import (
     CountledgerError,
     SetupError,
 )
-from countledger.ledger.expressions import (
+from countledger.ledger.operations import (
     AllOf,
     Assign,
     AssignOnce,
     Compare,
+    Delete,
     Drop,
+    Update,
     unchanged,
 )
-from countledger.ledger.operations import Delete, Update
 from countledger.ledger.performer import wrote
 from countledger.ledger.ranking import day_clauses
 from countledger.ledger.total import (
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from countledger.consumers.verify import Verifier
     from countledger.consumers.window_chain import CountedWindows
     from countledger.ledger.entry import Entry
-    from countledger.ledger.expressions import Clause
+    from countledger.ledger.operations import Clause
     from countledger.ledger.windows import WindowSetting
 
 

@@ -24,7 +24,6 @@ from countledger.ledger.errors import (
     Unclear,
     shown,
 )
-from countledger.ledger.expressions import unchanged
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import (
     CLOCK_SKEW_DEFAULT_MS,
@@ -35,7 +34,7 @@ from countledger.ledger.limits import (
     WINDOWS_SEND_MS,
 )
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Put, unchanged
 from countledger.ledger.windows import FINEST, WindowSetting, decode_settings, encode_settings
 
 if TYPE_CHECKING:

@@ -34,8 +34,7 @@ from countledger.ledger.errors import (
     ServiceFailed,
 )
 from countledger.ledger.exact import decode_head
-from countledger.ledger.expressions import AllOf, BeginsWith, Compare
-from countledger.ledger.operations import Query
+from countledger.ledger.operations import AllOf, BeginsWith, Compare, Query
 from countledger.ledger.total import windows_id_of, windows_ids_in, windows_names
 from countledger.ledger.windows import decode_settings
 

@@ -24,9 +24,17 @@ from countledger.ledger.errors import (
     ServiceFailed,
     SumOverflow,
 )
-from countledger.ledger.expressions import Absent, Add, AllOf, AnyOf, Assign, AssignOnce, Compare
 from countledger.ledger.limits import FORMAT
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import (
+    Absent,
+    Add,
+    AllOf,
+    AnyOf,
+    Assign,
+    AssignOnce,
+    Compare,
+    Update,
+)
 from countledger.ledger.ranking import day_clauses
 from countledger.ledger.total import new_windows_id, windows_id_of, windows_names
 from countledger.ledger.windows import EVENTS, SUM
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
     from countledger.consumers.window_changes import FoldedItem, ItemChanges, WindowChanges
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.expressions import Clause
+    from countledger.ledger.operations import Clause
     from countledger.ledger.windows import WindowSetting
 
 # As for totals: another write moves the watermark only if a late write of an earlier invocation

@@ -21,9 +21,8 @@ from countledger.consumers.window_sums import (
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per, windows_in
 from countledger.ledger.clock import Clock, SystemClock, to_ms
-from countledger.ledger.expressions import AllOf, Between, Compare
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, SECOND_MS, WINDOWS_LIFE_MS
-from countledger.ledger.operations import Query
+from countledger.ledger.operations import AllOf, Between, Compare, Query
 from countledger.ledger.total import repaired_ms_of, windows_id_of
 from countledger.ledger.windows import decode_settings, item_name, slots_of
 

@@ -23,10 +23,9 @@ from countledger.ledger.errors import (
     Unclear,
     Unreachable,
 )
-from countledger.ledger.expressions import Compare
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.operations import Put, Query
+from countledger.ledger.operations import Compare, Put, Query
 from countledger.ledger.service_errors import translated
 from countledger.ledger.settings import LOCAL_STACK_ENDED
 

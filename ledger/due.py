@@ -20,11 +20,20 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require
-from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, Clause, Compare, Drop
-from countledger.ledger.operations import Query, Update
+from countledger.ledger.operations import (
+    Absent,
+    AllOf,
+    AnyOf,
+    Assign,
+    Clause,
+    Compare,
+    Drop,
+    Query,
+    Update,
+)
 
 if TYPE_CHECKING:
-    from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Condition
 
 INDEX: Final = "due"
 # A partition of an index takes a thousand writes a second: sixteen take a busy namespace.

@@ -41,10 +41,9 @@ from countledger.ledger.attributes import (
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
 from countledger.ledger.entry import Entry, decode_entry
 from countledger.ledger.errors import BadSetting, BadTime, CorruptItem, ServiceFailed, shown
-from countledger.ledger.expressions import AllOf, BeginsWith, Between, Compare
 from countledger.ledger.ids import first_id_of
 from countledger.ledger.limits import RUN_LIFE_MS
-from countledger.ledger.operations import Query
+from countledger.ledger.operations import AllOf, BeginsWith, Between, Compare, Query
 from countledger.ledger.tombstones import present
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Condition
 
 
 # The head: the one summary of all entries of a counter that were compacted so far.

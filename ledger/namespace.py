@@ -26,7 +26,6 @@ from countledger.ledger.errors import (
     WrongKind,
     shown,
 )
-from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, unchanged
 from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import (
     HORIZON_DEFAULT_MS,
@@ -34,7 +33,16 @@ from countledger.ledger.limits import (
     HORIZON_MIN_MS,
     NOTE_MAX_BYTES,
 )
-from countledger.ledger.operations import Put, Query, Update
+from countledger.ledger.operations import (
+    Absent,
+    AllOf,
+    Assign,
+    Compare,
+    Put,
+    Query,
+    Update,
+    unchanged,
+)
 from countledger.ledger.texts import plain_int, plain_text
 
 if TYPE_CHECKING:

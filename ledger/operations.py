@@ -2,22 +2,346 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
 
-from countledger.ledger.attributes import Item, Key, encode
+from countledger.ledger.attributes import Item, Key, encode, encode_value
 from countledger.ledger.entry import encode_entry
-from countledger.ledger.expressions import (
-    Clause,
-    Condition,
-    Placeholders,
-    expression_arguments,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from countledger.ledger.entry import Entry
+
+
+# Conditions and updates as values: composed, printed and tested without a service.
+#
+# Each value knows only how to encode itself; a `Placeholders` collects the names and values of one
+# request. No other module writes the text of an expression.
+
+
+@dataclass(slots=True)
+class Placeholders:
+    """The names and values of one request, each once."""
+
+    _names: dict[str, str] = field(default_factory=dict)
+    _values: list[object] = field(default_factory=list)
+
+    def name(self, attribute: str) -> str:
+        """The placeholder of an attribute's name."""
+        return self._names.setdefault(attribute, f"#{len(self._names)}")
+
+    def value(self, value: object) -> str:
+        """The placeholder of a value."""
+        self._values.append(value)
+        return f":{len(self._values) - 1}"
+
+    def noted(self) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The names by their placeholders, and the placeholders of the values."""
+        values = tuple(f":{number}" for number in range(len(self._values)))
+        return {p: n for n, p in self._names.items()}, values
+
+    def arguments(self) -> dict[str, Any]:
+        """The request's arguments that explain the placeholders."""
+        arguments: dict[str, Any] = {}
+        if self._names:
+            arguments["ExpressionAttributeNames"] = {p: n for n, p in self._names.items()}
+        if self._values:
+            arguments["ExpressionAttributeValues"] = {
+                f":{n}": encode_value(value) for n, value in enumerate(self._values)
+            }
+        return arguments
+
+
+class Condition(Protocol):
+    """What must hold of an item."""
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text, with its names and values noted."""
+
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append its shape, on which its text depends, and its values in the text's order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """The attribute does not exist (for a key attribute: the item does not)."""
+
+    name: str
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return f"attribute_not_exists({to.name(self.name)})"
+
+    def outline(self, shape: list[object], values: list[object]) -> None:  # noqa: ARG002 - has none
+        """Append its shape."""
+        shape += (Absent, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """The attribute exists and has this relation to the value."""
+
+    name: str
+    operator: Literal["=", "<>", "<", "<=", ">", ">="]
+    value: object
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return f"{to.name(self.name)} {self.operator} {to.value(self.value)}"
+
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append its shape and its value."""
+        shape += (Compare, self.name, self.operator)
+        values.append(self.value)
+
+
+def unchanged(name: str, value: object | None) -> Absent | Compare:
+    """The attribute is what it was when its item was read; None: there was none."""
+    return Absent(name) if value is None else Compare(name, "=", value)
+
+
+@dataclass(frozen=True, slots=True)
+class Lacks:
+    """The set does not contain the value, or does not exist."""
+
+    name: str
+    value: object
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return f"NOT contains({to.name(self.name)}, {to.value(self.value)})"
+
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append its shape and its value."""
+        shape += (Lacks, self.name)
+        values.append(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeAtMost:
+    """The set exists and has at most this many members."""
+
+    name: str
+    size: int
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return f"size({to.name(self.name)}) <= {to.value(self.size)}"
+
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append its shape and its value."""
+        shape += (SizeAtMost, self.name)
+        values.append(self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class BeginsWith:
+    """The attribute begins with the text."""
+
+    name: str
+    prefix: str
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return f"begins_with({to.name(self.name)}, {to.value(self.prefix)})"
+
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append its shape and its value."""
+        shape += (BeginsWith, self.name)
+        values.append(self.prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The attribute is between the two values, both included."""
+
+    name: str
+    low: object
+    high: object
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return f"{to.name(self.name)} BETWEEN {to.value(self.low)} AND {to.value(self.high)}"
+
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append its shape and its values."""
+        shape += (Between, self.name)
+        values += (self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class _Several:
+    """Conditions, joined by a word."""
+
+    word: ClassVar[str]
+    conditions: tuple[Condition, ...]
+
+    def __init__(self, *conditions: Condition) -> None:
+        """Of these."""
+        object.__setattr__(self, "conditions", conditions)
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return self.word.join(_grouped(condition, to) for condition in self.conditions)
+
+    def outline(self, shape: list[object], values: list[object]) -> None:
+        """Append the shapes and the values of its conditions."""
+        shape += (self.word, len(self.conditions))
+        for condition in self.conditions:
+            condition.outline(shape, values)
+
+
+class AllOf(_Several):
+    """Every one of them holds."""
+
+    __slots__ = ()
+    word = " AND "
+
+
+class AnyOf(_Several):
+    """At least one of them holds."""
+
+    __slots__ = ()
+    word = " OR "
+
+
+def all_unchanged(seen: Mapping[str, object], *names: str) -> AllOf:
+    """Each of these attributes is what it was when the item was read, or absent as it was."""
+    return AllOf(*(unchanged(name, seen.get(name)) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Add to a number; an absent one counts as zero."""
+
+    name: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Set an attribute."""
+
+    name: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class AssignOnce:
+    """Set an attribute, unless the item has it already."""
+
+    name: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Remove an attribute."""
+
+    name: str
+
+
+Clause = Add | Assign | AssignOnce | Drop
+
+
+def _grouped(condition: Condition, to: Placeholders) -> str:
+    text = condition.encode(to)
+    return f"({text})" if isinstance(condition, AllOf | AnyOf) else text
+
+
+def encode_update(clauses: Sequence[Clause], to: Placeholders) -> str:
+    """The text of an update."""
+    assigned = [
+        f"{to.name(c.name)} = {to.value(c.value)}" for c in clauses if isinstance(c, Assign)
+    ]
+    assigned += [
+        f"{to.name(c.name)} = if_not_exists({to.name(c.name)}, {to.value(c.value)})"
+        for c in clauses
+        if isinstance(c, AssignOnce)
+    ]
+    added = [f"{to.name(c.name)} {to.value(c.value)}" for c in clauses if isinstance(c, Add)]
+    dropped = [to.name(c.name) for c in clauses if isinstance(c, Drop)]
+    parts = (("SET", assigned), ("ADD", added), ("REMOVE", dropped))
+    return " ".join(f"{verb} {', '.join(texts)}" for verb, texts in parts if texts)
+
+
+# ---- texts, each composed once for all requests of one shape ----
+
+
+class ExpressionTexts(NamedTuple):
+    """The texts of all requests of one shape.
+
+    Attributes:
+        texts: the arguments that hold expressions.
+        names: the placeholders of names.
+        values: the placeholders of values, in the order of the values of an outline.
+    """
+
+    texts: dict[str, str]
+    names: dict[str, str]
+    values: tuple[str, ...]
+
+
+_TEXTS: Final[dict[tuple[object, ...], ExpressionTexts]] = {}
+_TEXTS_MAX: Final = 1_000
+# Longer ones, such as the removal of a hundred watermarks, name what no other request names.
+_SHAPE_MAX: Final = 100
+
+
+def expression_arguments(
+    clauses: Sequence[Clause] | None, condition: Condition | None
+) -> dict[str, Any]:
+    """The arguments of a request that hold its update and its condition, each if it has one."""
+    shape: list[object] = [clauses is None, condition is None]
+    values: list[object] = []
+    if clauses is not None:
+        _outline_update(clauses, shape, values)
+    if condition is not None:
+        condition.outline(shape, values)
+    key = tuple(shape)
+    found = _TEXTS.get(key)
+    if found is None:
+        found = _texts_of(clauses, condition)
+        if len(shape) <= _SHAPE_MAX:
+            if len(_TEXTS) >= _TEXTS_MAX:
+                _TEXTS.clear()
+            _TEXTS[key] = found
+    arguments: dict[str, Any] = found.texts.copy()
+    if found.names:
+        arguments["ExpressionAttributeNames"] = found.names.copy()
+    if values:
+        encoded = map(encode_value, values)
+        arguments["ExpressionAttributeValues"] = dict(zip(found.values, encoded, strict=True))
+    return arguments
+
+
+def _outline_update(clauses: Sequence[Clause], shape: list[object], values: list[object]) -> None:
+    """As `encode_update` writes them: all that are assigned first."""
+    once: list[object] = []
+    added: list[object] = []
+    shape.append(len(clauses))
+    for clause in clauses:
+        kind = type(clause)
+        shape += (kind, clause.name)
+        if kind is Assign:
+            values.append(clause.value)  # type: ignore[union-attr]  # only `Drop` has none
+        elif kind is AssignOnce:
+            once.append(clause.value)  # type: ignore[union-attr]
+        elif kind is Add:
+            added.append(clause.value)  # type: ignore[union-attr]
+    values += once
+    values += added
+
+
+def _texts_of(clauses: Sequence[Clause] | None, condition: Condition | None) -> ExpressionTexts:
+    placeholders = Placeholders()
+    texts: dict[str, str] = {}
+    if clauses is not None:
+        texts["UpdateExpression"] = encode_update(clauses, placeholders)
+    if condition is not None:
+        texts["ConditionExpression"] = condition.encode(placeholders)
+    return ExpressionTexts(texts, *placeholders.noted())
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,9 @@ from countledger.ledger.errors import (
     StackNotFound,
     TableNotFound,
 )
-from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
 from countledger.ledger.limits import QUARANTINE_HANDLED_LIFE_MS, SECOND_MS
 from countledger.ledger.message_queue import MessageQueue
-from countledger.ledger.operations import Put, Query, Update
+from countledger.ledger.operations import Absent, AllOf, Assign, Compare, Put, Query, Update
 from countledger.ledger.quarantine_record import (
     QuarantinedRecord,
     QuarantineSource,

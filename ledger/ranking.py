@@ -25,7 +25,8 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format
 from countledger.ledger.calendar import Per
 from countledger.ledger.errors import CorruptItem, shown
-from countledger.ledger.expressions import (
+from countledger.ledger.limits import FORMAT, RANK_PARTITIONS_MAX
+from countledger.ledger.operations import (
     Absent,
     Add,
     AllOf,
@@ -36,11 +37,11 @@ from countledger.ledger.expressions import (
     Compare,
     Condition,
     Drop,
+    Query,
+    Update,
     all_unchanged,
     unchanged,
 )
-from countledger.ledger.limits import FORMAT, RANK_PARTITIONS_MAX
-from countledger.ledger.operations import Query, Update
 
 if TYPE_CHECKING:
     from countledger.ledger.windows import WindowSetting

@@ -23,14 +23,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import ConditionFailed, Throttled, Unclear
-from countledger.ledger.expressions import Absent, AnyOf, Compare, Drop
 from countledger.ledger.limits import SECOND_MS, SIGNED_REQUEST_LIFE_MS
+from countledger.ledger.operations import Absent, AnyOf, Compare, Drop
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.expressions import Condition
-    from countledger.ledger.operations import Put
+    from countledger.ledger.operations import Condition, Put
 
 _ID: Final = "removed"
 _BY: Final = "removal"

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from countledger.ledger.amount import from_number
 from countledger.ledger.attributes import encode_value
 from countledger.ledger.errors import BadItem, ItemInTheWay, shown
-from countledger.ledger.expressions import Absent, Assign, Drop, all_unchanged
 from countledger.ledger.limits import ITEM_MAX_BYTES, NAME_MAX_BYTES
-from countledger.ledger.operations import Delete, Put, Update
+from countledger.ledger.operations import Absent, Assign, Delete, Drop, Put, Update, all_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from countledger.ledger.attributes import Item
-    from countledger.ledger.expressions import Clause, Condition
+    from countledger.ledger.operations import Clause, Condition
 
 _KEYS: Final = (str, int, bytes)
 _SETS: Final = ("SS", "NS", "BS")

@@ -37,11 +37,10 @@ from countledger.ledger.errors import (
     RequestRejected,
     Throttled,
 )
-from countledger.ledger.expressions import Absent
 from countledger.ledger.keys import entry_key, head_key
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Get, Put, PutBatch
+from countledger.ledger.operations import Absent, Get, Put, PutBatch
 from countledger.ledger.performer import DynamoPerformer
 from countledger.ledger.suspension import Interrupted, note_entries
 from countledger.producers.batch import BatchProgress, Outcome

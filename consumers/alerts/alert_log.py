@@ -24,10 +24,9 @@ from countledger.ledger.attributes import (
 )
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput, BadPayload, BadSetting, CorruptItem, shown
-from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.limits import ALERT_LOG_LIFE_MS, REASON_MAX_CHARACTERS, SECOND_MS
 from countledger.ledger.message_queue import MessageQueue
-from countledger.ledger.operations import Put, Query
+from countledger.ledger.operations import AllOf, BeginsWith, Compare, Put, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,9 +13,8 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require, require_amount
 from countledger.ledger.calendar import Per
 from countledger.ledger.errors import BadRule, CorruptItem, CountledgerError, NoSuchRule
-from countledger.ledger.expressions import Absent, Compare
 from countledger.ledger.limits import ALERT_RULES_MAX, SECOND_MS, STREAM_RECORD_MAX_AGE_MS
-from countledger.ledger.operations import Delete, Put
+from countledger.ledger.operations import Absent, Compare, Delete, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -52,10 +52,9 @@ from countledger.ledger.errors import (
     TransactionCancelled,
     Unclear,
 )
-from countledger.ledger.expressions import Compare
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import ALERT_RULE_DELAY_MS, ALERT_RULE_SEND_MS, DAY_MS
-from countledger.ledger.operations import Query, Transact
+from countledger.ledger.operations import Compare, Query, Transact
 from countledger.ledger.performer import DynamoPerformer
 
 if TYPE_CHECKING:

@@ -10,16 +10,24 @@ from countledger.ledger import keys
 from countledger.ledger.amount import from_number, to_text
 from countledger.ledger.attributes import check_format, describe, require
 from countledger.ledger.errors import CorruptItem
-from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, Compare, unchanged
 from countledger.ledger.limits import ALERT_MADE_ANEW_MS, ALERT_STATE_LIFE_MS, SECOND_MS
-from countledger.ledger.operations import Put, Update
+from countledger.ledger.operations import (
+    Absent,
+    AllOf,
+    AnyOf,
+    Assign,
+    Compare,
+    Put,
+    Update,
+    unchanged,
+)
 
 if TYPE_CHECKING:
     from countledger.consumers.alerts.alert import Firing
     from countledger.consumers.alerts.crossing import TotalChange
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
-    from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Condition
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,7 @@ from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.template import load_template
 from countledger.ledger import keys
 from countledger.ledger.assembly import namespaces_of
-from countledger.ledger.expressions import AllOf, Compare
-from countledger.ledger.operations import Put, Query
+from countledger.ledger.operations import AllOf, Compare, Put, Query
 from countledger.ledger.tombstones import present, removed_by, tombstone
 
 if TYPE_CHECKING:

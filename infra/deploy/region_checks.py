@@ -13,10 +13,9 @@ from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.ledger import keys
 from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.errors import Refused, TableNotFound
-from countledger.ledger.expressions import AllOf, AnyOf, BeginsWith, Compare
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Query, Scan
+from countledger.ledger.operations import AllOf, AnyOf, BeginsWith, Compare, Query, Scan
 from countledger.ledger.tombstones import NOT_REMOVED
 
 if TYPE_CHECKING:

@@ -22,9 +22,8 @@ from countledger.ledger.errors import (
     TransactionCancelled,
     Unclear,
 )
-from countledger.ledger.expressions import AllOf, Compare
 from countledger.ledger.limits import BATCH_GET_KEYS, BATCH_WRITE_ITEMS, TRANSACTION_ACTIONS
-from countledger.ledger.operations import Page, Query
+from countledger.ledger.operations import AllOf, Compare, Page, Query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

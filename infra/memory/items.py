@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from countledger.ledger import amount
 from countledger.ledger.errors import RequestRejected, SumOverflow
-from countledger.ledger.expressions import (
+from countledger.ledger.limits import NUMBER_MAX_DIGITS
+from countledger.ledger.operations import (
     Absent,
     Add,
     AllOf,
@@ -25,18 +26,16 @@ from countledger.ledger.expressions import (
     Compare,
     Condition,
     Lacks,
+    Page,
     SizeAtMost,
 )
-from countledger.ledger.limits import NUMBER_MAX_DIGITS
-from countledger.ledger.operations import Page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from countledger.infra.memory.table import Table
     from countledger.ledger.attributes import Item
-    from countledger.ledger.expressions import Clause
-    from countledger.ledger.operations import Query
+    from countledger.ledger.operations import Clause, Query
 
 
 _RELATIONS: Final[dict[str, Any]] = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}

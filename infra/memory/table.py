@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from countledger.ledger.attributes import Item
-    from countledger.ledger.expressions import Condition
-    from countledger.ledger.operations import Write
+    from countledger.ledger.operations import Condition, Write
 
 
 # The values of partition key and sort key; texts in the tables of the product.

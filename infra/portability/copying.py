@@ -33,7 +33,6 @@ from countledger.ledger.errors import (
     ServiceFailed,
     shown,
 )
-from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, Drop, unchanged
 from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import (
     CLOCK_SKEW_DEFAULT_MS,
@@ -41,7 +40,7 @@ from countledger.ledger.limits import (
     SECOND_MS,
     SIGNED_REQUEST_LIFE_MS,
 )
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Absent, AllOf, Assign, Compare, Drop, Update, unchanged
 from countledger.ledger.performer import DynamoPerformer
 
 if TYPE_CHECKING:
@@ -50,8 +49,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Exhausted, Reply, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.expressions import Clause, Condition
-    from countledger.ledger.operations import Put
+    from countledger.ledger.operations import Clause, Condition, Put
 
 _RECORD: Final = keys.restore_key()
 _CALL: Final = "call#"

@@ -52,11 +52,10 @@ from countledger.ledger.errors import (
     SequenceExists,
     SetupError,
 )
-from countledger.ledger.expressions import Absent
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.limits import IMPORT_NAME_MAX_BYTES, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Absent, Put
 from countledger.ledger.texts import check_text
 from countledger.producers.assembly import recorder_of
 from countledger.producers.sequences.sequence import check_number

@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.errors import BadPayload, CountledgerError, Unclear
-from countledger.ledger.expressions import Assign, Compare
 from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
-from countledger.ledger.operations import Put, Update
+from countledger.ledger.operations import Assign, Compare, Put, Update
 from countledger.ledger.performer import wrote
 from countledger.ledger.tombstones import put_if_vacant, tombstone
 

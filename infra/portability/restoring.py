@@ -34,8 +34,7 @@ from countledger.infra.portability.lines import WindowsOfLine
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadSetting, CountledgerError, NoWindows, RuleExists, shown
-from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
-from countledger.ledger.operations import Put, Scan, Update
+from countledger.ledger.operations import Absent, AllOf, Assign, Compare, Put, Scan, Update
 from countledger.ledger.performer import wrote
 from countledger.ledger.tombstones import present
 from countledger.ledger.windows import decode_settings

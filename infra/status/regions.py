@@ -17,8 +17,7 @@ from countledger.infra.status.facts import FreshnessFact
 from countledger.ledger import keys
 from countledger.ledger.assembly import exact_of, namespaces_of
 from countledger.ledger.errors import AccessDenied, StackNotFound, Unreachable
-from countledger.ledger.expressions import Compare
-from countledger.ledger.operations import Scan
+from countledger.ledger.operations import Compare, Scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,16 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, require
 from countledger.ledger.errors import AlreadyClaimed, BadClaim, NotClaimed, shown
-from countledger.ledger.expressions import (
-    Absent,
-    AllOf,
-    AnyOf,
-    Assign,
-    AssignOnce,
-    Compare,
-    Drop,
-    all_unchanged,
-)
 from countledger.ledger.limits import (
     CLAIM_ID_MAX_BYTES,
     OWNER_MAX_BYTES,
@@ -25,14 +15,25 @@ from countledger.ledger.limits import (
     SCOPE_MAX_BYTES,
     TRANSACTION_ACTIONS,
 )
-from countledger.ledger.operations import Put, Update
+from countledger.ledger.operations import (
+    Absent,
+    AllOf,
+    AnyOf,
+    Assign,
+    AssignOnce,
+    Compare,
+    Drop,
+    Put,
+    Update,
+    all_unchanged,
+)
 from countledger.ledger.texts import check_text
 from countledger.ledger.tombstones import removal_id, removed_id, tombstone
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Refused
-    from countledger.ledger.expressions import Clause, Condition
+    from countledger.ledger.operations import Clause, Condition
 
 _MOVED_AT: Final = "removed_at"
 

@@ -16,9 +16,8 @@ from countledger.ledger import keys
 from countledger.ledger.attempts import ask
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import NoSuchQuota, WrongRegion
-from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.limits import QUOTA_LIMIT_LIFE_MS
-from countledger.ledger.operations import Get
+from countledger.ledger.operations import AllOf, BeginsWith, Compare, Get
 from countledger.producers.quotas.administration import (
     creating,
     deleting,

@@ -35,9 +35,19 @@ from countledger.ledger.errors import (
     Throttled,
     TransactionCancelled,
 )
-from countledger.ledger.expressions import Add, AllOf, Assign, Compare, Drop
 from countledger.ledger.limits import DAY_MS, SECOND_MS
-from countledger.ledger.operations import Get, Put, Query, Transact, Update
+from countledger.ledger.operations import (
+    Add,
+    AllOf,
+    Assign,
+    Compare,
+    Drop,
+    Get,
+    Put,
+    Query,
+    Transact,
+    Update,
+)
 from countledger.ledger.tombstones import present, removed_id, tombstone, vacant
 from countledger.producers.quotas.quota import decode_quota, encode_quota
 from countledger.producers.strict.context import raise_exhausted
@@ -49,8 +59,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Attempts, Exhausted, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.expressions import Condition
-    from countledger.ledger.operations import Page
+    from countledger.ledger.operations import Condition, Page
     from countledger.producers.quotas.quota import Quota
     from countledger.producers.strict.context import MethodContext
 

@@ -26,8 +26,17 @@ from countledger.ledger.errors import (
     TicketResolved,
     Unclear,
 )
-from countledger.ledger.expressions import Absent, Add, AllOf, AnyOf, Assign, AssignOnce, Compare
-from countledger.ledger.operations import Put, Update
+from countledger.ledger.operations import (
+    Absent,
+    Add,
+    AllOf,
+    AnyOf,
+    Assign,
+    AssignOnce,
+    Compare,
+    Put,
+    Update,
+)
 from countledger.producers.quotas.outcome import Admitted, Denied, Ticket, denied, left_of
 from countledger.producers.quotas.quota import (
     marker_expires_at,
@@ -40,7 +49,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
     from countledger.ledger.calendar import Window
-    from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Condition
     from countledger.producers.quotas.quota import CounterLimit
 
 ACQUIRED: Final = "acquired"

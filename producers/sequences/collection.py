@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import BadItem, BadSequence, SequenceExhausted, shown
-from countledger.ledger.expressions import Absent, AllOf, Between, Compare
 from countledger.ledger.limits import (
     PARTITION_KEY_MAX_BYTES,
     SEQUENCE_LAST,
     SORT_KEY_MAX_BYTES,
 )
-from countledger.ledger.operations import Put, Query
+from countledger.ledger.operations import Absent, AllOf, Between, Compare, Put, Query
 from countledger.producers.own_items import check_names
 from countledger.producers.sequences.sequence import check_number
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from countledger.ledger.attributes import Item
-    from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Condition
 
 TAG_NAME: Final = "countledger_tag"
 DIGITS_MAX: Final = 18

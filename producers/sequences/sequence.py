@@ -9,7 +9,8 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, optional_time, require
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadSequence, SequenceExhausted, shown
-from countledger.ledger.expressions import (
+from countledger.ledger.limits import BLOCK_MAX, SEQUENCE_LAST
+from countledger.ledger.operations import (
     Absent,
     Add,
     AllOf,
@@ -17,15 +18,15 @@ from countledger.ledger.expressions import (
     Assign,
     AssignOnce,
     Compare,
+    Put,
+    Update,
 )
-from countledger.ledger.limits import BLOCK_MAX, SEQUENCE_LAST
-from countledger.ledger.operations import Put, Update
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from countledger.ledger.attributes import Item
-    from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Condition
 
 # Distinguishes the item of a sequence from that of a strict counter, for every reader.
 METHOD: Final = "sequence"

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from countledger.ledger import keys
 from countledger.ledger.attributes import optional
 from countledger.ledger.errors import NoSuchCounter, WrongRegion
-from countledger.ledger.expressions import AllOf, Compare, unchanged
 from countledger.ledger.limits import BLOCK_DEFAULT, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Delete
+from countledger.ledger.operations import AllOf, Compare, Delete, unchanged
 from countledger.ledger.performer import wrote
 from countledger.producers.own_items import check_item
 from countledger.producers.sequences import drawing

@@ -45,8 +45,16 @@ from countledger.ledger.errors import (
     Throttled,
     TransactionCancelled,
 )
-from countledger.ledger.expressions import Add, AllOf, Assign, Compare, Drop, unchanged
-from countledger.ledger.operations import Transact, Update
+from countledger.ledger.operations import (
+    Add,
+    AllOf,
+    Assign,
+    Compare,
+    Drop,
+    Transact,
+    Update,
+    unchanged,
+)
 from countledger.producers.strict.bins import bounds_of_bins, whole_of
 from countledger.producers.strict.context import raise_exhausted
 from countledger.producers.strict.reader import read_of, states_of
@@ -59,8 +67,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.expressions import Clause, Condition
-    from countledger.ledger.operations import Get, TransactGet
+    from countledger.ledger.operations import Clause, Condition, Get, TransactGet
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.state import Keep, StrictState

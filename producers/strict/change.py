@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Reason
-    from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Condition
     from countledger.producers.strict.bins import Part
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition

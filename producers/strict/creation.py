@@ -53,8 +53,7 @@ from countledger.ledger.errors import (
     TransactionCancelled,
     Unclear,
 )
-from countledger.ledger.expressions import Absent, AllOf, AnyOf, Compare
-from countledger.ledger.operations import Delete, Get, Put, Transact
+from countledger.ledger.operations import Absent, AllOf, AnyOf, Compare, Delete, Get, Put, Transact
 from countledger.ledger.ranking import namespace_board, partitions_to_write
 from countledger.ledger.tombstones import removed_id, tombstone, vacant
 from countledger.producers.strict import token_set

@@ -20,15 +20,14 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.attempts import Done, Send, attempt, otherwise
 from countledger.ledger.errors import ConditionFailed, CountledgerError
-from countledger.ledger.expressions import Add, Compare, unchanged
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Add, Compare, Update, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from countledger.ledger.attempts import Attempts, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Condition
 
 FENCE: Final = "fence"
 # To find out what a token stands for: how many of the last numbers of a fence are tried, by one

@@ -24,8 +24,7 @@ from countledger.ledger import amount, due, keys
 from countledger.ledger.attributes import check_format, describe, optional, require, require_amount
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadCounterName, BadKey, CorruptItem, shown
-from countledger.ledger.expressions import AllOf, Assign, Compare, Drop
-from countledger.ledger.operations import Query, Update
+from countledger.ledger.operations import AllOf, Assign, Compare, Drop, Query, Update
 from countledger.ledger.texts import has_control_characters, plain_text
 from countledger.producers.strict.state import has_headroom, of, reserved, unreserved
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.expressions import Clause, Condition
+    from countledger.ledger.operations import Clause, Condition
     from countledger.producers.strict.bins import Part
     from countledger.producers.strict.definition import Definition
 

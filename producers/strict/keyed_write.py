@@ -40,9 +40,8 @@ from countledger.ledger.errors import (
     TransactionCancelled,
     Unreachable,
 )
-from countledger.ledger.expressions import Absent
 from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
-from countledger.ledger.operations import Get, GetMany, Put, Transact
+from countledger.ledger.operations import Absent, Get, GetMany, Put, Transact
 from countledger.producers.strict.change import remembered_until
 from countledger.producers.strict.context import end
 from countledger.producers.strict.definition import StaleDefinition

@@ -36,9 +36,8 @@ from countledger.ledger.attempts import (
     otherwise,
 )
 from countledger.ledger.errors import CountledgerError, TransactionCancelled, Unreachable
-from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.operations import Check, Get, Put, Transact
+from countledger.ledger.operations import Absent, AnyOf, Check, Compare, Get, Put, Transact
 from countledger.producers.strict.change import refused_among, update_of
 from countledger.producers.strict.context import end, withdrawal
 from countledger.producers.strict.definition import StaleDefinition

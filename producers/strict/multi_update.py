@@ -30,9 +30,8 @@ from countledger.ledger.errors import (
     Throttled,
     TooManyCounters,
 )
-from countledger.ledger.expressions import Add, Assign, Compare
 from countledger.ledger.limits import TRANSACTION_ACTIONS
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Add, Assign, Compare, Update
 from countledger.producers.strict.bins import Part, deal_state, whole_of
 from countledger.producers.strict.change import refusal, refused_by, update_of
 from countledger.producers.strict.definition import Method, StaleDefinition

@@ -33,8 +33,7 @@ from countledger.ledger import amount
 from countledger.ledger.attempts import Again, Done, Recheck, Reply, Send, attempt, otherwise
 from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import ConditionFailed, CountledgerError, Throttled, Unclear
-from countledger.ledger.expressions import Add, Assign, Compare
-from countledger.ledger.operations import Get, Update
+from countledger.ledger.operations import Add, Assign, Compare, Get, Update
 from countledger.producers.strict.change import refusal
 from countledger.producers.strict.context import end
 from countledger.producers.strict.definition import Method

@@ -11,8 +11,7 @@ from countledger.ledger.attempts import Done, Reply, Send, attempt, otherwise
 from countledger.ledger.attributes import decoded, optional_time
 from countledger.ledger.clock import Backoff, to_datetime
 from countledger.ledger.errors import CorruptItem, CountledgerError, Throttled
-from countledger.ledger.expressions import Compare
-from countledger.ledger.operations import Get, Query, TransactGet
+from countledger.ledger.operations import Compare, Get, Query, TransactGet
 from countledger.ledger.tombstones import removed_id
 from countledger.producers.strict.bins import split, whole_of
 from countledger.producers.strict.change import refusal

@@ -22,7 +22,6 @@ from countledger.ledger.errors import (
     NoSuchHold,
     Throttled,
 )
-from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.limits import (
     HOLD_MIN_MS,
     MINUTE_MS,
@@ -31,7 +30,7 @@ from countledger.ledger.limits import (
     RELEASED_AT_ONCE,
     SECOND_MS,
 )
-from countledger.ledger.operations import Delete, Put
+from countledger.ledger.operations import Absent, AnyOf, Compare, Delete, Put
 from countledger.producers.strict.context import POLICY, Look
 from countledger.producers.strict.hold import End, bucket_query, buckets_of
 from countledger.producers.strict.outcome import BoundReached, Contended, Unknown

@@ -22,12 +22,12 @@ from countledger.ledger import amount
 from countledger.ledger.amount import fits, to_text
 from countledger.ledger.attributes import Item, check_format, optional, require, require_amount
 from countledger.ledger.errors import BadBounds
-from countledger.ledger.expressions import Absent, Add, AllOf, AnyOf, Assign, Compare
 from countledger.ledger.limits import NUMBER_MAX_DIGITS
+from countledger.ledger.operations import Absent, Add, AllOf, AnyOf, Assign, Compare
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
-    from countledger.ledger.expressions import Clause, Condition
+    from countledger.ledger.operations import Clause, Condition
 
 
 class Keep(Enum):

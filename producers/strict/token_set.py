@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.attempts import PASSING, Done, Reply, Send, attempt, otherwise
 from countledger.ledger.errors import BadDelta, ConditionFailed, CountledgerError, Unreachable
-from countledger.ledger.expressions import Add, Lacks, SizeAtMost
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Add, Lacks, SizeAtMost, Update
 from countledger.producers.strict.change import refused_by
 from countledger.producers.strict.context import end
 from countledger.producers.strict.outcome import Applied, Duplicate, SetFull, Unknown, Withdrawn
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attempts import Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item
-    from countledger.ledger.expressions import Condition
+    from countledger.ledger.operations import Condition
     from countledger.producers.strict.bins import Part
     from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.context import MethodContext

@@ -13,8 +13,7 @@ import pytest
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
-from countledger.ledger.expressions import Assign, Drop
-from countledger.ledger.operations import Put, Update
+from countledger.ledger.operations import Assign, Drop, Put, Update
 from tests.e2e.command import Command
 from tests.e2e.world import client_of, record_all
 

@@ -10,8 +10,7 @@ from countledger import CountLedger, Event, Settings
 from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import load_template
 from countledger.ledger.errors import AccessDenied
-from countledger.ledger.expressions import Compare
-from countledger.ledger.operations import Query
+from countledger.ledger.operations import Compare, Query
 from tests.e2e.command import Command
 from tests.e2e.world import bundle_of, client_of, keys_of, user_with
 

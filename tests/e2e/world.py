@@ -16,9 +16,8 @@ from countledger.infra.local.stack import Credentials, LocalStack
 from countledger.ledger.attributes import Item, Key
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.due import bucket_of
-from countledger.ledger.expressions import Add, Assign
 from countledger.ledger.keys import schedule_key, total_key
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Add, Assign, Update
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 

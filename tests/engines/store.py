@@ -25,9 +25,8 @@ from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.connection import Connection
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.exact import ExactReader
-from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.namespace import Namespaces
-from countledger.ledger.operations import Query
+from countledger.ledger.operations import AllOf, BeginsWith, Compare, Query
 from countledger.ledger.settings import Settings
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender

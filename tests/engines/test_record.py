@@ -11,9 +11,8 @@ from countledger.ledger.errors import (
     IdempotencyKeyReused,
     TableNotFound,
 )
-from countledger.ledger.expressions import Absent, Add, Assign, Compare
 from countledger.ledger.ids import IdempotencyKey
-from countledger.ledger.operations import Put, Update
+from countledger.ledger.operations import Absent, Add, Assign, Compare, Put, Update
 from countledger.producers.event import Event, Status, make_entry
 from tests.engines.store import Store
 

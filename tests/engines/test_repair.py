@@ -13,9 +13,8 @@ from countledger.consumers.verify import Judgement, Verifier
 from countledger.consumers.walk import Walker, start
 from countledger.ledger import keys
 from countledger.ledger.errors import ConditionFailed
-from countledger.ledger.expressions import Add
 from countledger.ledger.limits import HOUR_MS
-from countledger.ledger.operations import Delete, Update
+from countledger.ledger.operations import Add, Delete, Update
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
 from tests.engines.store import Store, fresh_store

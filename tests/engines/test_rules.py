@@ -9,9 +9,8 @@ from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger import keys
 from countledger.ledger.errors import RuleExists
-from countledger.ledger.expressions import Compare
 from countledger.ledger.limits import ALERT_RULES_AGE_MS
-from countledger.ledger.operations import Delete, Query
+from countledger.ledger.operations import Compare, Delete, Query
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 

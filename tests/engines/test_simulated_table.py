@@ -21,7 +21,7 @@ from countledger.ledger.errors import (
     TransactionCancelled,
     Unclear,
 )
-from countledger.ledger.expressions import (
+from countledger.ledger.operations import (
     Absent,
     Add,
     AllOf,
@@ -29,14 +29,19 @@ from countledger.ledger.expressions import (
     Assign,
     BeginsWith,
     Between,
+    Check,
     Clause,
     Compare,
     Condition,
+    Delete,
     Drop,
     Lacks,
+    Put,
+    Query,
     SizeAtMost,
+    Update,
+    Write,
 )
-from countledger.ledger.operations import Check, Delete, Put, Query, Update, Write
 from tests.engines.differences import Difference
 from tests.engines.store import Store
 from tests.simulation.calm import calm_world

@@ -18,9 +18,8 @@ from countledger.ledger.errors import (
     SumOverflow,
     WrongKind,
 )
-from countledger.ledger.expressions import Assign
 from countledger.ledger.ids import id_of_key
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Assign, Update
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import SPREADABLE, Method
 from countledger.producers.strict.outcome import (

@@ -5,9 +5,8 @@ from uuid import UUID
 import pytest
 
 from countledger.ledger import keys
-from countledger.ledger.expressions import Add
 from countledger.ledger.limits import SET_MAX_BYTES, SET_TOKENS_MAX, TOKEN_BYTES
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Add, Update
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.outcome import (
     Applied,

@@ -27,8 +27,7 @@ from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.rankings import Rankings
 from countledger.ledger import namespace
-from countledger.ledger.expressions import Absent, AnyOf, Assign, Compare
-from countledger.ledger.operations import Delete
+from countledger.ledger.operations import Absent, AnyOf, Assign, Compare, Delete
 from countledger.ledger.ranking import PLACE
 from countledger.ledger.tombstones import NOT_REMOVED, present
 from countledger.producers.claims import claim, writing
@@ -51,8 +50,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rule_items import RuleSnapshot, RuleStamp
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item
-    from countledger.ledger.expressions import Condition
-    from countledger.ledger.operations import Put, Update, Write
+    from countledger.ledger.operations import Condition, Put, Update, Write
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
 

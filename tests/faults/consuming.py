@@ -29,10 +29,9 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.connection import Retries
 from countledger.ledger.errors import NoSuchCounter, NoSuchGroup
-from countledger.ledger.expressions import Compare
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.message_queue import MessageQueue
-from countledger.ledger.operations import Delete, Put, Query
+from countledger.ledger.operations import Compare, Delete, Put, Query
 from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
 from countledger.ledger.quarantine_service import QuarantineService
 from countledger.ledger.quarantine_store import QuarantineNotices, QuarantineStore

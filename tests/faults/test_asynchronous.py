@@ -14,8 +14,7 @@ from countledger.ledger.asynchronous.greenlets import suspended
 from countledger.ledger.before_send import guarded
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import KeyExpired
-from countledger.ledger.expressions import Absent
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Absent, Put
 from countledger.ledger.suspension import CallNotes
 from countledger.producers.event import Status
 from tests.engines.store import Store

@@ -17,11 +17,11 @@ _BOUNDARY: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.GtE: ast.Gt,
 }
 _BOUNDARY_TEXT: Final = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
-# The values of ledger/expressions.py that are conditions of a write or of a query.
+# The values of ledger/operations.py that are conditions of a write or of a query.
 _GROUPS: Final = frozenset({"AllOf", "AnyOf"})
 _CLAUSES: Final = frozenset({"Absent", "Compare", "Lacks", "SizeAtMost", "BeginsWith", "Between"})
 _HOLDS: Final = (
-    "__import__('countledger.ledger.expressions', fromlist=['Absent']).Absent('never-written')"
+    "__import__('countledger.ledger.operations', fromlist=['Absent']).Absent('never-written')"
 )
 _HIT_IMPORT: Final = "from tests.mutation.hits import hit as _hit"
 _TESTS: Final = (ast.If, ast.While, ast.IfExp, ast.Assert)

@@ -33,8 +33,7 @@ from countledger.consumers.alerts.state_item import (
 from countledger.infra.template import mapping_settings
 from countledger.ledger.calendar import Per, Window, window_of, zone_of
 from countledger.ledger.errors import ConditionFailed
-from countledger.ledger.expressions import Absent, AnyOf, Compare
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Absent, AnyOf, Compare, Put
 from tests.simulation import evaluating, transactions
 from tests.simulation.canary import Canary, all_of, replaced, wrapped
 from tests.simulation.shape import COUNTERS, WINDOW_ALERTS

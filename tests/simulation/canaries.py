@@ -29,8 +29,7 @@ from countledger.consumers.verify import Verifier
 from countledger.ledger import attempts, exact
 from countledger.ledger import due as due_index
 from countledger.ledger.exact import Covered, ExactAccumulator, Head
-from countledger.ledger.expressions import Absent, Assign
-from countledger.ledger.operations import Put, Update
+from countledger.ledger.operations import Absent, Assign, Put, Update
 from countledger.producers import sender
 from countledger.producers.strict import change, marker, methods, optimistic, token, token_set
 from countledger.producers.strict.outcome import BoundReached

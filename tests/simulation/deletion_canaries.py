@@ -11,8 +11,8 @@ from countledger.compaction.regions import Regions
 from countledger.ledger import exact
 from countledger.ledger.attributes import Item
 from countledger.ledger.exact import Head
-from countledger.ledger.expressions import Absent, Compare, Condition
 from countledger.ledger.limits import HOUR_MS
+from countledger.ledger.operations import Absent, Compare, Condition
 from tests.simulation.canary import Canary, all_of, rated, replaced, shaped
 from tests.simulation.faults import Fault
 from tests.simulation.shape import DELETED_EVERYWHERE

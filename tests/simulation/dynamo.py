@@ -12,9 +12,8 @@ from countledger.infra.memory.table import Table
 from countledger.infra.memory.tables import Transactions
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import Reason, TransactionCancelled, Unclear
-from countledger.ledger.expressions import AllOf
 from countledger.ledger.keys import MEMBER_PREFIX
-from countledger.ledger.operations import Delete, Page, Put, Query, Scan, Update, Write
+from countledger.ledger.operations import AllOf, Delete, Page, Put, Query, Scan, Update, Write
 from tests.simulation.faults import Fault
 from tests.simulation.process import SDK_ATTEMPTS, Process
 from tests.simulation.strong import StrongTable

@@ -17,8 +17,7 @@ from countledger.ledger.errors import (
     SequenceExists,
     TransactionCancelled,
 )
-from countledger.ledger.expressions import Assign, Compare
-from countledger.ledger.operations import Delete, Put
+from countledger.ledger.operations import Assign, Compare, Delete, Put
 from countledger.producers.buffer import delivery, outcomes, spool, state
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.claims.claim import Freeing, Taking

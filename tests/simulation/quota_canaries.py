@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from countledger.ledger.calendar import Per, window_of, zone_of
-from countledger.ledger.expressions import Absent, Add, AllOf, AnyOf, Assign, Compare
+from countledger.ledger.operations import Absent, Add, AllOf, AnyOf, Assign, Compare
 from countledger.producers.quotas import decision, resolving
 from tests.simulation.canary import Canary, all_of, unconditional, wrapped
 

@@ -7,8 +7,7 @@ from typing import Self
 from countledger.infra.memory.items import key_of
 from countledger.infra.memory.table import Change, Conflict, Key, Table
 from countledger.ledger.attributes import Item
-from countledger.ledger.expressions import Condition
-from countledger.ledger.operations import Put, Write
+from countledger.ledger.operations import Condition, Put, Write
 
 
 @dataclass(eq=False)

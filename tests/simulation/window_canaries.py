@@ -11,7 +11,7 @@ from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import windows
 from countledger.ledger.attributes import Item
 from countledger.ledger.calendar import zone_of
-from countledger.ledger.expressions import Absent, Add, AssignOnce, Clause
+from countledger.ledger.operations import Absent, Add, AssignOnce, Clause
 from countledger.ledger.windows import WindowSetting
 from tests.simulation.canary import Canary, all_of, little_but, replaced, unconditional, wrapped
 from tests.simulation.shape import DELETED_WINDOWS, WINDOW_ALERTS, WINDOWS

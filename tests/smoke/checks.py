@@ -19,9 +19,8 @@ from countledger import CountLedger
 from countledger.infra.local.mappings import MAPPINGS
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys
-from countledger.ledger.expressions import BeginsWith
 from countledger.ledger.limits import MINUTE_MS
-from countledger.ledger.operations import Scan
+from countledger.ledger.operations import BeginsWith, Scan
 from tests.smoke.paths import Wrong
 
 _POLL_S: Final = 2.0

@@ -13,8 +13,7 @@ import pytest
 
 from countledger import CountLedger
 from countledger.ledger.errors import CounterExists
-from countledger.ledger.expressions import AllOf, BeginsWith, Compare
-from countledger.ledger.operations import Query
+from countledger.ledger.operations import AllOf, BeginsWith, Compare, Query
 from countledger.ledger.settings import TRANSPORTS
 from countledger.producers.kinesis.aggregate import decode, unpack_record
 from tests.engines.running import REGION

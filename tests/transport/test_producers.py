@@ -9,8 +9,7 @@ import pytest
 
 from countledger import Buffering, CountLedger, Receipt, Status
 from countledger.ledger.errors import Unacknowledged, Unclear
-from countledger.ledger.expressions import AllOf, BeginsWith, Compare
-from countledger.ledger.operations import Query
+from countledger.ledger.operations import AllOf, BeginsWith, Compare, Query
 from countledger.ledger.settings import TRANSPORTS
 from tests.engines.store import Store
 from tests.transport.server import Behaviour, HostileServer

@@ -15,8 +15,18 @@ from countledger.ledger.asynchronous.connection import OpenClients, loop_connect
 from countledger.ledger.connection import Connection
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.entry import Entry
-from countledger.ledger.expressions import Absent, Add, Compare
-from countledger.ledger.operations import Check, Delete, Put, PutBatch, Query, Scan, Update
+from countledger.ledger.operations import (
+    Absent,
+    Add,
+    Check,
+    Compare,
+    Delete,
+    Put,
+    PutBatch,
+    Query,
+    Scan,
+    Update,
+)
 from countledger.ledger.suspension import CallNotes
 
 

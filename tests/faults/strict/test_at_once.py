@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from countledger.consumers.snapshot import SnapshotReader
-from countledger.ledger.expressions import AllOf, Compare, Condition
+from countledger.ledger.operations import AllOf, Compare, Condition
 from countledger.producers.strict import multi_update
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.outcome import (

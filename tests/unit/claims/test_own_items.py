@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from countledger.ledger.errors import BadItem
-from countledger.ledger.expressions import Assign, Drop
+from countledger.ledger.operations import Assign, Drop
 from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem, OwnWrite, check_item
 
 KEY: dict[str, object] = {"id": "u-1"}

@@ -19,7 +19,7 @@ from countledger.compaction.lease import (
     may_merge,
     next_epoch,
 )
-from countledger.ledger.expressions import Absent, Compare
+from countledger.ledger.operations import Absent, Compare
 
 NOW = 1_000_000
 TERMS = LeaseTerms(lease_ms=1_000, clock_skew_ms=10, request_life_ms=100)

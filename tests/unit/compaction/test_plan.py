@@ -18,10 +18,10 @@ from countledger.ledger import keys
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import BadSetting, SumOverflow
 from countledger.ledger.exact import NO_HEAD, Covered, Head, decode_head, encode_head
-from countledger.ledger.expressions import Absent, AllOf, Compare
 from countledger.ledger.ids import id_of_key, new_id
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.namespace import Namespace
+from countledger.ledger.operations import Absent, AllOf, Compare
 from countledger.ledger.settings import Settings
 
 NOW_MS = 1_900_000_000_000

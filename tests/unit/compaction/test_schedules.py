@@ -31,10 +31,9 @@ from countledger.ledger.errors import (
     WrongKind,
     WrongRegion,
 )
-from countledger.ledger.expressions import Absent
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Absent, Put
 from countledger.ledger.settings import SettingChange
 from tests.unit.compaction.parts import COUNTERS, HOME, Stack
 from tests.unit.ledger.memory import afterwards, meanwhile, refuses, sent_twice

@@ -20,8 +20,7 @@ from countledger.consumers.verify import Judgement, Verdict
 from countledger.consumers.walk import WalkedTable, Walker, WalkSegment, start
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting
-from countledger.ledger.expressions import Assign
-from countledger.ledger.operations import Put, Scan, Update
+from countledger.ledger.operations import Assign, Put, Scan, Update
 from tests.unit.consumers.world import COUNTERS, LEDGER, World
 from tests.unit.ledger.memory import at
 

@@ -15,10 +15,9 @@ from countledger.ledger.errors import (
     NotRanked,
     ServiceFailed,
 )
-from countledger.ledger.expressions import Assign, Drop
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, FORMAT, MEMBERSHIP_LEAVES_MS
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Put, Update
+from countledger.ledger.operations import Assign, Drop, Put, Update
 from tests.unit.compaction.parts import COUNTERS
 from tests.unit.compaction.world import COUNTER, World
 from tests.unit.ledger.memory import Plan, afterwards, meanwhile

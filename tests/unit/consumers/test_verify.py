@@ -14,10 +14,9 @@ from countledger.consumers.verify import Judgement, _verdict, stored_total
 from countledger.ledger import amount, keys
 from countledger.ledger.errors import CorruptItem, CountledgerError, ServiceFailed
 from countledger.ledger.exact import ExactSum
-from countledger.ledger.expressions import Add
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Namespaces
-from countledger.ledger.operations import Put, Update
+from countledger.ledger.operations import Add, Put, Update
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.clocks import NOW_MS
 

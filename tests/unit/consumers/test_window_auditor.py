@@ -16,10 +16,9 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import BadSetting, NoWindows, WrongKind
-from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import FORMAT
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.ledger.operations import Put, Update
+from countledger.ledger.operations import Assign, Put, Update
 from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.windows import encode_settings
 from tests.unit.consumers.test_window_rebuild import ONE, Windows

@@ -20,10 +20,9 @@ from countledger.ledger.amount import Amount
 from countledger.ledger.attributes import Item, encode
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.exact import ExactReader
-from countledger.ledger.expressions import Add
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import LATE_WRITE_MS
-from countledger.ledger.operations import Put, Update
+from countledger.ledger.operations import Add, Put, Update
 from countledger.ledger.windows import WindowSetting
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient

@@ -9,9 +9,8 @@ from countledger.infra.portability.copying import Copying
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import BadSetting, ServiceFailed, Throttled, Unclear
-from countledger.ledger.expressions import Absent
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
-from countledger.ledger.operations import Delete, Put
+from countledger.ledger.operations import Absent, Delete, Put
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient, applied_then_lost, meanwhile, refuses
 

@@ -20,9 +20,8 @@ from countledger.ledger.due import (
     reschedule_of,
 )
 from countledger.ledger.errors import ConditionFailed
-from countledger.ledger.expressions import Add
 from countledger.ledger.limits import HOUR_MS
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Add, Update
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import MemoryClient
 

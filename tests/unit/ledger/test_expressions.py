@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.ledger.expressions import (
+from countledger.ledger.operations import (
     Absent,
     Add,
     AllOf,
@@ -14,15 +14,16 @@ from countledger.ledger.expressions import (
     Clause,
     Compare,
     Condition,
+    Delete,
     Drop,
     Lacks,
     Placeholders,
     SizeAtMost,
+    Update,
     all_unchanged,
     encode_update,
     unchanged,
 )
-from countledger.ledger.operations import Delete, Update
 
 _KEY = {"counter": "a:b", "part": "total"}
 

@@ -10,9 +10,8 @@ import pytest
 
 from countledger import Event
 from countledger.infra.memory.faults import GUIDE
-from countledger.ledger.expressions import Compare
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
-from countledger.ledger.operations import Query, Scan
+from countledger.ledger.operations import Compare, Query, Scan
 from countledger.testing import MemoryStack
 
 _TEXT = (Path(__file__).resolve().parents[3] / GUIDE).read_text()

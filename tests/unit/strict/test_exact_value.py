@@ -9,8 +9,7 @@ from countledger.infra.memory.items import holds
 from countledger.ledger import amount
 from countledger.ledger.amount import Amount
 from countledger.ledger.attributes import Item
-from countledger.ledger.expressions import Assign
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Assign, Update
 from countledger.producers.strict.bins import deal_state, whole_of
 from countledger.producers.strict.definition import define
 from countledger.producers.strict.multi_update import plan_value

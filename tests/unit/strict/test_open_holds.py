@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from countledger.ledger.errors import BadSetting, CorruptItem
-from countledger.ledger.expressions import Add, Assign
 from countledger.ledger.limits import MINUTE_MS
-from countledger.ledger.operations import Delete, Page, Update
+from countledger.ledger.operations import Add, Assign, Delete, Page, Update
 from countledger.producers.strict.open_holds import (
     HeldComparison,
     OverdueHolds,

@@ -7,9 +7,8 @@ from typing import Any
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import CorruptItem, Throttled
-from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
-from countledger.ledger.operations import Put, Update
+from countledger.ledger.operations import Assign, Put, Update
 from countledger.producers.strict.hold import HoldState
 from countledger.producers.strict.open_holds import OverdueHolds
 from countledger.producers.strict.outcome import Held, HoldExpired

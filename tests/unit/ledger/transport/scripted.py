@@ -11,8 +11,7 @@ from zlib import crc32
 
 from countledger.ledger.connection import Connection, Retries
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.expressions import Absent
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Absent, Put
 from countledger.ledger.settings import Settings
 from tests.engines.running import local_session
 

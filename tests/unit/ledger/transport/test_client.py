@@ -25,8 +25,7 @@ from countledger.ledger.errors import (
     TransactionCancelled,
     Unclear,
 )
-from countledger.ledger.expressions import Absent
-from countledger.ledger.operations import Put, PutBatch, Query, Update
+from countledger.ledger.operations import Absent, Put, PutBatch, Query, Update
 from countledger.ledger.settings import Settings
 from countledger.ledger.transport import wire
 from countledger.ledger.transport.client import OPERATIONS, FastClient

@@ -11,8 +11,7 @@ from moto import mock_aws
 
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import ConditionFailed
-from countledger.ledger.expressions import Absent
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Absent, Put
 from countledger.ledger.transport.handlers import Handlers
 from tests.unit.ledger.transport.scripted import (
     CONSUMED,

@@ -12,8 +12,7 @@ from botocore.config import Config
 
 from countledger.ledger.connection import Connection
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.expressions import Absent
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Absent, Put
 from countledger.ledger.settings import Settings
 
 _NAMES: Final = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION")
