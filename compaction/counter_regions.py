@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from countledger.compaction.deletion_marks import decode_mark
 from countledger.compaction.regions import PATIENCE_MS
 from countledger.ledger import keys
+from countledger.ledger.attempts import write_one
 from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import polled
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.exact import decode_head
 from countledger.ledger.operations import AllOf, BeginsWith, Compare, Delete, Query, Update
-from countledger.ledger.performer import write_one
 from countledger.ledger.tombstones import present, put_if_vacant
 
 if TYPE_CHECKING:

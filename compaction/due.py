@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.ledger import keys
-from countledger.ledger.attempts import Again, Attempts, Done, Send, attempt, run
+from countledger.ledger.attempts import Again, Attempts, Done, DynamoPerformer, Send, attempt, run
 from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.due import (
     DueRule,
@@ -27,7 +27,6 @@ from countledger.ledger.due import (
 from countledger.ledger.errors import ConditionFailed, CorruptItem, CountledgerError
 from countledger.ledger.limits import DUE_RULE_LIFE_MS, MINUTE_MS
 from countledger.ledger.operations import Compare, Scan
-from countledger.ledger.performer import DynamoPerformer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,6 +18,7 @@ from countledger.ledger.attempts import (
     Again,
     Attempts,
     Done,
+    DynamoPerformer,
     Recheck,
     Send,
     attempt,
@@ -32,7 +33,6 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import TRANSACTION_ACTIONS
 from countledger.ledger.operations import Absent, AllOf, AnyOf, Compare, Delete, Transact
-from countledger.ledger.performer import DynamoPerformer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

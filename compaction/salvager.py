@@ -11,6 +11,7 @@ from countledger.compaction.archive import is_archived
 from countledger.compaction.plan import is_still
 from countledger.compaction.salvage import SalvageEvidence, SalvageFate, SalvageReport, fate_of
 from countledger.ledger import keys
+from countledger.ledger.attempts import wrote
 from countledger.ledger.before_send import guarded
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -21,7 +22,6 @@ from countledger.ledger.errors import (
 from countledger.ledger.exact import decode_head
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.operations import Absent, AllOf, Check, Compare, Put, Scan
-from countledger.ledger.performer import wrote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

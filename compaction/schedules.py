@@ -39,6 +39,7 @@ from countledger.compaction.schedule import (
 )
 from countledger.compaction.trigger import MISSING
 from countledger.ledger import keys
+from countledger.ledger.attempts import wrote
 from countledger.ledger.attributes import Item, decoded, require
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
@@ -50,7 +51,6 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.operations import Compare, Put, Query
-from countledger.ledger.performer import wrote
 from countledger.ledger.settings import SettingChange
 from countledger.ledger.tombstones import present, removal_id, removed_id, tombstone
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
+from countledger.ledger.attempts import wrote
 from countledger.ledger.operations import (
     AllOf,
     BeginsWith,
@@ -24,7 +25,6 @@ from countledger.ledger.operations import (
     all_unchanged,
     unchanged,
 )
-from countledger.ledger.performer import wrote
 from countledger.ledger.total import windows_ids_in
 
 if TYPE_CHECKING:

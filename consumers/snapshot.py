@@ -13,12 +13,11 @@ from random import Random
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from countledger.ledger import keys
-from countledger.ledger.attempts import Attempts, ask, run
+from countledger.ledger.attempts import Attempts, DynamoPerformer, ask, run
 from countledger.ledger.clock import Backoff, Clock, SystemClock, to_datetime
 from countledger.ledger.errors import CorruptItem, Throttled, TooManyCounters
 from countledger.ledger.limits import TRANSACTION_ACTIONS
 from countledger.ledger.operations import TransactGet
-from countledger.ledger.performer import DynamoPerformer
 from countledger.ledger.total import Total, decode_total, with_bins
 
 if TYPE_CHECKING:

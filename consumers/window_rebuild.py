@@ -26,6 +26,7 @@ from countledger.consumers.window_chain import (
 )
 from countledger.consumers.window_verify import WindowEvidence, WindowVerifier, verdict_of
 from countledger.ledger import amount, keys
+from countledger.ledger.attempts import wrote
 from countledger.ledger.before_send import guarded
 from countledger.ledger.errors import (
     CountledgerError,
@@ -41,7 +42,6 @@ from countledger.ledger.operations import (
     Update,
     unchanged,
 )
-from countledger.ledger.performer import wrote
 from countledger.ledger.ranking import day_clauses
 from countledger.ledger.total import (
     REPAIRED_AT,

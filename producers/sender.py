@@ -18,6 +18,7 @@ from countledger.ledger.attempts import (
     Again,
     Attempts,
     Done,
+    DynamoPerformer,
     GiveUp,
     Recheck,
     Send,
@@ -41,7 +42,6 @@ from countledger.ledger.keys import entry_key, head_key
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Absent, Get, Put, PutBatch
-from countledger.ledger.performer import DynamoPerformer
 from countledger.ledger.suspension import Interrupted, note_entries
 from countledger.producers.batch import BatchProgress, Outcome
 from countledger.producers.event import (

@@ -30,6 +30,7 @@ from countledger.ledger.attempts import (
     Again,
     Attempts,
     Done,
+    DynamoPerformer,
     Exhausted,
     GiveUp,
     Pause,
@@ -55,7 +56,6 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import ALERT_RULE_DELAY_MS, ALERT_RULE_SEND_MS, DAY_MS
 from countledger.ledger.operations import Compare, Query, Transact
-from countledger.ledger.performer import DynamoPerformer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,15 @@ from random import Random
 from typing import TYPE_CHECKING, Final, Self
 
 from countledger.ledger import keys
-from countledger.ledger.attempts import Attempts, Done, Send, attempt, otherwise, run
+from countledger.ledger.attempts import (
+    Attempts,
+    Done,
+    DynamoPerformer,
+    Send,
+    attempt,
+    otherwise,
+    run,
+)
 from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.errors import (
@@ -41,7 +49,6 @@ from countledger.ledger.limits import (
     SIGNED_REQUEST_LIFE_MS,
 )
 from countledger.ledger.operations import Absent, AllOf, Assign, Compare, Drop, Update, unchanged
-from countledger.ledger.performer import DynamoPerformer
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
+from countledger.ledger.attempts import wrote
 from countledger.ledger.errors import BadPayload, CountledgerError, Unclear
 from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.operations import Assign, Compare, Put, Update
-from countledger.ledger.performer import wrote
 from countledger.ledger.tombstones import put_if_vacant, tombstone
 
 if TYPE_CHECKING:

@@ -32,10 +32,10 @@ from countledger.consumers.alerts.rules import Rules
 from countledger.infra.portability.copying import Copying
 from countledger.infra.portability.lines import WindowsOfLine
 from countledger.ledger import keys
+from countledger.ledger.attempts import wrote
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadSetting, CountledgerError, NoWindows, RuleExists, shown
 from countledger.ledger.operations import Absent, AllOf, Assign, Compare, Put, Scan, Update
-from countledger.ledger.performer import wrote
 from countledger.ledger.tombstones import present
 from countledger.ledger.windows import decode_settings
 

@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
+from countledger.ledger.attempts import wrote
 from countledger.ledger.attributes import optional
 from countledger.ledger.errors import NoSuchCounter, WrongRegion
 from countledger.ledger.limits import BLOCK_DEFAULT, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import AllOf, Compare, Delete, unchanged
-from countledger.ledger.performer import wrote
 from countledger.producers.own_items import check_item
 from countledger.producers.sequences import drawing
 from countledger.producers.sequences.appending import Appending, PendingAppend

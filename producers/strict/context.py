@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from countledger.ledger.attempts import (
     Attempts,
     Done,
+    DynamoPerformer,
     Pause,
     Recheck,
     Reply,
@@ -40,7 +41,6 @@ from countledger.ledger.limits import (
     TOKEN_LIFE_MS,
 )
 from countledger.ledger.operations import Get
-from countledger.ledger.performer import DynamoPerformer
 from countledger.producers.strict.fence import KnownFences, raise_fences, raising
 from countledger.producers.strict.outcome import Contended, Duplicate, Unknown, Withdrawn
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from countledger.ledger.attempts import write_one
 from countledger.ledger.errors import (
     AlreadyClaimed,
     ConditionFailed,
@@ -17,7 +18,6 @@ from countledger.ledger.errors import (
     TableNotFound,
 )
 from countledger.ledger.limits import MINUTE_MS
-from countledger.ledger.performer import write_one
 from countledger.producers.claims.claim import Claim, Taking
 from countledger.producers.claims.claims import Claims
 from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem

@@ -5,7 +5,7 @@ from itertools import repeat
 
 import pytest
 
-from countledger.ledger import connection, performer
+from countledger.ledger import attempts, connection
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import KeyExpired, Unacknowledged
 from countledger.ledger.limits import HORIZON_DEFAULT_MS
@@ -41,7 +41,7 @@ def retries_of_the_sdk_left_on(patch: pytest.MonkeyPatch) -> None:
 
     Each rule alone holds: the second is there for what freezes behind the first.
     """
-    patch.setattr(performer, "guarded", lambda _look: nullcontext())
+    patch.setattr(attempts, "guarded", lambda _look: nullcontext())
     patch.setitem(connection._ATTEMPTS, "none", connection._ATTEMPTS["standard"])
 
 

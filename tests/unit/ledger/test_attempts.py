@@ -19,6 +19,7 @@ from countledger.ledger.attempts import (
     Attempts,
     CallLimits,
     Done,
+    DynamoPerformer,
     Exhausted,
     Pause,
     Recheck,
@@ -47,7 +48,6 @@ from countledger.ledger.errors import (
     Unreachable,
 )
 from countledger.ledger.operations import Get, Put, Update
-from countledger.ledger.performer import DynamoPerformer
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
 
