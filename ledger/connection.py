@@ -17,7 +17,7 @@ from countledger.ledger.before_send import watch
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.copies import close_before_snapshot
 from countledger.ledger.credentials import renew_in_fork
-from countledger.ledger.dynamo import DynamoClient
+from countledger.ledger.dynamo import DynamoClient, Meter
 from countledger.ledger.errors import (
     BadSetting,
     CountledgerError,
@@ -28,7 +28,6 @@ from countledger.ledger.errors import (
 from countledger.ledger.forks import ClientPerProcess, lock_open_in_forks, made_once
 from countledger.ledger.ids import Ids
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.meter import Meter
 from countledger.ledger.replacement import replacement
 from countledger.ledger.service_errors import translated
 from countledger.ledger.settings import OF_THE_HOME, ON_REQUEST, OUTPUTS, Settings, is_loopback

@@ -34,7 +34,7 @@ from countledger.ledger.suspension import Interrupted, note_write
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.before_send import SentAttempts
-    from countledger.ledger.meter import Meter
+    from countledger.ledger.dynamo import Meter
 
 _BY_CODE: Final[dict[str, type[CountledgerError]]] = {
     "ResourceNotFoundException": TableNotFound,

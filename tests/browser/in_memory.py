@@ -18,7 +18,7 @@ from countledger.infra.http.listening import listen, serve
 from countledger.infra.local.front import new_token
 from countledger.infra.memory.connection import MemoryConnection
 from countledger.infra.memory.tables import COUNTERS
-from countledger.ledger.meter import Meter
+from countledger.ledger.dynamo import Meter
 from countledger.testing import MemoryStack
 
 NAMESPACES: Final = ("likes", "stock", "views", "votes")

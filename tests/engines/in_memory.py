@@ -14,7 +14,7 @@ from countledger.infra.memory.connection import MemoryConnection
 from countledger.infra.memory.faults import Missing, RefusingClient
 from countledger.infra.memory.tables import REGION, MemoryTables
 from countledger.ledger.connection import Connection
-from countledger.ledger.meter import Meter
+from countledger.ledger.dynamo import Meter
 from countledger.ledger.settings import Settings
 from tests.engines.differences import MEMORY, Engine
 from tests.engines.store import Store

@@ -18,9 +18,9 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from countledger.client import CountLedger
 from countledger.infra.memory.tables import MemoryTables
 from countledger.ledger.before_send import leave
+from countledger.ledger.dynamo import Meter
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import Ids
-from countledger.ledger.meter import Meter
 from countledger.ledger.operations import Page
 from tests.exploring.client import ActorConnection, Sending
 from tests.exploring.world import Answer

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.ledger.clock import Backoff, SystemClock, show_duration, to_datetime, to_ms
+from countledger.ledger.dynamo import Meter
 from countledger.ledger.errors import BadTime
-from countledger.ledger.meter import Meter
 from tests.unit.ledger.clocks import ManualClock
 
 
