@@ -18,8 +18,8 @@ from countledger.compaction.deletion_marks import decode_mark
 from countledger.compaction.regions import PATIENCE_MS
 from countledger.ledger import keys
 from countledger.ledger.attempts import write_one
-from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import polled
+from countledger.ledger.departure import guarded
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.exact import decode_head
 from countledger.ledger.operations import AllOf, BeginsWith, Compare, Delete, Query, Update

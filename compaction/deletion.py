@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.compaction import plan
 from countledger.compaction.deletion_marks import emptied_of, reopened_of
 from countledger.ledger import keys
-from countledger.ledger.before_send import guarded
+from countledger.ledger.departure import guarded
 from countledger.ledger.errors import (
     BadSetting,
     ConditionFailed,

@@ -8,8 +8,8 @@ from countledger.compaction import plan
 from countledger.compaction.archive import GenerationArchiver
 from countledger.compaction.report import CompactionReport, CompactionStep, RunEnd, RunOutcome, Verb
 from countledger.compaction.retire import Retire, Retirer, Tampered, refuse_changed
-from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import polled
+from countledger.ledger.departure import guarded
 from countledger.ledger.errors import ConditionFailed, CountledgerError, LeaseEnded, ServiceFailed
 from countledger.ledger.exact import decode_head
 from countledger.ledger.limits import RUN_LIFE_MS

@@ -12,7 +12,7 @@ from countledger.compaction.plan import is_still
 from countledger.compaction.salvage import SalvageEvidence, SalvageFate, SalvageReport, fate_of
 from countledger.ledger import keys
 from countledger.ledger.attempts import wrote
-from countledger.ledger.before_send import guarded
+from countledger.ledger.departure import guarded
 from countledger.ledger.errors import (
     ConditionFailed,
     NamespaceUnknown,

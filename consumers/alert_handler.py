@@ -18,8 +18,8 @@ from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import failures_from, foreign_reason
 from countledger.consumers.region_state import RegionStateStore
 from countledger.consumers.stream import label_of
-from countledger.ledger.before_send import Deadline
 from countledger.ledger.connection import Connection
+from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import OutOfTime
 from countledger.ledger.foreign_events import answer_to_foreign, records_in
 from countledger.ledger.foreign_quarantine import ForeignEvents

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from countledger.consumers.progress import ShardProgress
     from countledger.consumers.stream import ShardName
     from countledger.consumers.total_writer import Written
-    from countledger.ledger.before_send import Deadline
+    from countledger.ledger.departure import Deadline
     from countledger.ledger.dynamo import DynamoClient
 
 # How often the whole batch is tried: an invocation may also end for other reasons.

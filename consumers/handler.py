@@ -21,8 +21,8 @@ from countledger.consumers.record import (
 from countledger.consumers.stream import ShardName, label_of
 from countledger.consumers.watermark import PassedShards
 from countledger.ledger.amount import to_text
-from countledger.ledger.before_send import Deadline
 from countledger.ledger.connection import Connection
+from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import BadPayload, OutOfTime, ProgressLost
 from countledger.ledger.foreign_events import answer_to_foreign, object_in, records_in
 from countledger.ledger.forks import made_once

@@ -50,8 +50,8 @@ from countledger.consumers.record import above, find, sequence_of
 from countledger.consumers.rejected import handle_around, put_numbered, put_unnumbered
 from countledger.consumers.total_writer import TotalWriter, Written
 from countledger.consumers.watermark import PassedShards
-from countledger.ledger.before_send import Deadline, guarded
 from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.departure import Deadline, guarded
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,

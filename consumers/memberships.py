@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, require
-from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.departure import guarded
 from countledger.ledger.errors import ConditionFailed, ServiceFailed, Throttled
 from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, MEMBERSHIP_LEAVES_MS

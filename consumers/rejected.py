@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from countledger.ledger.before_send import Deadline
+    from countledger.ledger.departure import Deadline
 
 _Place = TypeVar("_Place")
 _Changes = TypeVar("_Changes")

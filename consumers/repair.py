@@ -40,7 +40,7 @@ from countledger.consumers import watermark
 from countledger.consumers.namespace_rules import DueMarker, DueRules, new_memory
 from countledger.consumers.verify import Judgement, Verdict, stored_total, verdict_of
 from countledger.ledger import amount, keys
-from countledger.ledger.before_send import guarded
+from countledger.ledger.departure import guarded
 from countledger.ledger.errors import (
     ConditionFailed,
     CorruptItem,

@@ -27,7 +27,7 @@ from countledger.consumers.window_chain import (
 from countledger.consumers.window_verify import WindowEvidence, WindowVerifier, verdict_of
 from countledger.ledger import amount, keys
 from countledger.ledger.attempts import wrote
-from countledger.ledger.before_send import guarded
+from countledger.ledger.departure import guarded
 from countledger.ledger.errors import (
     CountledgerError,
     SetupError,

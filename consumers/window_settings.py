@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import decoded, optional
-from countledger.ledger.before_send import guarded
 from countledger.ledger.calendar import Per, rules_of, rules_version
 from countledger.ledger.clock import Backoff, Clock, SystemClock
+from countledger.ledger.departure import guarded
 from countledger.ledger.errors import (
     BadSetting,
     ConditionFailed,

@@ -66,8 +66,8 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, assert_never
 
-from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Backoff
+from countledger.ledger.departure import guarded
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,

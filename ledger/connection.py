@@ -13,10 +13,10 @@ from botocore.config import Config
 
 from countledger.ledger.attempts import CallLimits
 from countledger.ledger.batch_body import spell
-from countledger.ledger.before_send import watch
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.copies import close_before_snapshot
 from countledger.ledger.credentials import renew_in_fork
+from countledger.ledger.departure import watch
 from countledger.ledger.dynamo import DynamoClient, Meter
 from countledger.ledger.errors import (
     BadSetting,

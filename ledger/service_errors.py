@@ -8,7 +8,7 @@ from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
 
 from countledger.ledger.attributes import decode
-from countledger.ledger.before_send import attempts_noted, never_sent
+from countledger.ledger.departure import attempts_noted, never_sent
 from countledger.ledger.errors import (
     AccessDenied,
     BadSetting,
@@ -33,7 +33,7 @@ from countledger.ledger.suspension import Interrupted, note_write
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
-    from countledger.ledger.before_send import SentAttempts
+    from countledger.ledger.departure import SentAttempts
     from countledger.ledger.dynamo import Meter
 
 _BY_CODE: Final[dict[str, type[CountledgerError]]] = {

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Rule, Target
     from countledger.consumers.alerts.state_item import AlertState
     from countledger.ledger.attributes import Item
-    from countledger.ledger.before_send import Deadline
     from countledger.ledger.clock import Clock
+    from countledger.ledger.departure import Deadline
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Put
 

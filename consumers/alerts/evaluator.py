@@ -31,8 +31,8 @@ from countledger.consumers.rejected import (
     put_numbered,
     put_unnumbered,
 )
-from countledger.ledger.before_send import Deadline
 from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import (
     CountledgerError,
     OutOfTime,

@@ -9,7 +9,7 @@ from countledger.infra.memory.client import TableClient, sdk_call
 from countledger.infra.memory.faults import Missing, RefusingClient
 from countledger.infra.memory.items import index_units, item_bytes, read_units, write_units
 from countledger.infra.memory.tables import REGION
-from countledger.ledger.before_send import leave
+from countledger.ledger.departure import leave
 from countledger.ledger.errors import (
     ConditionFailed,
     TransactionCancelled,

@@ -32,8 +32,8 @@ from countledger.ledger.attempts import (
     otherwise,
     run,
 )
-from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Backoff, Clock, SystemClock
+from countledger.ledger.departure import guarded
 from countledger.ledger.errors import (
     BadSetting,
     ConditionFailed,

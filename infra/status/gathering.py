@@ -26,8 +26,8 @@ from countledger.infra.status.regions import freshness_fact, region_fact
 from countledger.infra.status.silence import silent_facts
 from countledger.infra.status.windows import WindowsFact, windows_facts
 from countledger.ledger import keys
-from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock, to_ms
+from countledger.ledger.departure import guarded
 from countledger.ledger.errors import (
     AccessDenied,
     CallCancelled,

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from botocore import exceptions as sdk
 
-from countledger.ledger.before_send import judge_attempt
+from countledger.ledger.departure import judge_attempt
 from countledger.ledger.service_errors import may_pass
 from countledger.ledger.transport.bodies import (
     LeavingRequest,

@@ -17,7 +17,7 @@ from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
 from urllib3.util.connection import is_connection_dropped
 
-from countledger.ledger.before_send import leave, never_sent
+from countledger.ledger.departure import leave, never_sent
 from countledger.ledger.transport.wire import AnswerParser, MalformedAnswer, TruncatedAnswer
 
 if TYPE_CHECKING:

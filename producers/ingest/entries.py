@@ -42,7 +42,7 @@ from countledger.producers.kinesis.aggregate import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from countledger.ledger.before_send import Deadline
+    from countledger.ledger.departure import Deadline
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespace
     from countledger.producers.sender import Sender

@@ -10,9 +10,9 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.ledger.assembly import namespaces_of
-from countledger.ledger.before_send import Deadline
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
+from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.foreign_events import answer_to_foreign, described, records_in
 from countledger.ledger.foreign_quarantine import ForeignEvents

@@ -33,7 +33,7 @@ from countledger.producers.ingest.quarantine import is_expired, messages_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from countledger.ledger.before_send import Deadline
+    from countledger.ledger.departure import Deadline
     from countledger.producers.ingest.entries import EntryWriter, RecordContent, WriteResult
     from countledger.producers.ingest.pieces import IngestPiece, RecordProgress
     from countledger.producers.ingest.quarantine import QuarantineSink

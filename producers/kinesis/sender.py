@@ -17,8 +17,8 @@ from countledger.ledger.attempts import (
     attempt,
     run,
 )
-from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Backoff, Clock, SystemClock
+from countledger.ledger.departure import guarded
 from countledger.ledger.errors import (
     CountledgerError,
     Throttled,

@@ -17,7 +17,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from countledger.client import CountLedger
 from countledger.infra.memory.tables import MemoryTables
-from countledger.ledger.before_send import leave
+from countledger.ledger.departure import leave
 from countledger.ledger.dynamo import Meter
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import Ids

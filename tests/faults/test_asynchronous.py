@@ -11,8 +11,8 @@ import pytest
 from countledger import Buffering
 from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
 from countledger.ledger.asynchronous.greenlets import suspended
-from countledger.ledger.before_send import guarded
 from countledger.ledger.connection import Connection
+from countledger.ledger.departure import guarded
 from countledger.ledger.errors import KeyExpired
 from countledger.ledger.operations import Absent, Put
 from countledger.ledger.suspension import CallNotes

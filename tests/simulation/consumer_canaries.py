@@ -11,7 +11,7 @@ from countledger.consumers.quarantine import StoredQuarantine, body, quarantined
 from countledger.consumers.watermark import PassedShards
 from countledger.infra.template import mapping_settings
 from countledger.ledger.attributes import Item
-from countledger.ledger.before_send import Deadline
+from countledger.ledger.departure import Deadline
 from countledger.ledger.limits import MINUTE_MS
 from countledger.producers.strict.definition import Definition
 from tests.simulation import running_operations, world

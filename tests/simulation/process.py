@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from countledger.infra.memory.client import sdk_call
-from countledger.ledger.before_send import leave
+from countledger.ledger.departure import leave
 from countledger.ledger.errors import CountledgerError, Throttled, Unclear
 from tests.simulation.faults import Fault
 from tests.simulation.schedule import Killed

@@ -20,7 +20,7 @@ from countledger.infra.local.mappings import record_filter
 from countledger.infra.memory.items import key_of
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys, quarantine_record
-from countledger.ledger.before_send import Deadline
+from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import DAY_MS, MINUTE_MS, WINDOWS_LIFE_MS
 from countledger.ledger.quarantine_record import QuarantineSource

@@ -8,7 +8,7 @@ import pytest
 from countledger.consumers.alerts.rule import Topic
 from countledger.consumers.alerts.state_item import AlertState, decode_state, encode_state
 from countledger.ledger import keys
-from countledger.ledger.before_send import Deadline
+from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import (
     CorruptItem,
 )

@@ -16,8 +16,8 @@ from countledger.consumers.progress import (
     decode_progress,
 )
 from countledger.consumers.stream import ShardName
-from countledger.ledger import before_send, keys
-from countledger.ledger.before_send import Deadline
+from countledger.ledger import departure, keys
+from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import (
     BadPayload,
 )
@@ -108,7 +108,7 @@ def _slow(takes_ms: int) -> tuple[MemoryClient, list[str], Materializer]:
         if write.key["part"] == SHARD.id:
             return None
         clock.at_ms += takes_ms
-        before_send.leave()
+        departure.leave()
         written.append(str(write.key["counter"]))
         return request()
 

@@ -9,7 +9,7 @@ import pytest
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.stream import ShardName
-from countledger.ledger.before_send import Deadline
+from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import CountledgerError, OutOfTime, Throttled
 from tests.unit.consumers.records import record
 from tests.unit.ledger.clocks import NOW_MS, ManualClock

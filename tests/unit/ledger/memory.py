@@ -18,7 +18,7 @@ from countledger.infra.memory.table import Key as ItemKey
 from countledger.infra.memory.table import StoredTable
 from countledger.infra.memory.tables import Transactions
 from countledger.ledger.attributes import Item, Key
-from countledger.ledger.before_send import leave
+from countledger.ledger.departure import leave
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import (
     ConditionFailed,

@@ -18,7 +18,7 @@ from urllib3.exceptions import NewConnectionError
 
 from countledger.ledger.asynchronous.greenlets import suspended
 from countledger.ledger.asynchronous.threads import RequestThreads
-from countledger.ledger.before_send import leave
+from countledger.ledger.departure import leave
 from countledger.ledger.service_errors import translated
 from countledger.ledger.suspension import CallNotes
 

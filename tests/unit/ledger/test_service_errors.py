@@ -4,7 +4,7 @@ import pytest
 from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
 
-from countledger.ledger.before_send import leave
+from countledger.ledger.departure import leave
 from countledger.ledger.errors import (
     AccessDenied,
     BadSetting,

@@ -12,8 +12,8 @@ import pytest
 from botocore.credentials import RefreshableCredentials
 
 from countledger.ledger.attributes import encode
-from countledger.ledger.before_send import guarded
 from countledger.ledger.connection import Connection
+from countledger.ledger.departure import guarded
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import (
@@ -336,7 +336,7 @@ def test_a_client_of_another_process_sends_nothing(
     """Its connections are the other one's too."""
     client: Any = dynamo_of(server).client
     mine = client._client.get()
-    monkeypatch.setattr("countledger.ledger.before_send.this_process", lambda: (0, 7))
+    monkeypatch.setattr("countledger.ledger.departure.this_process", lambda: (0, 7))
     with pytest.raises(SetupError, match="forked"):
         DynamoClient(mine).put(PUT)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import NoCredentialsError
 
-from countledger.ledger.before_send import guarded
+from countledger.ledger.departure import guarded
 from countledger.ledger.errors import CountledgerError, LeaseEnded, Throttled, Unclear
 from countledger.ledger.transport import client
 from tests.unit.ledger.transport.scripted import PUT, ScriptedServer, dynamo_of, http, refused

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.ledger.before_send import Deadline
+from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import AccessDenied, Throttled
 from countledger.ledger.limits import INGEST_PIECE
 from countledger.ledger.operations import Delete

@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.ledger.before_send import leave
+from countledger.ledger.departure import leave
 from countledger.ledger.errors import (
     AccessDenied,
     CountledgerError,

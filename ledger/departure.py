@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.clock import Clock
 
+
 # Of these answers of HTTP the service says that it refused the request.
 _CLIENT_FAULT: Final = 400
 _SERVER_FAULT: Final = 500
