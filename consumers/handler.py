@@ -25,8 +25,8 @@ from countledger.ledger.connection import Connection
 from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import BadPayload, OutOfTime, ProgressLost
 from countledger.ledger.foreign_events import answer_to_foreign, object_in, records_in
-from countledger.ledger.forks import made_once
 from countledger.ledger.limits import late_write_ms
+from countledger.ledger.processes import made_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -57,7 +57,7 @@ from countledger.ledger.errors import (
     CountledgerError,
     OutOfTime,
 )
-from countledger.ledger.forks import this_process
+from countledger.ledger.processes import this_process
 from countledger.ledger.suspension import WorkerThreads
 
 if TYPE_CHECKING:

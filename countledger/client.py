@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from countledger.ledger.connection import Connection
-from countledger.ledger.forks import made_once
+from countledger.ledger.processes import made_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

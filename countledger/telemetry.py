@@ -27,7 +27,7 @@ from botocore.exceptions import ClientError
 from countledger.client import CountLedger
 from countledger.ledger import keys
 from countledger.ledger.connection import Connection
-from countledger.ledger.forks import made_once
+from countledger.ledger.processes import made_once
 from countledger.producers.assembly import quotas_of
 from countledger.producers.quotas.outcome import Admitted, Committed, Denied
 

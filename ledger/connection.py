@@ -25,9 +25,9 @@ from countledger.ledger.errors import (
     StackNotFound,
     WrongRegion,
 )
-from countledger.ledger.forks import ClientPerProcess, lock_open_in_forks, made_once
 from countledger.ledger.ids import Ids
 from countledger.ledger.limits import SECOND_MS
+from countledger.ledger.processes import ClientPerProcess, lock_open_in_forks, made_once
 from countledger.ledger.replacement import replacement
 from countledger.ledger.service_errors import translated
 from countledger.ledger.settings import OF_THE_HOME, ON_REQUEST, OUTPUTS, Settings, is_loopback

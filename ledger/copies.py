@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakSet
 
-from countledger.ledger.forks import this_process
+from countledger.ledger.processes import this_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from botocore.client import BaseClient
 from botocore.session import Session as CoreSession
 from urllib3 import PoolManager
 
-from countledger.ledger.forks import abandon, is_forked, this_process
+from countledger.ledger.processes import abandon, is_forked, this_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from countledger.ledger.errors import CallCancelled, OutOfTime, SetupError
-from countledger.ledger.forks import this_process
 from countledger.ledger.limits import INVOCATION_MARGIN_MS, INVOCATION_TIME_MS, SECOND_MS
+from countledger.ledger.processes import this_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from countledger.ledger.attributes import Item, Key, decode, encode
 from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.errors import Throttled, Unclear
-from countledger.ledger.forks import lock_open_in_forks
 from countledger.ledger.limits import BATCH_GET_KEYS
 from countledger.ledger.operations import Page, Query, action
+from countledger.ledger.processes import lock_open_in_forks
 from countledger.ledger.service_errors import conditions, translated
 from countledger.ledger.suspension import MakeWorkers, workers
 

@@ -16,7 +16,7 @@ from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.assembly import strict_regions_of
 from countledger.ledger.errors import BadRule, TargetRefused, WrongRegion
-from countledger.ledger.forks import made_once
+from countledger.ledger.processes import made_once
 from countledger.ledger.settings import SettingChange
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from countledger.ledger.asynchronous.greenlets import current, suspended
 from countledger.ledger.asynchronous.threads import RequestThreads
 from countledger.ledger.connection import CONNECTIONS, Connection, Retries
 from countledger.ledger.errors import LedgerNotOpen
-from countledger.ledger.forks import abandon, abandon_in_forks, made_once, this_process
+from countledger.ledger.processes import abandon, abandon_in_forks, made_once, this_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable

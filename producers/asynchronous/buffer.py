@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.asynchronous.greenlets import suspended
-from countledger.ledger.forks import this_process
+from countledger.ledger.processes import this_process
 from countledger.ledger.suspension import CallNotes
 from countledger.producers.buffer.buffering import ProducerClosed
 from countledger.producers.buffer.delivery import undeliverable

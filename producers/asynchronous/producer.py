@@ -21,7 +21,7 @@ from weakref import WeakSet
 
 from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
 from countledger.ledger.copies import before_snapshot
-from countledger.ledger.forks import abandon, abandon_in_forks
+from countledger.ledger.processes import abandon, abandon_in_forks
 from countledger.producers.assembly import delivery_of
 from countledger.producers.asynchronous.buffer import AsyncBuffer
 from countledger.producers.buffer.buffering import NOT_PICKLED, NotRecorded, NotTaken

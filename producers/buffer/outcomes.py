@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.amount import Amount, add, may_be_added
 from countledger.ledger.errors import CountledgerError
-from countledger.ledger.forks import this_process
+from countledger.ledger.processes import this_process
 from countledger.producers.buffer.buffering import (
     ENTRY_BYTES,
     NOT_PICKLED,

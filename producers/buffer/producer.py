@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.amount import parse_delta
 from countledger.ledger.errors import BadInput, CountledgerError
-from countledger.ledger.forks import abandon, lock_open_in_forks, this_process
 from countledger.ledger.keys import check_counter
+from countledger.ledger.processes import abandon, lock_open_in_forks, this_process
 from countledger.producers.buffer.buffering import NOT_PICKLED, Failure, NotRecorded, NotTaken
 from countledger.producers.buffer.outcomes import Outcomes
 from countledger.producers.buffer.processes import closed, flushing, opened

@@ -22,8 +22,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-from countledger.ledger.forks import abandon, this_process
 from countledger.ledger.private_files import ensure_private
+from countledger.ledger.processes import abandon, this_process
 from countledger.producers.buffer.buffering import SpoolRefused
 from countledger.producers.buffer.spool_rows import (
     Spooled,

@@ -18,7 +18,7 @@ from countledger.ledger.errors import (
     SequenceExists,
     Unclear,
 )
-from countledger.ledger.forks import SuspendableLock
+from countledger.ledger.processes import SuspendableLock
 from countledger.producers.sequences.sequence import exhausted, plan_draw, plan_making
 from countledger.producers.strict.context import POLICY, raise_exhausted
 

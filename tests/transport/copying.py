@@ -23,7 +23,7 @@ from typing import Any, Final
 import boto3
 
 from countledger import Buffering, CountLedger, Event
-from countledger.ledger import forks
+from countledger.ledger import processes
 from countledger.ledger.clock import SystemClock
 from countledger.producers.buffer.producer import BufferedProducer
 
@@ -146,7 +146,7 @@ def copied() -> bool:
         return False
     signal.alarm(2 * _PATIENCE_S)
     os.getpid = lambda: number
-    forks._KNOWN[0] = 1
+    processes._KNOWN[0] = 1
     _lose_connections()
     _continue_threads()
     return True

@@ -11,7 +11,7 @@ from botocore.credentials import RefreshableCredentials
 from botocore.httpsession import URLLib3Session
 from botocore.utils import IMDSFetcher
 from countledger.ledger.connection import Connection
-from countledger.ledger.forks import is_forked
+from countledger.ledger.processes import is_forked
 from countledger.ledger.settings import Settings
 
 refreshing, go_on, main = threading.Event(), threading.Event(), threading.main_thread()

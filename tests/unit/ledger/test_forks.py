@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from countledger.ledger import forks
+from countledger.ledger import processes
 from tests.unit.ledger.processes import FORKS, printed
 
 # While another thread holds each lock of a module, the process forks; the child uses what it
@@ -57,7 +57,7 @@ def test_what_another_thread_holds_is_open_in_a_fork(fork: str) -> None:
 # Each process has its own value, and what a process inherits is not closed there.
 INHERITING = """
 import ctypes, os, signal, sys, threading, time
-from countledger.ledger.forks import PerProcess, made_once
+from countledger.ledger.processes import PerProcess, made_once
 
 class Kept:
     def __del__(self):
@@ -128,21 +128,21 @@ def test_a_fork_that_python_sees_is_known_also_if_its_kernel_wipes_nothing() -> 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 def test_on_linux_the_identity_is_kept_until_a_fork() -> None:
-    assert forks._WIPED is not None
-    assert forks.this_process() is forks.this_process()
+    assert processes._WIPED is not None
+    assert processes.this_process() is processes.this_process()
 
 
 def test_a_kernel_that_accepts_any_advice_is_not_relied_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """It also accepts one that does not exist; here one that does stands for that."""
-    monkeypatch.setattr(forks, "_NO_ADVICE", mmap.MADV_NORMAL)
+    monkeypatch.setattr(processes, "_NO_ADVICE", mmap.MADV_NORMAL)
 
-    assert forks._wiped_page() is None
+    assert processes._wiped_page() is None
 
 
 # The first uses of a value in a fork, by several threads at once.
 AT_ONCE = """
 import ctypes, os, signal, sys, threading
-from countledger.ledger.forks import PerProcess
+from countledger.ledger.processes import PerProcess
 
 def make():
     barrier.wait(20)

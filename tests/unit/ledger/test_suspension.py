@@ -13,7 +13,7 @@ from countledger.ledger.asynchronous.greenlets import running_call, suspended
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.departure import guarded, leave
 from countledger.ledger.errors import KeyExpired
-from countledger.ledger.forks import SuspendableLock, made_once
+from countledger.ledger.processes import SuspendableLock, made_once
 from countledger.ledger.suspension import CallNotes, Interrupted, current_call, sleep, workers
 from countledger.producers.sequences.drawing import Lease
 

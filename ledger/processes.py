@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.suspension import Signal
 
+
 _T = TypeVar("_T")
 # Forks that Python has seen on the way to this process.
 _FORKS: Final = [0]
