@@ -14,7 +14,6 @@ from botocore.config import Config
 from countledger.ledger.attempts import CallLimits
 from countledger.ledger.batch_body import spell
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.copies import close_before_snapshot
 from countledger.ledger.credentials import renew_in_fork
 from countledger.ledger.departure import watch
 from countledger.ledger.dynamo import DynamoClient, Meter
@@ -27,7 +26,12 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import Ids
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.processes import ClientPerProcess, lock_open_in_forks, made_once
+from countledger.ledger.processes import (
+    ClientPerProcess,
+    close_before_snapshot,
+    lock_open_in_forks,
+    made_once,
+)
 from countledger.ledger.replacement import replacement
 from countledger.ledger.service_errors import translated
 from countledger.ledger.settings import OF_THE_HOME, ON_REQUEST, OUTPUTS, Settings, is_loopback

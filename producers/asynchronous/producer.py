@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
-from countledger.ledger.copies import before_snapshot
-from countledger.ledger.processes import abandon, abandon_in_forks
+from countledger.ledger.processes import abandon, abandon_in_forks, before_snapshot
 from countledger.producers.assembly import delivery_of
 from countledger.producers.asynchronous.buffer import AsyncBuffer
 from countledger.producers.buffer.buffering import NOT_PICKLED, NotRecorded, NotTaken

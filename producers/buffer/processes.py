@@ -14,9 +14,9 @@ import sys
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from countledger.ledger.copies import before_snapshot
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import SECOND_MS
+from countledger.ledger.processes import before_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

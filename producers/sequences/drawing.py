@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.attempts import Again, Attempts, Done, GiveUp, Send, attempt, otherwise
 from countledger.ledger.attributes import require
-from countledger.ledger.copies import clock_offset_s, has_jumped, this_copy
 from countledger.ledger.errors import (
     ConditionFailed,
     CorruptItem,
@@ -18,7 +17,7 @@ from countledger.ledger.errors import (
     SequenceExists,
     Unclear,
 )
-from countledger.ledger.processes import SuspendableLock
+from countledger.ledger.processes import SuspendableLock, clock_offset_s, has_jumped, this_copy
 from countledger.producers.sequences.sequence import exhausted, plan_draw, plan_making
 from countledger.producers.strict.context import POLICY, raise_exhausted
 

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from countledger.ledger import copies
+from countledger.ledger import processes
 from tests.engines.store import Store
 from tests.transport.copying import COUNTER, connections
 from tests.transport.server import HostileServer
@@ -83,7 +83,7 @@ def test_no_connection_is_in_a_snapshot(store: Store) -> None:
     ledger = ledger_of(store)
     ledger.record(COUNTER, 1)
     before = len(connections())
-    copies._prepare()
+    processes._prepare()
     closed = before - len(connections())
     ledger.record(COUNTER, 1)
 
