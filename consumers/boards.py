@@ -18,8 +18,8 @@ from countledger.ledger.attributes import require, require_amount
 from countledger.ledger.calendar import Per, Window, window_of, window_on
 from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import BadSetting, BadTime, NotRanked, shown
+from countledger.ledger.indexes import Board, day_board, top_query
 from countledger.ledger.limits import TOP_MAX
-from countledger.ledger.ranking import Board, day_board, top_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

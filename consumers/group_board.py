@@ -27,9 +27,7 @@ from countledger.ledger.errors import (
     Refused,
     Throttled,
 )
-from countledger.ledger.namespace import Kind, Namespaces
-from countledger.ledger.operations import AllOf, BeginsWith, Compare, Query
-from countledger.ledger.ranking import (
+from countledger.ledger.indexes import (
     PLACE,
     after_place,
     group_board,
@@ -40,6 +38,8 @@ from countledger.ledger.ranking import (
     top_query,
     unrank_of,
 )
+from countledger.ledger.namespace import Kind, Namespaces
+from countledger.ledger.operations import AllOf, BeginsWith, Compare, Query
 from countledger.ledger.tombstones import present
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, decoded, require
 from countledger.ledger.errors import ConditionFailed, NoSuchGroup, Throttled, Unclear
+from countledger.ledger.indexes import is_on
 from countledger.ledger.operations import (
     Absent,
     AllOf,
@@ -27,7 +28,6 @@ from countledger.ledger.operations import (
     Update,
     unchanged,
 )
-from countledger.ledger.ranking import is_on
 from countledger.ledger.tombstones import (
     NOT_REMOVED,
     present,

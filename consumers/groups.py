@@ -21,8 +21,8 @@ from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadInput, CorruptItem, Refused
 from countledger.ledger.ids import unique_id
+from countledger.ledger.indexes import group_board, is_on
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
-from countledger.ledger.ranking import group_board, is_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -159,7 +159,7 @@ class RankRules:
         partitions = self._of(keys.namespace_of(counter))
         if partitions is None:
             return ()
-        from countledger.ledger.ranking import clauses_for  # noqa: PLC0415 - at the first ranking
+        from countledger.ledger.indexes import clauses_for  # noqa: PLC0415 - at the first ranking
 
         return clauses_for(counter, partitions)
 
@@ -172,7 +172,7 @@ class RankRules:
         ranking = self.dynamo.get(self.table, keys.ranking_key(namespace))
         if ranking is None:
             return None
-        from countledger.ledger.ranking import partitions_to_write  # noqa: PLC0415 - as above
+        from countledger.ledger.indexes import partitions_to_write  # noqa: PLC0415 - as above
 
         return partitions_to_write(ranking)
 

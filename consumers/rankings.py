@@ -40,10 +40,7 @@ from countledger.ledger.errors import (
     shown,
 )
 from countledger.ledger.ids import unique_id
-from countledger.ledger.limits import RANK_SETTLES_MS, SECOND_MS
-from countledger.ledger.namespace import Kind, Namespaces
-from countledger.ledger.operations import Absent, AllOf, BeginsWith, Compare, Put, all_unchanged
-from countledger.ledger.ranking import (
+from countledger.ledger.indexes import (
     PARTITIONS_MAX,
     SWEPT,
     after_sweep,
@@ -55,6 +52,9 @@ from countledger.ledger.ranking import (
     place_of,
     unrank_of,
 )
+from countledger.ledger.limits import RANK_SETTLES_MS, SECOND_MS
+from countledger.ledger.namespace import Kind, Namespaces
+from countledger.ledger.operations import Absent, AllOf, BeginsWith, Compare, Put, all_unchanged
 from countledger.ledger.windows import decode_settings
 
 if TYPE_CHECKING:

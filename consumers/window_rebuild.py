@@ -32,6 +32,7 @@ from countledger.ledger.errors import (
     CountledgerError,
     SetupError,
 )
+from countledger.ledger.indexes import day_clauses
 from countledger.ledger.operations import (
     AllOf,
     Assign,
@@ -42,7 +43,6 @@ from countledger.ledger.operations import (
     Update,
     unchanged,
 )
-from countledger.ledger.ranking import day_clauses
 from countledger.ledger.total import (
     REPAIRED_AT,
     new_windows_id,

@@ -24,6 +24,7 @@ from countledger.ledger.errors import (
     ServiceFailed,
     SumOverflow,
 )
+from countledger.ledger.indexes import day_clauses
 from countledger.ledger.limits import FORMAT
 from countledger.ledger.operations import (
     Absent,
@@ -35,7 +36,6 @@ from countledger.ledger.operations import (
     Compare,
     Update,
 )
-from countledger.ledger.ranking import day_clauses
 from countledger.ledger.total import new_windows_id, windows_id_of, windows_names
 from countledger.ledger.windows import EVENTS, SUM
 

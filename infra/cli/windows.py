@@ -26,8 +26,8 @@ from countledger.ledger import keys
 from countledger.ledger.calendar import Per, window_on
 from countledger.ledger.clock import SystemClock, show_duration, to_datetime
 from countledger.ledger.errors import AccessDenied, BadSetting
+from countledger.ledger.indexes import PARTITIONS
 from countledger.ledger.limits import WINDOWS_KEPT_DEFAULT_MS
-from countledger.ledger.ranking import PARTITIONS
 from countledger.ledger.values import parse_time
 from countledger.ledger.windows import FINEST
 

@@ -53,8 +53,8 @@ from countledger.ledger.errors import (
     TransactionCancelled,
     Unclear,
 )
+from countledger.ledger.indexes import namespace_board, partitions_to_write
 from countledger.ledger.operations import Absent, AllOf, AnyOf, Compare, Delete, Get, Put, Transact
-from countledger.ledger.ranking import namespace_board, partitions_to_write
 from countledger.ledger.tombstones import removed_id, tombstone, vacant
 from countledger.producers.strict import token_set
 from countledger.producers.strict.bins import deal_state

@@ -16,8 +16,8 @@ from countledger.ledger.errors import (
     NamespaceUnknown,
     NoSuchGroup,
 )
+from countledger.ledger.indexes import PARTITIONS
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
-from countledger.ledger.ranking import PARTITIONS
 from tests.engines.differences import Difference
 from tests.engines.store import Store
 from tests.faults.strict.sellers import metered, seller_of

@@ -14,10 +14,10 @@ from countledger.consumers.total_writer import and_also, update_of
 from countledger.ledger import keys
 from countledger.ledger.amount import Amount
 from countledger.ledger.errors import BadSetting, CorruptItem, NamespaceUnknown, NotRanked
+from countledger.ledger.indexes import PARTITIONS, clauses_for, namespace_board
 from countledger.ledger.limits import RANK_RULE_LIFE_MS, RANK_SETTLES_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put
-from countledger.ledger.ranking import PARTITIONS, clauses_for, namespace_board
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
 from tests.engines.store import KeptRecords, Store

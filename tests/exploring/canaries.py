@@ -27,8 +27,8 @@ from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.rankings import Rankings
 from countledger.ledger import namespace
+from countledger.ledger.indexes import PLACE
 from countledger.ledger.operations import Absent, AnyOf, Assign, Compare, Delete
-from countledger.ledger.ranking import PLACE
 from countledger.ledger.tombstones import NOT_REMOVED, present
 from countledger.producers.claims import claim, writing
 from countledger.producers.claims.claim import Before, Freeing

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
 from countledger.ledger.errors import NoSuchGroup
+from countledger.ledger.indexes import group_board, is_on, is_on_board
 from countledger.ledger.limits import MINUTE_MS
-from countledger.ledger.ranking import group_board, is_on, is_on_board
 from countledger.ledger.tombstones import present
 from tests.exploring.linear import Effect, Masked, certainty_of_several, is_number, never
 from tests.exploring.scope import Beginnings, Capability

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting
+from countledger.ledger.indexes import is_on, kept_partitions, namespace_board
 from countledger.ledger.limits import MINUTE_MS
-from countledger.ledger.ranking import is_on, kept_partitions, namespace_board
 from tests.exploring.linear import Effect, Masked, certainty_of_several, is_number, never
 from tests.exploring.scope import Beginnings, Capability
 from tests.exploring.search import Bounds

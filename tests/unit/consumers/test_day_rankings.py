@@ -13,9 +13,9 @@ from countledger.consumers.window_chain import broken_links
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per, window_of
 from countledger.ledger.errors import BadSetting, BadTime, NotRanked, NoWindows
+from countledger.ledger.indexes import day_board, day_clauses, namespace_board
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Add
-from countledger.ledger.ranking import day_board, day_clauses, namespace_board
 from countledger.ledger.total import windows_id_of
 from countledger.ledger.windows import WindowSetting, decode_settings, encode_settings
 from tests.unit.consumers.records import COUNTER

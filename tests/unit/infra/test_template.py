@@ -17,6 +17,7 @@ from countledger.infra.template import (
     template_text,
 )
 from countledger.ledger import keys
+from countledger.ledger.indexes import group_board, namespace_board
 from countledger.ledger.limits import (
     HORIZON_DEFAULT_MS,
     HOUR_MS,
@@ -25,7 +26,6 @@ from countledger.ledger.limits import (
     INVOCATION_MARGIN_MS,
     INVOCATION_TIME_MS,
 )
-from countledger.ledger.ranking import group_board, namespace_board
 from countledger.ledger.settings import Settings
 from countledger.probe import NAMESPACE
 

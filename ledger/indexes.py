@@ -46,6 +46,7 @@ from countledger.ledger.operations import (
 if TYPE_CHECKING:
     from countledger.ledger.windows import WindowSetting
 
+
 # Each partition costs a query of half a read unit and takes 500 changed totals a second.
 PARTITIONS: Final = 4
 PARTITIONS_MAX: Final = RANK_PARTITIONS_MAX
