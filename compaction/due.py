@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from countledger.ledger import keys
 from countledger.ledger.attempts import Again, Attempts, Done, DynamoPerformer, Send, attempt, run
 from countledger.ledger.clock import Backoff, Clock, SystemClock
-from countledger.ledger.due import (
+from countledger.ledger.errors import ConditionFailed, CorruptItem, CountledgerError
+from countledger.ledger.indexes import (
     DueRule,
     DueState,
     buckets_of,
@@ -24,7 +25,6 @@ from countledger.ledger.due import (
     mark_of,
     reschedule_of,
 )
-from countledger.ledger.errors import ConditionFailed, CorruptItem, CountledgerError
 from countledger.ledger.limits import DUE_RULE_LIFE_MS, MINUTE_MS
 from countledger.ledger.operations import Compare, Scan
 

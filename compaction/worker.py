@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from countledger.compaction.dispatcher import CompactCounter, parse_work
 from countledger.compaction.report import CompactionReport, LastRunStore, RunOutcome, WorkDone
 from countledger.ledger import keys
-from countledger.ledger.due import DueRule
 from countledger.ledger.errors import CountledgerError, ServiceFailed
+from countledger.ledger.indexes import DueRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

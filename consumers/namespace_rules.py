@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from countledger.ledger.attributes import Item, OnCorrupt
-    from countledger.ledger.due import DueRule
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.indexes import DueRule
     from countledger.ledger.operations import Clause
     from countledger.ledger.windows import WindowSetting
 
@@ -83,7 +83,7 @@ class DueRules:
         schedule = self.dynamo.get(self.table, keys.schedule_key(namespace))
         if schedule is None:
             return None
-        from countledger.ledger.due import rule_in  # noqa: PLC0415 - at the first schedule
+        from countledger.ledger.indexes import rule_in  # noqa: PLC0415 - at the first schedule
         from countledger.ledger.tombstones import present  # noqa: PLC0415 - the same
 
         if present(schedule) is None:
@@ -121,7 +121,7 @@ class DueMarker:
         rule = self.rules.of(keys.namespace_of(total["counter"]))
         if rule is None:
             return
-        from countledger.ledger.due import due_state_of, mark_of  # noqa: PLC0415 - the same
+        from countledger.ledger.indexes import due_state_of, mark_of  # noqa: PLC0415 - the same
 
         try:
             update = mark_of(self.table, due_state_of(total), rule, self.now_ms)

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from countledger.consumers.proof import Proof
     from countledger.consumers.verify import Evidence, StoredTotal, Verifier
     from countledger.ledger.attributes import Item
-    from countledger.ledger.due import DueRule
+    from countledger.ledger.indexes import DueRule
     from countledger.ledger.operations import Clause, Condition
 
 # The size limit of one expression.

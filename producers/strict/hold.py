@@ -20,7 +20,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger import amount, due, keys
+from countledger.ledger import amount, indexes, keys
 from countledger.ledger.attributes import check_format, describe, optional, require, require_amount
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadCounterName, BadKey, CorruptItem, shown
@@ -281,7 +281,7 @@ def plan_end(table: str, end: End, call: str, now_ms: int, kept_ms: int) -> Upda
 def bucket_query(table: str, bucket: str, before_ms: int, page_size: int | None) -> Query:
     """The open holds of a bucket whose time ends before then, the oldest first."""
     lapsed = AllOf(Compare("due_bucket", "=", bucket), Compare("due_at", "<", before_ms))
-    return Query(table, lapsed, index=due.INDEX, page_size=page_size)
+    return Query(table, lapsed, index=indexes.INDEX, page_size=page_size)
 
 
 def buckets_of(places: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from countledger.infra.local.region_stack import RegionStack
 from countledger.infra.local.stack import Credentials, LocalStack
 from countledger.ledger.attributes import Item, Key
 from countledger.ledger.clock import SystemClock
-from countledger.ledger.due import bucket_of
+from countledger.ledger.indexes import bucket_of
 from countledger.ledger.keys import schedule_key, total_key
 from countledger.ledger.operations import Add, Assign, Update
 from countledger.producers.recorder import Recorder

@@ -7,7 +7,8 @@ from countledger.consumers.fold import FoldedChange
 from countledger.consumers.total_writer import update_of
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
-from countledger.ledger.due import (
+from countledger.ledger.errors import ConditionFailed
+from countledger.ledger.indexes import (
     DueRule,
     bucket_of,
     buckets_of,
@@ -16,7 +17,6 @@ from countledger.ledger.due import (
     mark_of,
     reschedule_of,
 )
-from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.limits import HOUR_MS
 from tests.engines.store import Store
 

@@ -27,7 +27,7 @@ from countledger.consumers.proof import Prover
 from countledger.consumers.record import EntryChange, change_of
 from countledger.consumers.verify import Verifier
 from countledger.ledger import attempts, exact
-from countledger.ledger import due as due_index
+from countledger.ledger import indexes as due_index
 from countledger.ledger.exact import Covered, ExactAccumulator, Head
 from countledger.ledger.operations import Absent, Assign, Put, Update
 from countledger.producers import sender

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from countledger.infra.memory.table import Change, Key
-    from countledger.ledger.due import DueRule
+    from countledger.ledger.indexes import DueRule
     from countledger.ledger.windows import WindowSetting
     from tests.simulation.auditor import Auditor
     from tests.simulation.faults import Faults

@@ -17,7 +17,7 @@ from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import Triggers
 from countledger.compaction.worker import Worker
 from countledger.ledger import keys
-from countledger.ledger.due import bucket_of
+from countledger.ledger.indexes import bucket_of
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from tests.unit.ledger.clocks import NOW_MS, ManualClock

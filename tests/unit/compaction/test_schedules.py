@@ -17,7 +17,6 @@ from countledger.compaction.schedule import (
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import trigger_name
 from countledger.ledger.attributes import Item
-from countledger.ledger.due import DueRule, rule_in
 from countledger.ledger.errors import (
     BadSetting,
     CorruptItem,
@@ -31,6 +30,7 @@ from countledger.ledger.errors import (
     WrongKind,
     WrongRegion,
 )
+from countledger.ledger.indexes import DueRule, rule_in
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Absent, Put

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.ledger import keys
-from countledger.ledger.due import (
+from countledger.ledger.errors import ConditionFailed
+from countledger.ledger.indexes import (
     BUCKETS,
     DueRule,
     DueState,
@@ -19,7 +20,6 @@ from countledger.ledger.due import (
     mark_of,
     reschedule_of,
 )
-from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.operations import Add, Update
 from tests.unit.ledger.clocks import NOW_MS
