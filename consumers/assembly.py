@@ -276,9 +276,9 @@ def quarantine_of(
             extra that the others do not.
     """
     from countledger.consumers.auditor import RepairCounter, review_alert_log
+    from countledger.ledger.quarantine import QuarantineStore, notices_of
     from countledger.ledger.quarantine_record import QuarantineSource
     from countledger.ledger.quarantine_service import QuarantineService
-    from countledger.ledger.quarantine_store import QuarantineStore, notices_of
 
     def redrive_ingested(record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
         return ingest()(record, even_if_counted=even_if_counted)

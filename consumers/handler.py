@@ -73,8 +73,8 @@ class _Quarantine:
     def _opened(self) -> StoredQuarantine:
         from countledger.consumers.quarantine import StoredQuarantine  # noqa: PLC0415 - see above
         from countledger.ledger.message_queue import MessageQueue  # noqa: PLC0415 - see above
+        from countledger.ledger.quarantine import QuarantineStore  # noqa: PLC0415 - see above
         from countledger.ledger.quarantine_record import QuarantineSource  # noqa: PLC0415 - see above
-        from countledger.ledger.quarantine_store import QuarantineStore  # noqa: PLC0415 - see above
 
         connection = self._connection
         store = QuarantineStore(connection.dynamo("standard"), connection.setting("counters_table"))

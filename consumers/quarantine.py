@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from countledger.ledger.message_queue import MessageQueue
-    from countledger.ledger.quarantine_store import QuarantineStore
+    from countledger.ledger.quarantine import QuarantineStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from countledger.ledger.message_queue import MessageQueue
+    from countledger.ledger.quarantine import QuarantineStore
     from countledger.ledger.quarantine_record import QuarantineSource
-    from countledger.ledger.quarantine_store import QuarantineStore
 
 
 @dataclass(frozen=True, slots=True)

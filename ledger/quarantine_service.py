@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from countledger.ledger.attributes import OnCorrupt
+    from countledger.ledger.quarantine import QuarantineNotices, QuarantineStore
     from countledger.ledger.quarantine_record import QuarantinedRecord
-    from countledger.ledger.quarantine_store import QuarantineNotices, QuarantineStore
 
 _BY_MAX_CHARACTERS: Final = 256
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from countledger.ledger.message_queue import MessageQueue
-    from countledger.ledger.quarantine_store import QuarantineStore
+    from countledger.ledger.quarantine import QuarantineStore
     from countledger.producers.ingest.entries import RejectedEvent
 
 FORMAT: Final = 1

@@ -20,8 +20,8 @@ from countledger.ledger.errors import BadPayload, Throttled
 from countledger.ledger.foreign_events import records_in
 from countledger.ledger.foreign_quarantine import ForeignEvents
 from countledger.ledger.message_queue import MessageQueue
+from countledger.ledger.quarantine import QuarantineStore, quarantine_ids_in
 from countledger.ledger.quarantine_record import CONTENT_MAX_BYTES, QuarantineSource
-from countledger.ledger.quarantine_store import QuarantineStore, quarantine_ids_in
 from countledger.producers.ingest import handler as ingest
 from tests.unit.consumers.records import record
 from tests.unit.ledger.clocks import NOW_MS, ManualClock

@@ -21,6 +21,11 @@ from countledger.ledger.keys import quarantine_place
 from countledger.ledger.limits import ITEM_MAX_BYTES, QUARANTINE_HANDLED_LIFE_MS
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.operations import Put
+from countledger.ledger.quarantine import (
+    QuarantineNotices,
+    QuarantineStore,
+    quarantine_ids_in,
+)
 from countledger.ledger.quarantine_record import (
     CONTENT_MAX_BYTES,
     HandledHow,
@@ -31,11 +36,6 @@ from countledger.ledger.quarantine_record import (
     encode_quarantined,
 )
 from countledger.ledger.quarantine_service import QuarantineService, RedriveAnswer
-from countledger.ledger.quarantine_store import (
-    QuarantineNotices,
-    QuarantineStore,
-    quarantine_ids_in,
-)
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 

@@ -14,7 +14,7 @@ from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import AccessDenied, Throttled
 from countledger.ledger.limits import INGEST_PIECE
 from countledger.ledger.operations import Delete
-from countledger.ledger.quarantine_store import QuarantineStore
+from countledger.ledger.quarantine import QuarantineStore
 from countledger.producers.ingest.entries import RejectionKind
 from countledger.producers.ingest.ingest import IngestOutcome
 from countledger.producers.ingest.quarantine import IngestQuarantine, quarantined_of

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.quarantine_record import QuarantineHandling
 
+
 # A retry would get the same answer.
 _FINAL_REFUSALS: Final = (RequestRejected, AccessDenied, TableNotFound)
 _PAGE: Final = 25
