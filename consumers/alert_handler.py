@@ -22,10 +22,8 @@ from countledger.ledger.connection import Connection
 from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import OutOfTime
 from countledger.ledger.foreign_events import answer_to_foreign, records_in
-from countledger.ledger.foreign_quarantine import ForeignEvents
 from countledger.ledger.message_queue import MessageQueue
-from countledger.ledger.quarantine import QuarantineStore
-from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine import ForeignEvents, QuarantineSource, QuarantineStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -31,8 +31,12 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.ledger.exact import ExactReader
     from countledger.ledger.namespace import Namespaces
-    from countledger.ledger.quarantine_record import QuarantinedRecord
-    from countledger.ledger.quarantine_service import QuarantineService, Redrive, RedriveAnswer
+    from countledger.ledger.quarantine import (
+        QuarantinedRecord,
+        QuarantineService,
+        Redrive,
+        RedriveAnswer,
+    )
 
 __all__ = [
     "CatchingUp",
@@ -276,9 +280,12 @@ def quarantine_of(
             extra that the others do not.
     """
     from countledger.consumers.auditor import RepairCounter, review_alert_log
-    from countledger.ledger.quarantine import QuarantineStore, notices_of
-    from countledger.ledger.quarantine_record import QuarantineSource
-    from countledger.ledger.quarantine_service import QuarantineService
+    from countledger.ledger.quarantine import (
+        QuarantineService,
+        QuarantineSource,
+        QuarantineStore,
+        notices_of,
+    )
 
     def redrive_ingested(record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
         return ingest()(record, even_if_counted=even_if_counted)

@@ -14,7 +14,7 @@ from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker
 from countledger.ledger import keys
 from countledger.ledger.errors import CorruptItem
 from countledger.ledger.namespace import Kind
-from countledger.ledger.quarantine_service import RedriveAnswer
+from countledger.ledger.quarantine import RedriveAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.verify import Verdict, Verifier
     from countledger.ledger.namespace import Namespaces
-    from countledger.ledger.quarantine_record import QuarantinedRecord
+    from countledger.ledger.quarantine import QuarantinedRecord
 
 
 Audited = TypeVar("Audited")

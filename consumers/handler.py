@@ -64,7 +64,7 @@ class _Quarantine:
 
     def keep_event(self, records: Sequence[Any], reason: str) -> None:
         """Keep an event of something else; see `ForeignEvents.keep`."""
-        from countledger.ledger.foreign_quarantine import ForeignEvents  # noqa: PLC0415 - see above
+        from countledger.ledger.quarantine import ForeignEvents  # noqa: PLC0415 - see above
 
         opened = self._opened
         ForeignEvents(opened.store, opened.queue, opened.source).keep(records, reason)
@@ -73,8 +73,10 @@ class _Quarantine:
     def _opened(self) -> StoredQuarantine:
         from countledger.consumers.quarantine import StoredQuarantine  # noqa: PLC0415 - see above
         from countledger.ledger.message_queue import MessageQueue  # noqa: PLC0415 - see above
-        from countledger.ledger.quarantine import QuarantineStore  # noqa: PLC0415 - see above
-        from countledger.ledger.quarantine_record import QuarantineSource  # noqa: PLC0415 - see above
+        from countledger.ledger.quarantine import (  # noqa: PLC0415 - see above
+            QuarantineSource,
+            QuarantineStore,
+        )
 
         connection = self._connection
         store = QuarantineStore(connection.dynamo("standard"), connection.setting("counters_table"))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from countledger.consumers.record import MalformedRecord, created_at_ms, sequence_of
 from countledger.ledger import keys
 from countledger.ledger.limits import MESSAGE_MAX_BYTES, REASON_MAX_CHARACTERS
-from countledger.ledger.quarantine_record import (
+from countledger.ledger.quarantine import (
     CONTENT_MAX_BYTES,
     QuarantinedRecord,
     QuarantineSource,

@@ -15,7 +15,7 @@ from countledger.ledger.asynchronous.forms import (
     iterated_in_thread,
     threaded,
 )
-from countledger.ledger.quarantine_service import QuarantineService
+from countledger.ledger.quarantine import QuarantineService
 
 
 class AsyncGroups(AsyncForm[Groups]):

@@ -13,13 +13,13 @@ from countledger.infra.cli.options import BadUsage, Options, confirm, shared
 from countledger.infra.cli.output import FINDINGS, Unread, facts, notice, show, show_all, show_json
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput
-from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
+from countledger.ledger.quarantine import QuarantinedRecord, QuarantineSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from countledger.infra.cli.output import Row
-    from countledger.ledger.quarantine_service import QuarantineOutcome
+    from countledger.ledger.quarantine import QuarantineOutcome
     from countledger.producers.ingest.late import LateEntry
 
 _REASON_CHARACTERS: Final = 100

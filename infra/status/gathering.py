@@ -35,7 +35,7 @@ from countledger.ledger.errors import (
     RequestRejected,
     TableNotFound,
 )
-from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine import QuarantineSource
 from countledger.ledger.service_errors import translated
 from countledger.producers.strict.open_holds import OverdueHolds
 

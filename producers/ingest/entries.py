@@ -27,7 +27,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import BATCH_WRITE_ITEMS, SECOND_MS, TIME_LIMIT_MS
-from countledger.ledger.quarantine_record import CONTENT_MAX_BYTES
+from countledger.ledger.quarantine import CONTENT_MAX_BYTES
 from countledger.ledger.suspension import WorkerThreads
 from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Receipt, Status

@@ -15,11 +15,9 @@ from countledger.ledger.connection import Connection
 from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.foreign_events import answer_to_foreign, described, records_in
-from countledger.ledger.foreign_quarantine import ForeignEvents
 from countledger.ledger.limits import INGEST_MARGIN_MS, INGEST_TIME_MS
 from countledger.ledger.message_queue import MessageQueue
-from countledger.ledger.quarantine import QuarantineStore
-from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine import ForeignEvents, QuarantineSource, QuarantineStore
 from countledger.producers.ingest.entries import EntryWriter, RejectionKind
 from countledger.producers.ingest.ingest import Ingest, IngestOutcome
 from countledger.producers.ingest.pieces import RecordProgress

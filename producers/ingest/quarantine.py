@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from countledger.ledger.keys import is_counter, quarantine_place
 from countledger.ledger.limits import MESSAGE_MAX_BYTES, REASON_MAX_CHARACTERS
-from countledger.ledger.quarantine_record import (
+from countledger.ledger.quarantine import (
     CONTENT_MAX_BYTES,
     QuarantinedRecord,
     QuarantineSource,

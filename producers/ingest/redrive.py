@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadInput, BadPayload, CountledgerError, KeyExpired
 from countledger.ledger.message_queue import MessageQueue
-from countledger.ledger.quarantine import QuarantineStore, quarantine_ids_in
-from countledger.ledger.quarantine_record import HandledHow, QuarantineHandling
-from countledger.ledger.quarantine_service import RedriveAnswer
+from countledger.ledger.quarantine import (
+    HandledHow,
+    QuarantineHandling,
+    QuarantineStore,
+    RedriveAnswer,
+    quarantine_ids_in,
+)
 from countledger.producers.event import Status
 from countledger.producers.ingest.entries import EntryWriter, RejectionKind
 from countledger.producers.ingest.late import LateEntry, LateResender, LateStatus
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespaces
-    from countledger.ledger.quarantine_record import QuarantinedRecord
+    from countledger.ledger.quarantine import QuarantinedRecord
 
 _BY: Final = "expired.resend"
 _DETAILS: Final = {

@@ -12,8 +12,7 @@ from countledger.infra.local.front import Front
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
-from countledger.ledger.quarantine import QuarantineStore
-from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
+from countledger.ledger.quarantine import QuarantinedRecord, QuarantineSource, QuarantineStore
 from tests.browser.conftest import PATIENCE_MS, Opener
 
 expect.set_options(timeout=PATIENCE_MS)

@@ -20,8 +20,7 @@ from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import AccessDenied, Unclear
 from countledger.ledger.limits import DAY_MS, HOUR_MS
-from countledger.ledger.quarantine import QuarantineStore
-from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
+from countledger.ledger.quarantine import QuarantinedRecord, QuarantineSource, QuarantineStore
 from tests.e2e.command import Command, eventually
 from tests.e2e.world import age_mark, client_of, record_aged, tick
 

@@ -32,9 +32,13 @@ from countledger.ledger.errors import NoSuchCounter, NoSuchGroup
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.operations import Compare, Delete, Put, Query
-from countledger.ledger.quarantine import QuarantineNotices, QuarantineStore
-from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
-from countledger.ledger.quarantine_service import QuarantineService
+from countledger.ledger.quarantine import (
+    QuarantinedRecord,
+    QuarantineNotices,
+    QuarantineService,
+    QuarantineSource,
+    QuarantineStore,
+)
 from countledger.producers.event import Event
 from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.late import LateResender

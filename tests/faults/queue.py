@@ -10,8 +10,7 @@ from uuid import uuid4
 from countledger.consumers.alerts.delivery import DETAIL_TYPE, SOURCE
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.ledger.message_queue import MessageQueue
-from countledger.ledger.quarantine import QuarantineStore
-from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine import QuarantineSource, QuarantineStore
 from tests.engines.store import Record, Store
 
 

@@ -23,8 +23,7 @@ from countledger.infra.template import mapping_settings
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.message_queue import MessageQueue
-from countledger.ledger.quarantine import QuarantineStore
-from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine import QuarantineSource, QuarantineStore
 from tests.simulation.mailbox import URL, Mailbox, MailboxClient
 from tests.simulation.mapping import Mapping
 from tests.simulation.shape import COUNTERS

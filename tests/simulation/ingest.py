@@ -13,8 +13,12 @@ from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.message_queue import MessageQueue
-from countledger.ledger.quarantine import QuarantineStore, quarantine_ids_in
-from countledger.ledger.quarantine_record import QuarantineSource, decode_quarantined
+from countledger.ledger.quarantine import (
+    QuarantineSource,
+    QuarantineStore,
+    decode_quarantined,
+    quarantine_ids_in,
+)
 from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.handler import answer_of, source_of
 from countledger.producers.ingest.ingest import Ingest, IngestOutcome

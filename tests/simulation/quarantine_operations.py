@@ -9,9 +9,12 @@ from countledger.consumers.auditor import RepairCounter, review_alert_log
 from countledger.consumers.window_rebuild import WindowRebuilder
 from countledger.ledger import keys
 from countledger.ledger.message_queue import MessageQueue
-from countledger.ledger.quarantine import QuarantineNotices, QuarantineStore
-from countledger.ledger.quarantine_record import QuarantineSource
-from countledger.ledger.quarantine_service import QuarantineService
+from countledger.ledger.quarantine import (
+    QuarantineNotices,
+    QuarantineService,
+    QuarantineSource,
+    QuarantineStore,
+)
 from tests.simulation.client import Client, Memory
 from tests.simulation.ledger_operations import send_new
 from tests.simulation.mailbox import URL, MailboxClient

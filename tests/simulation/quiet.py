@@ -7,7 +7,7 @@ from countledger.compaction.report import RunOutcome
 from countledger.consumers.verify import Judgement
 from countledger.ledger import keys
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
-from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine import QuarantineSource
 from countledger.producers.event import Event
 from countledger.producers.strict.outcome import Applied, BoundReached
 from tests.simulation import quarantine_operations as malformed

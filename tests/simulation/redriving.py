@@ -4,7 +4,7 @@ from typing import Final
 
 from countledger.ledger import keys
 from countledger.ledger.limits import MINUTE_MS
-from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine import QuarantineSource
 from tests.simulation.client import Memory
 from tests.simulation.ledger_account import MOVED, STOCK
 from tests.simulation.product import Product

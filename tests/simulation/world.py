@@ -19,11 +19,11 @@ from countledger.consumers.watermark import PassedShards
 from countledger.infra.local.mappings import record_filter
 from countledger.infra.memory.items import key_of
 from countledger.infra.template import mapping_settings
-from countledger.ledger import keys, quarantine_record
+from countledger.ledger import keys, quarantine
 from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import DAY_MS, MINUTE_MS, WINDOWS_LIFE_MS
-from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine import QuarantineSource
 from tests.simulation.alert_account import AlertAccount
 from tests.simulation.dynamo import SimulatedClient
 from tests.simulation.evaluating import Alarms, evaluator_mapping, quarantine_of
@@ -368,6 +368,6 @@ def _note_total(stream: SimulatedStream, change: Change) -> None:
 
 def _check_copy(counters: SimulatedTable, body: str) -> None:
     """Nothing is in the quarantine's queue alone: each message names a copy that is there."""
-    key = quarantine_record.key_of(json.loads(body)["quarantine_id"])
+    key = quarantine.key_of(json.loads(body)["quarantine_id"])
     if key_of(key) not in counters.items:
         raise Wrong(f"in a queue alone: {body}")

@@ -11,7 +11,7 @@ from countledger.consumers.boards import check_limit
 from countledger.consumers.walk import start
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.exact import newest_first
-from countledger.ledger.quarantine_service import QuarantineService
+from countledger.ledger.quarantine import QuarantineService
 from countledger.producers.strict.definition import define
 
 _HUGE: Final = 10**5_000

@@ -14,7 +14,7 @@ from countledger.consumers.window_rebuild import WindowRebuilder
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger.limits import MESSAGE_MAX_BYTES
 from countledger.ledger.operations import Put
-from countledger.ledger.quarantine_record import (
+from countledger.ledger.quarantine import (
     CONTENT_MAX_BYTES,
     QuarantinedRecord,
     QuarantineSource,

@@ -19,7 +19,7 @@ from countledger.ledger.errors import BadSetting, NoWindows, WrongKind
 from countledger.ledger.limits import FORMAT
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Assign, Put, Update
-from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine import QuarantineSource
 from countledger.ledger.windows import encode_settings
 from tests.unit.consumers.test_window_rebuild import ONE, Windows
 from tests.unit.consumers.world import COUNTERS, LEDGER

@@ -18,10 +18,14 @@ from countledger.consumers.record import foreign_reason
 from countledger.infra.http import handler as http
 from countledger.ledger.errors import BadPayload, Throttled
 from countledger.ledger.foreign_events import records_in
-from countledger.ledger.foreign_quarantine import ForeignEvents
 from countledger.ledger.message_queue import MessageQueue
-from countledger.ledger.quarantine import QuarantineStore, quarantine_ids_in
-from countledger.ledger.quarantine_record import CONTENT_MAX_BYTES, QuarantineSource
+from countledger.ledger.quarantine import (
+    CONTENT_MAX_BYTES,
+    ForeignEvents,
+    QuarantineSource,
+    QuarantineStore,
+    quarantine_ids_in,
+)
 from countledger.producers.ingest import handler as ingest
 from tests.unit.consumers.records import record
 from tests.unit.ledger.clocks import NOW_MS, ManualClock

@@ -22,20 +22,19 @@ from countledger.ledger.limits import ITEM_MAX_BYTES, QUARANTINE_HANDLED_LIFE_MS
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.operations import Put
 from countledger.ledger.quarantine import (
-    QuarantineNotices,
-    QuarantineStore,
-    quarantine_ids_in,
-)
-from countledger.ledger.quarantine_record import (
     CONTENT_MAX_BYTES,
     HandledHow,
     QuarantinedRecord,
     QuarantineHandling,
+    QuarantineNotices,
+    QuarantineService,
     QuarantineSource,
+    QuarantineStore,
+    RedriveAnswer,
     decode_quarantined,
     encode_quarantined,
+    quarantine_ids_in,
 )
-from countledger.ledger.quarantine_service import QuarantineService, RedriveAnswer
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 

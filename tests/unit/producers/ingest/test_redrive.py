@@ -10,11 +10,11 @@ from countledger.ledger.exact import Head, encode_head
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
 from countledger.ledger.operations import Delete, Put
-from countledger.ledger.quarantine import QuarantineStore
-from countledger.ledger.quarantine_record import (
+from countledger.ledger.quarantine import (
     CONTENT_MAX_BYTES,
     QuarantinedRecord,
     QuarantineSource,
+    QuarantineStore,
 )
 from countledger.producers.ingest.entries import EntryWriter, RejectionKind
 from countledger.producers.ingest.ingest import Ingest
