@@ -7,37 +7,437 @@ by the boto3 client. No redirect is followed.
 
 from __future__ import annotations
 
+import json
 import os
 import time
+from base64 import b64encode
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
+from itertools import count, repeat
 from random import random
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
+from zlib import crc32
 
+import orjson
 from botocore import exceptions as sdk
+from botocore.awsrequest import AWSPreparedRequest, HeadersDict
+from botocore.compat import HTTPHeaders
+from botocore.parsers import create_parser
 
+from countledger.ledger.attributes import encode, encode_value
 from countledger.ledger.departure import judge_attempt
+from countledger.ledger.entry import EntryColumns
+from countledger.ledger.keys import entry_key
 from countledger.ledger.service_errors import may_pass
-from countledger.ledger.transport.bodies import (
-    LeavingRequest,
-    Refusals,
-    is_refusal,
-    puts_of_json,
-    read,
-    spelled,
-    without_json,
-)
-from countledger.ledger.transport.handlers import Handlers
-from countledger.ledger.transport.routes import Routes
+from countledger.ledger.transport.connections import Connections, is_direct
+from countledger.ledger.transport.signing import Signer
 from countledger.ledger.transport.wire import Answer
 
 if TYPE_CHECKING:
-    from botocore.credentials import Credentials, ReadOnlyCredentials
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from botocore.credentials import Credentials, ReadOnlyCredentials
+    from botocore.model import ServiceModel
+
+    from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import CallLimits
+    from countledger.ledger.attributes import Item
     from countledger.ledger.operations import PutBatch
-    from countledger.ledger.transport.routes import Route
+
+
+# The JSON of requests and answers.
+#
+# Numbers are texts in DynamoDB's format, so no digit is lost. Binaries are base64 on the wire:
+# those of a request are spelled here, those of an answer are read where items are decoded.
+
+
+_CHECKSUM = "x-amz-crc32"
+_SUCCESS = 200
+_FIRST_ERROR = 301
+
+
+def spelled(arguments: object) -> bytes:
+    """The body of a request, or a part of it."""
+    try:
+        return orjson.dumps(arguments, default=_base64)
+    except TypeError:
+        # A text that is not valid Unicode: spelled as boto3 spells it, for the service to refuse.
+        return json.dumps(arguments, default=_base64).encode()
+
+
+def puts_of_json(batch: PutBatch) -> list[orjson.Fragment]:
+    """The puts of a batch, each as JSON: in a third of the time of encoding item by item."""
+    columns = EntryColumns.of(batch.entries)
+    if columns is None:
+        return [orjson.Fragment(_put_of(item)) for item in batch.items]
+    times_ms, events = columns.times_ms, columns.events
+    deltas = [str(one) if type(one) is int else _number(one) for one in columns.deltas]
+    # Entries that were made together differ in their counters, ids and deltas only.
+    heads = {at_ms: _head_of(at_ms, columns.origin) for at_ms in {*times_ms}}
+    if events.count(1) == len(events):
+        ends = ['"}}}}'] * len(events)
+    else:
+        ends = ['"}}}}' if one == 1 else f'"}},"events":{{"N":"{one}"}}}}}}}}' for one in events]
+    counters = _texts(columns.counters)
+    sort_keys = _texts([*map(entry_key, columns.ids, batch.spreads)])
+    parts = zip(
+        map(heads.__getitem__, times_ms),
+        counters,
+        repeat('},"entry":{"S":'),
+        sort_keys,
+        repeat('},"delta":{"N":"'),
+        deltas,
+        ends,
+        strict=False,  # two of them have no end
+    )
+    return [*map(orjson.Fragment, map("".join, parts))]
+
+
+def _texts(texts: Sequence[str]) -> list[str]:
+    """The JSON of each of some texts."""
+    found = spelled(texts)[1:-1].decode().split(",")
+    # More parts than texts: a comma is part of one.
+    return found if len(found) == len(texts) else [spelled(one).decode() for one in texts]
+
+
+def _number(amount: Amount) -> str:
+    return encode_value(amount)["N"]
+
+
+def _put_of(item: Item) -> str:
+    return spelled({"PutRequest": {"Item": encode(item)}}).decode()
+
+
+def _head_of(at_ms: int, origin: str) -> str:
+    """The put of a plain entry, up to its counter."""
+    put = _put_of({"at": at_ms, "origin": origin})
+    return f'{put[:-3]},"counter":{{"S":'
+
+
+def without_json(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a batch write, as botocore takes them."""
+    puts = {
+        table: orjson.loads(orjson.dumps(requests, default=_base64))
+        for table, requests in arguments["RequestItems"].items()
+    }
+    return {**arguments, "RequestItems": puts}
+
+
+def read(answer: Answer) -> dict[str, Any]:
+    """What an answer of success says; nothing, as by boto3, if it is not the service's.
+
+    `dynamo.consumed_in` refuses such an answer.
+
+    Raises:
+        ChecksumError: its body is not the one that the service sent.
+    """
+    expected = answer.headers.get(_CHECKSUM)
+    if expected is not None and expected != (actual := str(crc32(answer.body))):
+        raise sdk.ChecksumError(
+            checksum_type="crc32", expected_checksum=expected, actual_checksum=actual
+        )
+    try:
+        content = orjson.loads(answer.body)
+    except ValueError:
+        return {}
+    if answer.status != _SUCCESS or not isinstance(content, dict):
+        return {}
+    return {name: value for name, value in content.items() if value is not None}
+
+
+def is_refusal(answer: Answer) -> bool:
+    """Whether its status is that of an error or a redirect."""
+    return answer.status >= _FIRST_ERROR
+
+
+class Refusals:
+    """Reads answers of refusal, by botocore's own parser."""
+
+    __slots__ = ("_parser", "_service")
+
+    def __init__(self, service: ServiceModel) -> None:
+        """Those of a service.
+
+        Args:
+            service: its model.
+        """
+        self._service = service
+        self._parser: Any = create_parser(service.resolved_protocol)
+
+    def read(self, operation: str, answer: Answer) -> dict[str, Any]:
+        """What an answer says, in the form of `ClientError.response`."""
+        response = {
+            "status_code": answer.status,
+            "headers": HTTPHeaders.from_dict(dict(answer.headers)),
+            "body": answer.body,
+            "context": {"operation_name": operation},
+        }
+        shape = self._service.operation_model(operation).output_shape
+        parsed: dict[str, Any] = self._parser.parse(response, shape)
+        error_shape = self._service.shape_for_error_code(parsed["Error"]["Code"])
+        if error_shape is not None:
+            parsed.update(self._parser.parse(response, error_shape))
+        return parsed
+
+
+class LeavingRequest(AWSPreparedRequest):
+    """A signed request, as handlers of `before-send` see it; its headers are parsed if read."""
+
+    def __init__(self, url: str, request: bytes, body: bytes) -> None:
+        """A request.
+
+        Args:
+            url: where it goes.
+            request: all of it.
+            body: the end of it.
+        """
+        self.method, self.url, self.body = "POST", url, body
+        self.stream_output = False
+        self._request = request
+
+    @property
+    def headers(self) -> HeadersDict:  # type: ignore[override]
+        """Its headers; those that are added to them are not sent."""
+        lines = self._request.partition(b"\r\n\r\n")[0].decode().split("\r\n")[1:]
+        return HeadersDict([line.split(": ", 1) for line in lines])
+
+
+def _base64(value: object) -> str:
+    if isinstance(value, bytes | bytearray):
+        return b64encode(value).decode()
+    raise TypeError(f"a request holds a {type(value).__name__}")
+
+
+# Where a request goes and what signs it, as botocore resolves it for the same call.
+#
+# Region, FIPS, dual-stack, the endpoint of an account and custom endpoints are botocore's rules.
+# They depend on the operation, its tables and the account only, so each answer is kept.
+
+
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How the requests of one operation travel.
+
+    Attributes:
+        url: the endpoint.
+        target: the operation, as its header names it.
+        signer: makes the requests.
+        connections: carries them.
+    """
+
+    url: str
+    target: str
+    signer: Signer
+    connections: Connections
+
+
+class Routes:
+    """The routes of a boto3 client."""
+
+    __slots__ = ("_client", "_connections", "_known", "_resolve")
+
+    def __init__(self, client: Any) -> None:  # noqa: ANN401 - a boto3 client
+        """The routes of a client.
+
+        Args:
+            client: the boto3 client.
+
+        Raises:
+            AttributeError: this version of botocore lacks a part that has no public name.
+        """
+        # Both use parts of botocore that may be missing: it shows here, not at the first call.
+        self._resolve = client._resolve_endpoint_ruleset  # noqa: SLF001 - no public way
+        Connections(client, client.meta.endpoint_url)
+        self._client = client
+        # All operations share the connections to an endpoint.
+        self._connections: dict[str, Connections] = {}
+        self._known: dict[tuple[str, tuple[str, ...], str | None], Route | None] = {}
+
+    def of(
+        self, operation: str, arguments: Mapping[str, Any], account_id: str | None
+    ) -> Route | None:
+        """The route of a request; None: only boto3 knows how to send it.
+
+        Args:
+            operation: as in `PutItem`.
+            arguments: of the call; they name its tables.
+            account_id: of the credentials.
+        """
+        known = operation, _tables(arguments), account_id
+        try:
+            return self._known[known]
+        except KeyError:
+            route = self._known[known] = self._resolved(operation, arguments)
+            return route
+
+    def close(self) -> None:
+        """Close the connections that are idle."""
+        for connections in [*self._connections.values()]:
+            connections.close()
+
+    def _resolved(self, operation: str, arguments: Mapping[str, Any]) -> Route | None:
+        client, service = self._client, self._client.meta.service_model
+        config = client.meta.config
+        context: dict[str, Any] = {"client_region": config.region_name, "client_config": config}
+        url, headers, _ = self._resolve(service.operation_model(operation), arguments, context)
+        auth = context.get("auth_type") or config.signature_version
+        usual = auth == "v4" and not config.auth_scheme_preference and not headers
+        if not usual or not is_direct(client, url):
+            return None
+        signing = context.get("signing", {})
+        signer = Signer(
+            host_of(url),
+            signing.get("region", config.region_name),
+            signing.get("signing_name", service.signing_name),
+            f"application/x-amz-json-{service.metadata['jsonVersion']}",
+            config.user_agent or "",
+        )
+        target = f"{service.metadata['targetPrefix']}.{operation}"
+        if url not in self._connections:
+            # One step: of two threads that make the first call, both get what came first.
+            self._connections.setdefault(url, Connections(client, url))
+        return Route(url.rstrip("/") + "/", target, signer, self._connections[url])
+
+
+def host_of(url: str) -> str:
+    """A URL's host as the header `Host` has it: with its port, unless it is the scheme's own."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if ":" in host:
+        host = f"[{host}]"
+    return host if parts.port in {None, _PORTS.get(parts.scheme)} else f"{host}:{parts.port}"
+
+
+def _tables(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tables that a call names, each once."""
+    if "TableName" in arguments:
+        return (arguments["TableName"],)
+    if "RequestItems" in arguments:
+        return tuple(arguments["RequestItems"])
+    return tuple(dict.fromkeys(_of_actions(arguments["TransactItems"])))
+
+
+def _of_actions(actions: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    for action in actions:
+        for write in action.values():
+            yield write["TableName"]
+
+
+# Handlers of a boto3 client's events: which of them the fast transport has to leave to boto3.
+#
+# Handlers of `before-send` are called. Those of other events may change a request or an answer in
+# ways that only botocore carries out; where such a one is registered, boto3 makes the call.
+
+
+# The last one adds its name to the user agent of every client, as the functions load it.
+_OWN: Final = ("botocore.", "boto3.", "countledger.", "aws_lambda_powertools.shared.user_agent.")
+# Registered only on request: endpoints that the service names itself, reports of each call to an
+# agent on this machine, and answers that a test gives.
+_ON_REQUEST: Final = ("botocore.discovery", "botocore.monitoring", "botocore.stub")
+_SKIPPED: Final = (
+    "provide-client-params",
+    "before-parameter-build",
+    "before-endpoint-resolution",
+    "before-call",
+    "request-created",
+    "choose-signer",
+    "before-sign",
+    "response-received",
+    "before-parse",
+    "needs-retry",
+    "after-call",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found of a client's handlers, by operation.
+
+    Attributes:
+        version: an object that botocore replaces whenever a handler comes or goes.
+        allowed: whether no handler keeps the operation from the fast transport.
+        before_send: what is called with each request.
+    """
+
+    version: object
+    allowed: dict[str, bool] = field(default_factory=dict)
+    before_send: dict[str, tuple[Callable[..., Any], ...]] = field(default_factory=dict)
+
+
+class Handlers:
+    """The handlers of one client. A handler may be registered at any time."""
+
+    __slots__ = ("_emitter", "_found")
+
+    def __init__(self, client: Any) -> None:  # noqa: ANN401 - a boto3 client
+        """The handlers of a client.
+
+        Args:
+            client: the boto3 client.
+
+        Raises:
+            AttributeError: this version of botocore keeps its handlers in another way.
+        """
+        self._emitter = client.meta.events._emitter  # noqa: SLF001 - no public way
+        self._found = _Found(self._emitter._lookup_cache)  # noqa: SLF001
+
+    def allow(self, operation: str) -> bool:
+        """Whether none but botocore and this library handle what the fast transport skips."""
+        known = self._known().allowed
+        allowed = known.get(operation)
+        if allowed is None:
+            allowed = known[operation] = not any(
+                _is_foreign(handler) for event in _SKIPPED for handler in self._of(event, operation)
+            )
+        return allowed
+
+    def before_send(self, operation: str) -> tuple[Callable[..., Any], ...]:
+        """What is called with each request that leaves, in this order."""
+        known = self._known().before_send
+        handlers = known.get(operation)
+        if handlers is None:
+            event = "before-send"
+            handlers = known[operation] = tuple(
+                partial(handler, event_name=_name(event, operation))
+                for handler in self._of(event, operation)
+            )
+        return handlers
+
+    def _known(self) -> _Found:
+        """What was found since a handler came or went last.
+
+        What a thread has found while another handler came is noted where nobody looks any more.
+        """
+        version = self._emitter._lookup_cache  # noqa: SLF001
+        found = self._found
+        if found.version is not version:
+            found = self._found = _Found(version)
+        return found
+
+    def _of(self, event: str, operation: str) -> Iterable[Callable[..., Any]]:
+        found: Iterable[Callable[..., Any]] = self._emitter._handlers.prefix_search(  # noqa: SLF001
+            _name(event, operation)
+        )
+        return found
+
+
+def _name(event: str, operation: str) -> str:
+    return f"{event}.dynamodb.{operation}"
+
+
+def _is_foreign(handler: Any) -> bool:  # noqa: ANN401 - anything that can be called
+    while isinstance(handler, partial):
+        handler = handler.func
+    owner = getattr(handler, "__self__", None)
+    if type(owner).__module__ in _ON_REQUEST:
+        return True
+    module = getattr(handler, "__module__", None) or type(owner or handler).__module__
+    return not f"{module}.".startswith(_OWN)
+
 
 # The calls on items, by their names at a client. None of their answers holds a time.
 OPERATIONS: Final = {

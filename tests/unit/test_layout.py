@@ -32,7 +32,6 @@ _SDK_FILES = {
     "ledger/connection.py",
     "ledger/credentials.py",  # what a session holds, for a fork
     "ledger/service_errors.py",
-    "ledger/transport/bodies.py",
     "ledger/transport/client.py",
     "ledger/transport/connections.py",
     "ledger/transport/signing.py",  # the type of credentials of one moment

@@ -8,7 +8,7 @@ from countledger.ledger.attributes import encode
 from countledger.ledger.entry import Entry
 from countledger.ledger.ids import new_id
 from countledger.ledger.operations import PutBatch
-from countledger.ledger.transport.bodies import puts_of_json, spelled
+from countledger.ledger.transport.client import puts_of_json, spelled
 from tests.unit.ledger.clocks import NOW_MS
 
 # Few counters, times and regions: most entries share them with others of their batch.

@@ -12,7 +12,7 @@ from moto import mock_aws
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.operations import Absent, Put
-from countledger.ledger.transport.handlers import Handlers
+from countledger.ledger.transport.client import Handlers
 from tests.unit.ledger.transport.scripted import (
     CONSUMED,
     PUT,

@@ -10,7 +10,7 @@ from botocore.credentials import Credentials, ReadOnlyCredentials
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from countledger.ledger.transport.routes import host_of
+from countledger.ledger.transport.client import host_of
 from countledger.ledger.transport.signing import Signer
 
 _KIND = "application/x-amz-json-1.0"
