@@ -33,7 +33,7 @@ _SDK_FILES = {
     "ledger/credentials.py",  # what a session holds, for a fork
     "ledger/service_errors.py",
     "ledger/transport/client.py",
-    "ledger/transport/connections.py",
+    "ledger/transport/http.py",
     "ledger/transport/signing.py",  # the type of credentials of one moment
     "infra/memory/services.py",  # the modelled errors of schedules
     "infra/memory/stream.py",  # the modelled errors of the streams API

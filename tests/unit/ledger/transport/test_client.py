@@ -27,7 +27,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.operations import Absent, Put, PutBatch, Query, Update
 from countledger.ledger.settings import Settings
-from countledger.ledger.transport import wire
+from countledger.ledger.transport import wire as transport_http
 from countledger.ledger.transport.client import OPERATIONS, FastClient
 from tests.engines.running import REGION
 from tests.unit.ledger.transport.scripted import (
@@ -252,7 +252,7 @@ def test_an_interrupted_call_leaves_no_answer_to_the_next(
         raise _Interrupted
 
     with monkeypatch.context() as patch:
-        patch.setattr(wire.AnswerParser, "feed", interrupt)
+        patch.setattr(transport_http.AnswerParser, "feed", interrupt)
         with pytest.raises(_Interrupted):
             dynamo.put(PUT)
     dynamo.put(PUT)

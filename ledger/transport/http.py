@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.transport.wire import Answer
 
+
 # A whole record of TLS, and most answers. If less were taken, the rest of a record would not show
 # on the socket while its connection is idle.
 _RECEIVED_AT_ONCE: Final = 16_384
