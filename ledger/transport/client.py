@@ -30,9 +30,7 @@ from countledger.ledger.departure import judge_attempt
 from countledger.ledger.entry import EntryColumns
 from countledger.ledger.keys import entry_key
 from countledger.ledger.service_errors import may_pass
-from countledger.ledger.transport.http import Connections, is_direct
-from countledger.ledger.transport.signing import Signer
-from countledger.ledger.transport.wire import Answer
+from countledger.ledger.transport.http import Answer, Connections, Signer, is_direct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

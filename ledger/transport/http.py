@@ -7,9 +7,16 @@ its answer was read to the last byte; after any error it is closed.
 
 from __future__ import annotations
 
+import hmac
+import re
 import ssl
+import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http.client import HTTPException, HTTPResponse, IncompleteRead
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from weakref import finalize
 
@@ -18,12 +25,299 @@ from botocore.parsers import ResponseParserError
 from urllib3.util.connection import is_connection_dropped
 
 from countledger.ledger.departure import leave, never_sent
-from countledger.ledger.transport.wire import AnswerParser, MalformedAnswer, TruncatedAnswer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from botocore.credentials import ReadOnlyCredentials
     from urllib3.connectionpool import HTTPConnectionPool
 
-    from countledger.ledger.transport.wire import Answer
+
+# Answers of HTTP, from bytes: no input and no output, so a thread or an event loop may use it.
+#
+# The service answers with a length and nothing unusual; such an answer is parsed here, strictly.
+# An answer in another form (in chunks, or until the connection ends) is a proxy's or an engine's;
+# the standard library parses it, and its connection is not used again.
+
+
+_END_OF_HEAD: Final = b"\r\n\r\n"
+_VERSION: Final = b"HTTP/1."
+_HEAD_MAX_BYTES: Final = 65_536
+_LENGTH: Final = "content-length"
+_STATUS_LINE: Final = re.compile(r"HTTP/1\.[01] ([0-9]{3})(?: .*)?", re.DOTALL)
+_LENGTH_MAX_DIGITS: Final = 12
+_INTERIM: Final = range(100, 200)
+
+
+class MalformedAnswer(Exception):
+    """What came is not an answer of HTTP."""
+
+
+class TruncatedAnswer(MalformedAnswer):
+    """The connection ended before the answer did."""
+
+
+class Answer(NamedTuple):
+    """One answer.
+
+    Attributes:
+        status: its code.
+        headers: by name, in lower case.
+        body: as it came.
+        reusable: whether its connection may carry another request: nothing is left to be read.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    reusable: bool
+
+
+class AnswerParser:
+    """Parses one answer from what is received, part by part."""
+
+    __slots__ = ("_answer", "_begin", "_end", "_received")
+
+    def __init__(self) -> None:
+        """Nothing is received yet."""
+        self._received = b""
+        self._answer: tuple[int, dict[str, str], bool] | None = None
+        self._begin = 0
+        # Where the body ends; None as long as that is unknown.
+        self._end: int | None = None
+
+    def feed(self, part: bytes) -> Answer | None:
+        """Take what was received; the answer, or None where more must come.
+
+        Args:
+            part: the next bytes; none of them where the connection has ended.
+
+        Raises:
+            MalformedAnswer: this is no answer.
+            TruncatedAnswer: it ended too early.
+        """
+        self._received = self._received + part if self._received else part
+        if self._answer is None and not self._take_head():
+            if not part:
+                raise TruncatedAnswer(f"it ended after {len(self._received)} bytes of its head")
+            return None
+        if self._end is None:
+            return self._unusual(ended=not part)
+        if len(self._received) < self._end:
+            if not part:
+                raise TruncatedAnswer(f"it ended {self._end - len(self._received)} bytes too early")
+            return None
+        status, headers, keeps = self._answer or (0, {}, False)
+        reusable = keeps and len(self._received) == self._end
+        return Answer(status, headers, self._received[self._begin : self._end], reusable)
+
+    def _take_head(self) -> bool:
+        """Parse the head if it is complete; interim answers (100 to 199) are skipped."""
+        while True:
+            received = self._received
+            if not received.startswith(_VERSION[: len(received)]):
+                raise MalformedAnswer(f"it begins with {received[:20]!r}")
+            end = received.find(_END_OF_HEAD)
+            if end < 0:
+                if len(received) > _HEAD_MAX_BYTES:
+                    raise MalformedAnswer(f"its head is longer than {_HEAD_MAX_BYTES} bytes")
+                return False
+            lines = received[:end].decode("latin-1").split("\r\n")
+            status = _status_of(lines[0])
+            if status not in _INTERIM:
+                break
+            self._received = received[end + len(_END_OF_HEAD) :]
+        self._begin = end + len(_END_OF_HEAD)
+        headers: dict[str, str] = {}
+        twice = False
+        for line in lines[1:]:
+            name, colon, value = line.partition(":")
+            if not colon or not name or name != name.strip():
+                raise MalformedAnswer(f"it has the header {line[:60]!r}")
+            name = name.lower()
+            twice = twice or (name == _LENGTH and name in headers)
+            headers[name] = value.strip(" \t")
+        length = headers.get(_LENGTH)
+        if twice or (length is not None and not _is_number(length, _LENGTH_MAX_DIGITS)):
+            raise MalformedAnswer("its length is not one number")
+        if length is not None and "transfer-encoding" not in headers:
+            self._end = self._begin + int(length)
+        closes = "close" in headers.get("connection", "").lower()
+        keeps = lines[0].startswith("HTTP/1.1") and not closes
+        self._answer = status, headers, keeps
+        return True
+
+    def _unusual(self, *, ended: bool) -> Answer | None:
+        """An answer in chunks, or one that the end of the connection ends."""
+        response = HTTPResponse(_Received(self._received), method="POST")  # type: ignore[arg-type]
+        try:
+            response.begin()
+            # The last line of chunks is a 0; without its end it may be the beginning of another
+            # number.
+            cut = response.chunked and not self._received.endswith(b"\r\n")
+            has_an_end = response.chunked or response.length is not None
+            body = response.read()
+        except IncompleteRead as error:
+            if ended:
+                raise TruncatedAnswer("it ended too early") from error
+            return None
+        except (HTTPException, ValueError) as error:
+            raise MalformedAnswer(f"{type(error).__name__}: {error}") from error
+        if cut and ended:
+            raise TruncatedAnswer("it ended too early")
+        if cut or not (has_an_end or ended):
+            return None
+        status, headers, _ = self._answer or (0, {}, False)
+        return Answer(status, headers, body, reusable=False)
+
+
+def _status_of(line: str) -> int:
+    """The code in the first line of an answer."""
+    found = _STATUS_LINE.fullmatch(line)
+    if found is None:
+        raise MalformedAnswer(f"it begins with {line[:60]!r}")
+    return int(found[1])
+
+
+def _is_number(text: str, digits: int) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= digits
+
+
+class _Received:
+    """What was received, as the standard library reads it from a socket."""
+
+    def __init__(self, received: bytes) -> None:
+        self._received = received
+
+    def makefile(self, *_: Any) -> BytesIO:  # noqa: ANN401 - as a socket's
+        return BytesIO(self._received)
+
+
+# Signed requests: Signature Version 4 with a key that is derived once a day, not once a call.
+#
+# Every request of the fast transport is a POST to `/` without a query, so its canonical form is a
+# few lines. The signature is the one that botocore makes for the same headers (a test compares
+# them).
+
+
+_ALGORITHM: Final = "AWS4-HMAC-SHA256"
+_SIGNED: Final = "content-type;host;x-amz-date;x-amz-target"
+_SIGNED_TOO: Final = "content-type;host;x-amz-date;x-amz-security-token;x-amz-target"
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """The key of one day, region, service and set of credentials.
+
+    Attributes:
+        credentials: as they were when the key was derived.
+        day: as in `20261122`.
+        scope: what the key is good for.
+        signing: signs with the key; a copy of it takes half the time of a new one.
+        access_key: the name of the credentials, in one line.
+        token: the session token, in one line, or nothing.
+    """
+
+    credentials: ReadOnlyCredentials = field(repr=False)
+    day: str
+    scope: str
+    signing: hmac.HMAC = field(repr=False)
+    access_key: str
+    token: str = field(repr=False)
+
+
+class Signer:
+    """Makes whole requests to one host. Safe to share between threads."""
+
+    __slots__ = ("_fixed", "_host", "_key", "_kind", "_moment", "_region", "_service")
+
+    def __init__(self, host: str, region: str, service: str, kind: str, user_agent: str) -> None:
+        """Requests to a host.
+
+        Args:
+            host: as the header `Host` has it: with its port, unless that is the scheme's own.
+            region: that the signature is for.
+            service: the name of the service in signatures.
+            kind: the content type of every request.
+            user_agent: the header of that name.
+        """
+        self._host, self._region, self._service, self._kind = host, region, service, kind
+        self._fixed = (
+            f"POST / HTTP/1.1\r\nHost: {host}\r\nAccept-Encoding: identity\r\n"
+            f"User-Agent: {_one_line(user_agent)}\r\nContent-Type: {kind}\r\n"
+        )
+        self._key: _Key | None = None
+        self._moment = 0, ""
+
+    def request(
+        self,
+        credentials: ReadOnlyCredentials,
+        target: str,
+        body: bytes,
+        extra: str = "",
+    ) -> bytes:
+        """A request, signed as of now; the service accepts it for a quarter of an hour.
+
+        Args:
+            credentials: whose they are; of one moment, as `get_frozen_credentials` returns them.
+            target: the operation, as in `DynamoDB_20120810.PutItem`.
+            body: its JSON.
+            extra: more header lines, which are not signed; each ends with a line break.
+        """
+        date = self._date()
+        key = self._key_of(credentials, date[:8])
+        if key.token:
+            signed = _SIGNED_TOO
+            token_canonical = f"x-amz-security-token:{key.token}\n"
+            token_header = f"X-Amz-Security-Token: {key.token}\r\n"
+        else:
+            signed, token_canonical, token_header = _SIGNED, "", ""
+        canonical = (
+            f"POST\n/\n\ncontent-type:{self._kind}\nhost:{self._host}\nx-amz-date:{date}\n"
+            f"{token_canonical}x-amz-target:{target}\n\n{signed}\n{sha256(body).hexdigest()}"
+        )
+        digest = sha256(canonical.encode()).hexdigest()
+        text = f"{_ALGORITHM}\n{date}\n{key.scope}\n{digest}"
+        signing = key.signing.copy()
+        signing.update(text.encode())
+        signature = signing.hexdigest()
+        head = (
+            f"{self._fixed}X-Amz-Target: {target}\r\nX-Amz-Date: {date}\r\n{token_header}{extra}"
+            f"Authorization: {_ALGORITHM} Credential={key.access_key}/{key.scope}, "
+            f"SignedHeaders={signed}, Signature={signature}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        return head.encode() + body
+
+    def _date(self) -> str:
+        second = int(time.time())
+        known, date = self._moment
+        if known != second:
+            date = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
+            self._moment = second, date
+        return date
+
+    def _key_of(self, credentials: ReadOnlyCredentials, day: str) -> _Key:
+        """The key for today, derived again where the day or the credentials are others."""
+        key = self._key
+        if key is None or key.day != day or key.credentials != credentials:
+            derived = f"AWS4{credentials.secret_key}".encode()
+            for part in (day, self._region, self._service, "aws4_request"):
+                derived = hmac.digest(derived, part.encode(), "sha256")
+            key = self._key = _Key(
+                credentials,
+                day,
+                f"{day}/{self._region}/{self._service}/aws4_request",
+                hmac.new(derived, digestmod="sha256"),
+                _one_line(credentials.access_key or ""),
+                _one_line(credentials.token or ""),
+            )
+        return key
+
+
+def _one_line(text: str) -> str:
+    """A value of a header, as a signature sees it; a line break cannot begin another header."""
+    return " ".join(text.split())
 
 
 # A whole record of TLS, and most answers. If less were taken, the rest of a record would not show

@@ -34,7 +34,7 @@ _SDK_FILES = {
     "ledger/service_errors.py",
     "ledger/transport/client.py",
     "ledger/transport/http.py",
-    "ledger/transport/signing.py",  # the type of credentials of one moment
+    # the type of credentials of one moment
     "infra/memory/services.py",  # the modelled errors of schedules
     "infra/memory/stream.py",  # the modelled errors of the streams API
     "infra/local/region_stack.py",

@@ -27,7 +27,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.operations import Absent, Put, PutBatch, Query, Update
 from countledger.ledger.settings import Settings
-from countledger.ledger.transport import wire as transport_http
+from countledger.ledger.transport import http as transport_http
 from countledger.ledger.transport.client import OPERATIONS, FastClient
 from tests.engines.running import REGION
 from tests.unit.ledger.transport.scripted import (

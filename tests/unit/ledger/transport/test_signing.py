@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from countledger.ledger.transport.client import host_of
-from countledger.ledger.transport.signing import Signer
+from countledger.ledger.transport.http import Signer
 
 _KIND = "application/x-amz-json-1.0"
 _PRINTABLE = st.characters(min_codepoint=33, max_codepoint=126)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countledger.ledger.transport.wire import (
+from countledger.ledger.transport.http import (
     Answer,
     AnswerParser,
     MalformedAnswer,
