@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.util import find_spec
 from random import Random
+from threading import Lock
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from weakref import WeakKeyDictionary
 
 import boto3
+from botocore.client import BaseClient
 from botocore.config import Config
+from botocore.session import Session as CoreSession
+from urllib3 import PoolManager
 
 from countledger.ledger.attempts import CallLimits
 from countledger.ledger.batch_body import spell
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.credentials import renew_in_fork
 from countledger.ledger.departure import watch
 from countledger.ledger.dynamo import DynamoClient, Meter
 from countledger.ledger.errors import (
@@ -28,18 +35,19 @@ from countledger.ledger.ids import Ids
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.processes import (
     ClientPerProcess,
+    abandon,
     close_before_snapshot,
+    is_forked,
     lock_open_in_forks,
     made_once,
+    this_process,
 )
-from countledger.ledger.replacement import replacement
 from countledger.ledger.service_errors import translated
 from countledger.ledger.settings import OF_THE_HOME, ON_REQUEST, OUTPUTS, Settings, is_loopback
 from countledger.ledger.suspension import MakeWorkers, workers
-from countledger.ledger.transport.choice import is_fast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
@@ -50,6 +58,139 @@ if TYPE_CHECKING:
     from mypy_boto3_scheduler import EventBridgeSchedulerClient
     from mypy_boto3_sns import SNSClient
     from mypy_boto3_sqs import SQSClient
+
+
+# A session of boto3 in a forked process: its credentials without what is the parent's.
+#
+# The session may be the caller's, with credentials that a function of the caller refreshes. A new
+# session from the same sources could find other credentials; so the same ones are kept. What a
+# child cannot use of them is replaced in the child's own memory: the lock of a refresh, which a
+# thread of the parent may have held, and the connections by which they are refreshed.
+
+
+_OF_THE_SDK: Final = ("botocore.", "boto3.", "urllib3.")
+_RENEWED: Final[WeakKeyDictionary[boto3.Session, tuple[int, int]]] = WeakKeyDictionary()
+
+
+def renew_in_fork(session: boto3.Session) -> None:
+    """Make the credentials of a session this process's own; done once in each, and in forks only.
+
+    What a refresh function of the caller uses is renewed where it is a client of boto3 that the
+    function encloses or finds in its module.
+    """
+    if not is_forked() or _RENEWED.get(session) == this_process():
+        return
+    core: Any = session._session  # noqa: SLF001 - what it has loaded, without loading any
+    left: list[object] = [getattr(core, "_credentials", None), getattr(core, "_auth_token", None)]
+    seen: set[int] = set()
+    while left:
+        one = left.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            _renew(one)
+            left += _parts(one)
+    _RENEWED[session] = this_process()
+
+
+def _renew(one: Any) -> None:  # noqa: ANN401 - whatever credentials hold
+    if isinstance(one, PoolManager):
+        abandon(one.pools)
+        one.pools = type(one.pools)(one.pools._maxsize)  # noqa: SLF001 - as large as it was
+    elif _is_of_the_sdk(one) and hasattr(one, "_refresh_lock"):
+        one._refresh_lock = Lock()  # noqa: SLF001 - there is no public way
+
+
+def _parts(one: Any) -> Iterable[object]:  # noqa: ANN401, PLR0911 - one for each kind
+    if isinstance(one, BaseClient):
+        endpoint: Any = vars(one)["_endpoint"]
+        return [endpoint.http_session]  # the rest of it is data
+    if isinstance(one, list | tuple | set):
+        return list(one)
+    if isinstance(one, dict):
+        return list(one.values())
+    if isinstance(one, partial):
+        return [one.func, *one.args, *one.keywords.values()]
+    if isinstance(one, MethodType):
+        return [one.__self__, one.__func__]
+    if isinstance(one, FunctionType):
+        enclosed = [_content(cell) for cell in one.__closure__ or ()]
+        return enclosed + [one.__globals__.get(name) for name in one.__code__.co_names]
+    if isinstance(one, CoreSession) or not _is_of_the_sdk(one):
+        return []
+    return list(getattr(one, "__dict__", {}).values())
+
+
+def _is_of_the_sdk(one: object) -> bool:
+    return not isinstance(one, type) and type(one).__module__.startswith(_OF_THE_SDK)
+
+
+def _content(cell: Any) -> object:  # noqa: ANN401 - a cell of a closure
+    try:
+        content: object = cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
+    return content
+
+
+# The connection that every new connection of this process becomes while a test runs.
+#
+# It is set by `countledger.testing`, for code that makes its own `CountLedger()` from the
+# environment. It is one for the whole process: the threads of such code must find it as well.
+
+
+_CHANGING: Final = Lock()
+_INSTALLED: Final[list[Connection]] = []
+
+
+def replacement() -> Connection | None:
+    """The installed connection, or None: connections lead to AWS."""
+    return _INSTALLED[0] if _INSTALLED else None
+
+
+@contextmanager
+def replaced_by(connection: Connection) -> Iterator[None]:
+    """Install a connection while the block runs.
+
+    Raises:
+        SetupError: one is installed already, also by another thread.
+    """
+    with _CHANGING:
+        if _INSTALLED:
+            raise SetupError(
+                "a stack in memory is installed already in this process: leave its block first, "
+                "or use one stack for both"
+            )
+        _INSTALLED.append(connection)
+    try:
+        yield
+    finally:
+        with _CHANGING:
+            _INSTALLED.clear()
+
+
+# Which transport a process uses.
+
+
+def is_fast(transport: str | None) -> bool:
+    """Whether the calls on items take the fast transport: if its extra is installed, unless set.
+
+    Args:
+        transport: the setting: `boto3`, `fast`, or None.
+
+    Raises:
+        SetupError: the setting is `fast`, and the extra is not installed.
+    """
+    if transport == "boto3":
+        return False
+    if find_spec("orjson") is not None:
+        return True
+    if transport == "fast":
+        raise SetupError(
+            "the fast transport needs orjson: pip install 'countledger[fast]', or set "
+            "COUNTLEDGER_TRANSPORT=boto3"
+        )
+    return False
+
 
 Retries = Literal["none", "standard"]
 

@@ -12,10 +12,10 @@ from countledger.client import CountLedger
 from countledger.infra.memory.connection import MemoryConnection
 from countledger.infra.memory.functions import StackFunctions
 from countledger.infra.memory.tables import MemoryClock, MemoryTables
+from countledger.ledger.connection import replaced_by
 from countledger.ledger.dynamo import Meter
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
-from countledger.ledger.replacement import replaced_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

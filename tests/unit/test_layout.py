@@ -30,7 +30,7 @@ _SDK_FILES = {
     "compaction/trigger.py",  # the errors of EventBridge Scheduler
     "ledger/attributes.py",
     "ledger/connection.py",
-    "ledger/credentials.py",  # what a session holds, for a fork
+    # what a session holds, for a fork
     "ledger/service_errors.py",
     "ledger/transport/client.py",
     "ledger/transport/http.py",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import countledger
-from countledger.ledger.replacement import replacement
+from countledger.ledger.connection import replacement
 from countledger.testing import MemoryStack
 
 # What only extras need, and no app that tests its own code may have.

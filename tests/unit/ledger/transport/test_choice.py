@@ -7,11 +7,10 @@ from botocore.httpsession import URLLib3Session
 
 from countledger.infra.deploy.bundle import LOCK_PATH
 from countledger.infra.template import TEMPLATE_PATH
-from countledger.ledger.connection import Connection
+from countledger.ledger import connection
+from countledger.ledger.connection import Connection, is_fast
 from countledger.ledger.errors import BadSetting, SetupError
 from countledger.ledger.settings import Settings
-from countledger.ledger.transport import choice
-from countledger.ledger.transport.choice import is_fast
 from countledger.ledger.transport.client import FastClient
 from tests.engines.running import local_session
 
@@ -35,7 +34,7 @@ def test_the_setting_decides_and_without_one_the_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """boto3 is what an app has that installs no extra."""
-    monkeypatch.setattr(choice, "find_spec", lambda _: object() if installed else None)
+    monkeypatch.setattr(connection, "find_spec", lambda _: object() if installed else None)
 
     assert is_fast(transport) == fast
 
@@ -44,10 +43,10 @@ def test_the_fast_transport_without_its_extra_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At the first client."""
-    monkeypatch.setattr(choice, "find_spec", lambda _: None)
-    connection = Connection(Settings(transport="fast"), local_session(), "http://127.0.0.1:9")
+    monkeypatch.setattr(connection, "find_spec", lambda _: None)
+    opened = Connection(Settings(transport="fast"), local_session(), "http://127.0.0.1:9")
     with pytest.raises(SetupError, match=r"pip install 'countledger\[fast\]'"):
-        connection.dynamo("none")
+        opened.dynamo("none")
 
 
 def test_it_is_the_process_that_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
