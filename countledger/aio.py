@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from countledger.client import CountLedger, ledger_on
-from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
+from countledger.ledger.asynchronous.calls import OpenClients, loop_connection
 from countledger.ledger.asynchronous.forms import AsyncForm, awaited, iterated, iterated_in_thread
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from countledger.ledger.suspension import CallNotes
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from countledger.ledger.asynchronous.connection import OpenClients
+    from countledger.ledger.asynchronous.calls import OpenClients
 
 _P = ParamSpec("_P")
 _S = TypeVar("_S")

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
+from countledger.ledger.asynchronous.calls import OpenClients, loop_connection
 from countledger.ledger.processes import abandon, abandon_in_forks, before_snapshot
 from countledger.producers.assembly import delivery_of
 from countledger.producers.asynchronous.buffer import AsyncBuffer

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import uvloop
 
-from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
+from countledger.ledger.asynchronous.calls import OpenClients, loop_connection
 from countledger.ledger.suspension import CallNotes
 from tests.engines.store import Store
 

@@ -280,7 +280,7 @@ def test_a_storm_of_cancellations_counts_every_event_once(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand calls over ten connections, each cancelled at any moment; then sent again."""
-    monkeypatch.setattr("countledger.ledger.asynchronous.connection.CONNECTIONS", 10)
+    monkeypatch.setattr("countledger.ledger.asynchronous.calls.CONNECTIONS", 10)
     random = Random(1)  # noqa: S311 - no secret
 
     async def add(ledger: AsyncCountLedger, counter: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from countledger import Buffering
-from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
+from countledger.ledger.asynchronous.calls import OpenClients, loop_connection
 from countledger.ledger.asynchronous.greenlets import suspended
 from countledger.ledger.connection import Connection
 from countledger.ledger.departure import guarded

@@ -24,7 +24,7 @@ import pytest
 import uvloop
 from botocore.credentials import DeferredRefreshableCredentials
 
-from countledger.ledger.asynchronous.connection import LoopConnection, OpenClients, loop_connection
+from countledger.ledger.asynchronous.calls import LoopConnection, OpenClients, loop_connection
 from countledger.ledger.settings import TRANSPORTS
 from countledger.ledger.suspension import CallNotes
 from tests.transport.server import Behaviour
@@ -34,7 +34,7 @@ from tests.transport.transports import READS, WRITES, Place, impatient
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from countledger.ledger.asynchronous.connection import ClientKind
+    from countledger.ledger.asynchronous.calls import ClientKind
     from countledger.ledger.connection import Connection
     from tests.engines.store import Store
     from tests.transport.server import HostileServer
@@ -172,7 +172,7 @@ def test_a_call_that_waits_for_a_thread_is_not_applied(
     store: Store, server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waits for a thread, and none begins it."""
-    monkeypatch.setattr("countledger.ledger.asynchronous.connection.CONNECTIONS", 1)
+    monkeypatch.setattr("countledger.ledger.asynchronous.calls.CONNECTIONS", 1)
     first, second = place_in(store), place_in(store)
 
     async def work() -> tuple[CallNotes, CallNotes]:

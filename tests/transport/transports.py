@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from countledger.ledger.asynchronous.connection import OpenClients, loop_connection
+from countledger.ledger.asynchronous.calls import OpenClients, loop_connection
 from countledger.ledger.connection import Connection
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.entry import Entry

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.suspension import CallNotes
 
+
 _T = TypeVar("_T")
 # A service, how often its SDK retries, and its region.
 ClientKind: TypeAlias = tuple[str, Retries, str]
