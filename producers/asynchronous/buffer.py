@@ -12,7 +12,7 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from countledger.ledger.asynchronous.greenlets import suspended
+from countledger.ledger.asynchronous.calls import suspended
 from countledger.ledger.processes import this_process
 from countledger.ledger.suspension import CallNotes
 from countledger.producers.buffer.buffering import ProducerClosed

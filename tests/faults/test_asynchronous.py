@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from countledger import Buffering
-from countledger.ledger.asynchronous.calls import OpenClients, loop_connection
-from countledger.ledger.asynchronous.greenlets import suspended
+from countledger.ledger.asynchronous.calls import OpenClients, loop_connection, suspended
 from countledger.ledger.connection import Connection
 from countledger.ledger.departure import guarded
 from countledger.ledger.errors import KeyExpired

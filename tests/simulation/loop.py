@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from countledger.ledger.asynchronous.greenlets import running_call
+from countledger.ledger.asynchronous.calls import running_call
 from tests.simulation import threads
 from tests.simulation.dynamo import SimulatedClient
 from tests.simulation.process import Process

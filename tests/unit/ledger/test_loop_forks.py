@@ -6,7 +6,7 @@ FORKING = """
 import asyncio, ctypes, os, signal, sys
 import boto3
 from countledger import AsyncCountLedger, Settings
-from countledger.ledger.asynchronous.greenlets import running_call
+from countledger.ledger.asynchronous.calls import running_call
 from countledger.ledger.errors import LedgerNotOpen, Unreachable
 from countledger.ledger.suspension import CallNotes
 

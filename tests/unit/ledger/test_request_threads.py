@@ -16,8 +16,7 @@ import uvloop
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import NewConnectionError
 
-from countledger.ledger.asynchronous.greenlets import suspended
-from countledger.ledger.asynchronous.threads import RequestThreads
+from countledger.ledger.asynchronous.calls import RequestThreads, suspended
 from countledger.ledger.departure import leave
 from countledger.ledger.service_errors import translated
 from countledger.ledger.suspension import CallNotes

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 import uvloop
 
-from countledger.ledger.asynchronous.greenlets import running_call, suspended
+from countledger.ledger.asynchronous.calls import running_call, suspended
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.departure import guarded, leave
 from countledger.ledger.errors import KeyExpired

@@ -9,7 +9,7 @@ from functools import wraps
 from threading import Event
 from typing import TYPE_CHECKING, Any, Self
 
-from countledger.ledger.asynchronous.greenlets import current
+from countledger.ledger.asynchronous.calls import current
 from countledger.producers.asynchronous.producer import AsyncBufferedProducer
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.ledger.asynchronous.greenlets import running_call
+from countledger.ledger.asynchronous.calls import running_call
 from countledger.ledger.errors import NoCredentials, Unacknowledged
 from countledger.producers.buffer.buffering import (
     Buffering,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger.ledger.asynchronous.greenlets import suspended
+from countledger.ledger.asynchronous.calls import suspended
 from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
     AccessDenied,
