@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.claims.claim import Claim
-    from countledger.producers.compensation import Correction
     from countledger.producers.event import Event, Receipt, Status
     from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
     from countledger.producers.quotas.outcome import Admitted, Committed, Denied
+    from countledger.producers.recorder import Correction
     from countledger.producers.sequences.collection import Collection
     from countledger.producers.strict import outcome as outcomes
 
@@ -153,7 +153,7 @@ _MODULES: Final = {
     "BufferedProducer": "countledger.producers.buffer.producer",
     "BufferStatistics": "countledger.producers.buffer.buffering",
     "Claim": "countledger.producers.claims.claim",
-    "Correction": "countledger.producers.compensation",
+    "Correction": "countledger.producers.recorder",
     "counted": "countledger.counting",
     "Event": "countledger.producers.event",
     "ItemChange": "countledger.producers.own_items",

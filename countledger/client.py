@@ -229,7 +229,7 @@ class CountLedger:
             WrongKind: the counter is strict and has no ledger.
             Unacknowledged: AWS gave no clear answer; call again with the same key.
         """
-        from countledger.producers.compensation import Compensator
+        from countledger.producers.recorder import Compensator
 
         return Compensator(self._recorder, self._exact).set_value(counter, value, key, note)
 

@@ -8,34 +8,322 @@ need no condition, because putting an identical entry again changes nothing.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from itertools import islice
-from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from operator import eq, itemgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, overload
 
+from countledger.ledger import amount, keys
+from countledger.ledger.attributes import require_amount
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.entry import ids_of
+from countledger.ledger.entry import check_note, ids_of
 from countledger.ledger.errors import (
+    BadDelta,
     BadInput,
+    BadNote,
     CorruptItem,
+    CountledgerError,
+    IdempotencyKeyReused,
     ServiceFailed,
     SetupError,
+    Unacknowledged,
+    WrongKind,
 )
-from countledger.ledger.ids import new_ids
+from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key, new_ids
+from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
+from countledger.ledger.namespace import Kind
 from countledger.ledger.suspension import note_entries
-from countledger.producers.batch import OutcomeList, ledgers_of
-from countledger.producers.event import make_entries, values_of
+from countledger.producers.event import Event, Receipt, Status, make_entries, receipt_of, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import Item
     from countledger.ledger.entry import Entry
+    from countledger.ledger.exact import ExactReader
+    from countledger.ledger.namespace import Namespace, Namespaces
     from countledger.ledger.suspension import Workers
-    from countledger.producers.batch import Outcome
-    from countledger.producers.event import Event, EventValues, Receipt
+    from countledger.producers.event import EventValues
     from countledger.producers.sender import Sender
+
+
+# Setting a ledger counter to a value: one compensating entry under a key.
+#
+# The entry carries the difference between the value and the exact sum at that time, and says in
+# its note which value was set. So the ledger stays a log of changes: nothing is overwritten, and
+# what others record meanwhile is kept and counts as well. A retry finds the entry by its key and
+# does not compute the difference again, because the sum may have changed.
+
+
+# The name in an entry's note of the value that the counter is set to.
+_NOTE: Final = "set"
+
+
+class Became(StrEnum):
+    """The result of a call that sets a counter."""
+
+    RECORDED = "recorded"
+    DUPLICATE = "duplicate"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """How a ledger counter was brought to a value.
+
+    Attributes:
+        counter: its name.
+        value: what it was set to.
+        delta: what the compensating entry adds; 0 where none was needed.
+        became: `recorded` by this call, `duplicate` of one recorded before under this key, or
+        `unchanged`: the sum was that value already; then the key is not stored.
+    """
+
+    counter: str
+    value: Amount
+    delta: Amount
+    became: Became
+
+
+@dataclass(frozen=True, slots=True)
+class Compensator:
+    """Sets ledger counters to values.
+
+    Attributes:
+        recorder: records the compensating entries.
+        exact: reads what they are to compensate.
+    """
+
+    recorder: Recorder
+    exact: ExactReader
+
+    def set_value(
+        self,
+        counter: str,
+        value: Amount,
+        key: str | IdempotencyKey,
+        note: Mapping[str, str] | None,
+    ) -> Correction:
+        """Bring a counter to a value: a write unit, an exact read, and a read unit for the key.
+
+        Raises:
+            IdempotencyKeyReused: the key was used for another value, or another entry.
+            Unacknowledged: no clear answer came; repeat it with the same key.
+            BadInput: an argument breaks its rule; nothing was written.
+        """
+        wanted = amount.check_exact("value", value, BadDelta)
+        counter = keys.check_counter(counter)
+        if not isinstance(key, IdempotencyKey):
+            key = check_key(key)
+        noted = check_note(note or {})
+        if _NOTE in noted:
+            raise BadNote(
+                f"the note's name {_NOTE!r} is reserved for the value that the call sets: "
+                "take another name"
+            )
+        there = self._there(counter, key)
+        if there is not None:
+            return _judged(counter, wanted, there)
+        delta = amount.add(wanted, amount.negated(self.exact.read(counter).value))
+        if delta == 0:
+            return Correction(counter, wanted, 0, Became.UNCHANGED)
+        if not amount.may_be_added(delta):
+            raise BadDelta(
+                f"counter {counter!r} cannot be set to {amount.to_text(wanted)} by one entry: the "
+                f"difference from its exact sum, {amount.short(delta)}, {amount.TOO_LONG}; record "
+                "it as several changes"
+            )
+        event = Event(counter, delta, key, note={**noted, _NOTE: amount.to_text(wanted)})
+        try:
+            receipt = self.recorder.record(event)
+        except IdempotencyKeyReused:
+            # Another call with the same key was faster, and read another sum.
+            there = self._there(counter, key)
+            if there is None:
+                raise
+            return _judged(counter, wanted, there)
+        recorded = receipt.status is Status.RECORDED
+        became = Became.RECORDED if recorded else Became.DUPLICATE
+        return Correction(counter, wanted, delta, became)
+
+    def _there(self, counter: str, key: str | IdempotencyKey) -> Item | None:
+        """The entry under the key, if there is one: one read unit."""
+        spread = self.recorder.sender.namespaces.for_use(counter, Kind.LEDGER).spread
+        entry = {"counter": counter, "entry": keys.entry_key(id_of_key(key), spread)}
+        return self.exact.dynamo.get(self.exact.table, entry, consistent=True)
+
+
+def _judged(counter: str, wanted: Amount, there: Item) -> Correction:
+    """The outcome when an entry with this key exists."""
+    was = (there.get("note") or {}).get(_NOTE)
+    if was != amount.to_text(wanted):
+        used = "another entry" if was is None else f"setting it to {was}"
+        raise IdempotencyKeyReused(
+            f"idempotency key {there.get('key')!r} of counter {counter!r} was used for {used}, and "
+            f"now comes to set it to {amount.to_text(wanted)}: give another call another key"
+        )
+    return Correction(counter, wanted, require_amount(there, "delta"), Became.DUPLICATE)
+
+
+# Batches of entries: their namespaces, the state while one is sent, and the outcomes of many.
+
+
+Outcome: TypeAlias = Receipt | CountledgerError
+
+_MAY_BE_IN: Final = (Receipt, Unacknowledged)
+
+
+class BatchProgress(NamedTuple):
+    """The state of a batch.
+
+    Attributes:
+        entries: all of them.
+        pending: the numbers of those that are to be sent.
+        namespaces: of their counters, by counter: an entry's place and age are a matter of it.
+        others: by number, the outcomes of those that are neither recorded nor pending.
+    """
+
+    entries: Sequence[Entry]
+    pending: Sequence[int]
+    namespaces: Mapping[str, Namespace]
+    others: Mapping[int, Outcome]
+
+    @property
+    def to_send(self) -> Sequence[Entry]:
+        """The entries that are to be sent."""
+        if len(self.pending) == len(self.entries):
+            return self.entries
+        return [self.entries[n] for n in self.pending]
+
+    def without(self, outcomes: Mapping[int, Outcome]) -> BatchProgress:
+        """The same with these outcomes, whose entries are not pending any more."""
+        left = [n for n in self.pending if n not in outcomes]
+        return self._replace(pending=left, others={**self.others, **outcomes})
+
+
+class OutcomeList(Sequence[Outcome]):
+    """The outcomes of events, in their order.
+
+    The receipt of an entry is made when it is read. So a million outcomes are little more than a
+    million ids, and the garbage collector does not go through them again and again.
+    """
+
+    __slots__ = ("_counters", "_ids", "_others")
+
+    def __init__(
+        self,
+        counters: Iterable[str] = (),
+        ids: Iterable[str] = (),
+        others: Mapping[int, Outcome] | None = None,
+    ) -> None:
+        """The outcomes of some events.
+
+        Args:
+            counters: of each event.
+            ids: of the entry of each; any text for an event that has none.
+            others: by the number of the event, each outcome that is no receipt of its recording.
+        """
+        self._counters = [*counters]
+        self._ids = [*ids]
+        self._others = dict(others or {})
+
+    def __len__(self) -> int:
+        """How many events."""
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, number: int) -> Outcome: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[Outcome]: ...
+
+    def __getitem__(self, number: int | slice) -> Outcome | list[Outcome]:
+        """One outcome, or a list of some."""
+        if isinstance(number, slice):
+            return [self[n] for n in range(len(self))[number]]
+        place = range(len(self))[number]
+        return self._others.get(place) or receipt_of(self._counters[place], self._ids[place])
+
+    def __iter__(self) -> Iterator[Outcome]:
+        """Each outcome."""
+        if self._others:
+            return map(self.__getitem__, range(len(self)))
+        return map(receipt_of, self._counters, self._ids)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another sequence has the same outcomes."""
+        if not isinstance(other, Sequence) or isinstance(other, str | bytes):
+            return NotImplemented
+        return len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+    def __repr__(self) -> str:
+        """As a list's."""
+        return repr([*self])
+
+    @property
+    def any_may_be_in(self) -> bool:
+        """Whether the entry of one of them is, or may be, in the ledger."""
+        others = self._others
+        return len(others) < len(self) or any(isinstance(o, _MAY_BE_IN) for o in others.values())
+
+    def extend(self, more: OutcomeList) -> None:
+        """Add the outcomes of later events."""
+        before = len(self)
+        self._counters += more._counters
+        self._ids += more._ids
+        self._others.update((before + n, one) for n, one in more._others.items())
+
+    def fail(self, count: int, error: CountledgerError) -> None:
+        """Add an error as the outcome of so many later events."""
+        self.extend(OutcomeList([""] * count, [""] * count, dict.fromkeys(range(count), error)))
+
+
+def ledgers_of(
+    counters: Sequence[str],
+    namespaces: Namespaces,
+    refusing: tuple[type[CountledgerError], ...],
+) -> tuple[dict[str, Namespace], dict[int, Outcome]]:
+    """The namespaces of counters, each looked up once.
+
+    Where that fails, it fails for every counter of the namespace: a service that does not answer
+    would be waited for as often as there are events.
+
+    Args:
+        counters: any number, also several times the same.
+        namespaces: of the stack.
+        refusing: the errors that concern one counter; any other is raised.
+
+    Returns:
+        The namespaces by counter; and the error of each counter that has none, by its number.
+    """
+    found: dict[str, Namespace] = {}
+    refused: dict[str, CountledgerError] = {}
+    known: dict[str, Namespace] = {}
+    failed: dict[str, CountledgerError] = {}
+    for counter in dict.fromkeys(counters):
+        name = namespace_of(counter)
+        if name in failed:
+            refused[counter] = failed[name]
+            continue
+        try:
+            if name not in known:
+                known[name] = namespaces.for_use(counter, Kind.LEDGER)
+            found[counter] = known[name]
+        except refusing as error:
+            refused[counter] = error
+            # A wrong kind is known without a request, and its text names the counter.
+            if not isinstance(error, WrongKind):
+                failed[name] = error
+    if not refused:
+        return found, {}
+    return found, {n: refused[one] for n, one in enumerate(counters) if one in refused}
 
 
 # In flight at once: enough to hide a round trip of some milliseconds, few enough for one process.

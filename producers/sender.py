@@ -43,7 +43,6 @@ from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Absent, Get, Put, PutBatch
 from countledger.ledger.suspension import Interrupted, note_entries
-from countledger.producers.batch import BatchProgress, Outcome
 from countledger.producers.event import (
     Receipt,
     is_merged,
@@ -51,6 +50,7 @@ from countledger.producers.event import (
     receipt_of,
     unacknowledged,
 )
+from countledger.producers.recorder import BatchProgress, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,11 +23,11 @@ from countledger.producers.buffer.state import BufferState, not_sent, ticks_ms
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
-    from countledger.producers.batch import Outcome
     from countledger.producers.buffer.buffering import Buffering, Failure, Wait
     from countledger.producers.buffer.delivery import BatchDelivery, Delivered, EntryMaker
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.event import Receipt
+    from countledger.producers.recorder import Outcome
 
 
 class AsyncBuffer:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from countledger.ledger.entry import Entry
-    from countledger.producers.batch import Outcome
     from countledger.producers.buffer.outcomes import PendingEntry
+    from countledger.producers.recorder import Outcome
 
 
 _LINGER_MS: Final = 100

@@ -18,8 +18,8 @@ from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.entry import EntryColumns, counters_of
 from countledger.ledger.errors import CountledgerError, IdempotencyKeyReused, KeyExpired, WrongKind
 from countledger.ledger.ids import new_ids
-from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Receipt, make_entries, unacknowledged, values_of
+from countledger.producers.recorder import ledgers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Answer, Step, Steps
     from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
-    from countledger.producers.batch import Outcome
     from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.spool import Spool
     from countledger.producers.event import Event
+    from countledger.producers.recorder import Outcome
     from countledger.producers.sender import Sender
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from countledger.ledger.entry import Entry
-    from countledger.producers.batch import Outcome
+    from countledger.producers.recorder import Outcome
 
 _LOG: Final = logging.getLogger(__name__)
 # Stands for a receipt, which is made when it is read: most never are.

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey, RangeKey
-    from countledger.producers.batch import Outcome
     from countledger.producers.buffer.buffering import Buffering, BufferStatistics
     from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
     from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.processes import P, R
+    from countledger.producers.recorder import Outcome
 
 # The largest number of events that one commit writes to the spool.
 _CHUNK: Final = 500

@@ -29,7 +29,6 @@ from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import BATCH_WRITE_ITEMS, SECOND_MS, TIME_LIMIT_MS
 from countledger.ledger.quarantine import CONTENT_MAX_BYTES
 from countledger.ledger.suspension import WorkerThreads
-from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Receipt, Status
 from countledger.producers.kinesis.aggregate import (
     BrokenAggregate,
@@ -38,6 +37,7 @@ from countledger.producers.kinesis.aggregate import (
     decode,
     unpack_record,
 )
+from countledger.producers.recorder import ledgers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -8,8 +8,8 @@ from countledger import Correction
 from countledger.ledger import keys
 from countledger.ledger.errors import BadDelta, BadKey, BadNote, IdempotencyKeyReused, WrongKind
 from countledger.ledger.namespace import Kind
-from countledger.producers.compensation import Became, Compensator
 from countledger.producers.event import Event
+from countledger.producers.recorder import Became, Compensator
 from tests.engines.store import Store
 from tests.faults.injection import before_call
 from tests.faults.strict.sellers import metered

@@ -3,8 +3,8 @@
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry
 from countledger.ledger.operations import Put
-from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Event
+from countledger.producers.recorder import ledgers_of
 from tests.engines.differences import Difference
 from tests.engines.store import Record, Store
 

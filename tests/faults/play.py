@@ -15,11 +15,10 @@ from countledger.ledger.connection import Retries
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.namespace import Namespaces
-from countledger.producers.batch import OutcomeList
 from countledger.producers.buffer.buffering import NotRecorded
 from countledger.producers.event import Receipt
 from countledger.producers.ingest.ingest import IngestOutcome
-from countledger.producers.recorder import Recorder
+from countledger.producers.recorder import OutcomeList, Recorder
 from countledger.producers.sender import Sender
 from countledger.producers.strict.context import MethodContext
 from tests.engines.clock import HandClock

@@ -14,12 +14,10 @@ from countledger.ledger.connection import Retries
 from countledger.ledger.errors import NoSuchCounter, Unacknowledged
 from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
 from countledger.ledger.namespace import Kind
-from countledger.producers.batch import OutcomeList
 from countledger.producers.buffer.buffering import NotRecorded
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.claims.claim import Claim
-from countledger.producers.compensation import Compensator, Correction
 from countledger.producers.event import Event, make_entry
 from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.ingest import Ingest
@@ -29,7 +27,7 @@ from countledger.producers.kinesis.aggregate import pack
 from countledger.producers.kinesis.producer import KinesisProducer
 from countledger.producers.kinesis.sender import KinesisSender
 from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
-from countledger.producers.recorder import Recorder
+from countledger.producers.recorder import Compensator, Correction, OutcomeList, Recorder
 from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.sequences import Sequences
 from countledger.producers.strict.counters import StrictCounters

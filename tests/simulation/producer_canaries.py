@@ -21,10 +21,10 @@ from countledger.ledger.operations import Assign, Compare, Delete, Put
 from countledger.producers.buffer import delivery, outcomes, spool, state
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.claims.claim import Freeing, Taking
-from countledger.producers.compensation import Compensator
 from countledger.producers.ingest import entries, ingest
 from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.kinesis import aggregate, producer
+from countledger.producers.recorder import Compensator
 from countledger.producers.sequences import expecting, sequences
 from countledger.producers.sequences.appending import Appending
 from countledger.producers.sequences.collection import Collection

@@ -36,9 +36,8 @@ from countledger.ledger.exact import ExactReader
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Namespaces
 from countledger.producers.claims.claims import Claims
-from countledger.producers.compensation import Compensator
 from countledger.producers.quotas.quotas import Quotas
-from countledger.producers.recorder import Recorder
+from countledger.producers.recorder import Compensator, Recorder
 from countledger.producers.sender import Sender
 from countledger.producers.sequences.sequences import Sequences
 from countledger.producers.strict.context import MethodContext

@@ -10,8 +10,8 @@ from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import IdempotencyKeyReused
 from countledger.ledger.ids import IdempotencyKey, id_of_key
-from countledger.producers.compensation import Became, Correction
 from countledger.producers.event import Event
+from countledger.producers.recorder import Became, Correction
 from tests.simulation.client import Client
 from tests.simulation.ledger_account import STOCK, Identity
 from tests.simulation.ledger_operations import ALLOWED, send

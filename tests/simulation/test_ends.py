@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Steps
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespace
-    from countledger.producers.batch import Outcome
     from countledger.producers.buffer.buffering import Failure
     from countledger.producers.buffer.producer import BufferedProducer
+    from countledger.producers.recorder import Outcome
     from tests.simulation.process import Process
     from tests.simulation.world import World
 

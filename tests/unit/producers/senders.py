@@ -5,8 +5,7 @@ from random import Random
 
 from countledger.ledger.entry import Entry
 from countledger.ledger.namespace import Namespaces
-from countledger.producers.batch import Outcome, OutcomeList, ledgers_of
-from countledger.producers.recorder import Recorder
+from countledger.producers.recorder import Outcome, OutcomeList, Recorder, ledgers_of
 from countledger.producers.sender import Sender
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient

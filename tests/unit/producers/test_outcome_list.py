@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.ledger.errors import BadInput, KeyExpired, Unacknowledged
-from countledger.producers.batch import Outcome, OutcomeList
 from countledger.producers.event import Receipt, Status
+from countledger.producers.recorder import Outcome, OutcomeList
 
 _LATE = KeyExpired("too late")
 _DUPLICATE = Receipt("a:x", "dup", Status.DUPLICATE)

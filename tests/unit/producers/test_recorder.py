@@ -23,9 +23,8 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import new_id
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from countledger.producers import recorder as recorder_module
-from countledger.producers.batch import ledgers_of
 from countledger.producers.event import Event, Receipt, Status, make_entry
-from countledger.producers.recorder import Recorder
+from countledger.producers.recorder import Recorder, ledgers_of
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, refuses
 from tests.unit.producers.senders import REGION, TABLE, entries_in, recorder_on, sender_on
