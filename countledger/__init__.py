@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from countledger.ledger.settings import Settings
     from countledger.ledger.total import Total
     from countledger.producers.buffer.buffering import Buffering, BufferStatistics, Failure
-    from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.producer import BufferedProducer
+    from countledger.producers.buffer.settings import PendingEntry
     from countledger.producers.claims.claim import Claim
     from countledger.producers.event import Event, Receipt, Status
     from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
@@ -149,7 +149,7 @@ _MODULES: Final = {
     "Total": "countledger.ledger.total",
     "Buffering": "countledger.producers.buffer.buffering",
     "Failure": "countledger.producers.buffer.buffering",
-    "PendingEntry": "countledger.producers.buffer.outcomes",
+    "PendingEntry": "countledger.producers.buffer.settings",
     "BufferedProducer": "countledger.producers.buffer.producer",
     "BufferStatistics": "countledger.producers.buffer.buffering",
     "Claim": "countledger.producers.claims.claim",

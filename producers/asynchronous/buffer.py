@@ -17,7 +17,7 @@ from countledger.ledger.processes import this_process
 from countledger.ledger.suspension import CallNotes
 from countledger.producers.buffer.buffering import ProducerClosed
 from countledger.producers.buffer.delivery import undeliverable
-from countledger.producers.buffer.outcomes import Outcomes, PendingEntry
+from countledger.producers.buffer.settings import Outcomes, PendingEntry
 from countledger.producers.buffer.state import BufferState, not_sent, ticks_ms
 
 if TYPE_CHECKING:

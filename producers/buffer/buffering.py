@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer.outcomes import PendingEntry
+    from countledger.producers.buffer.settings import PendingEntry
     from countledger.producers.recorder import Outcome
 
 

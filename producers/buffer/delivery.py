@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Answer, Step, Steps
     from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.queue import EntryBatch
+    from countledger.producers.buffer.settings import PendingEntry
     from countledger.producers.buffer.spool import Spool
     from countledger.producers.event import Event
     from countledger.producers.recorder import Outcome

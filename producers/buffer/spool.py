@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from countledger.producers.buffer.outcomes import PendingEntry
+    from countledger.producers.buffer.settings import PendingEntry
 
 # "ctls": distinguishes spools from databases of other programs.
 _APPLICATION: Final = 0x63746C73

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.producers.buffer.buffering import Buffering
     from countledger.producers.buffer.delivery import Delivered, EntryMaker
-    from countledger.producers.buffer.outcomes import Outcomes, PendingEntry
     from countledger.producers.buffer.queue import EntryBatch
+    from countledger.producers.buffer.settings import Outcomes, PendingEntry
     from countledger.producers.buffer.spool import Spool
 
 _CLOSED: Final = "the producer was closed before"

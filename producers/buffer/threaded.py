@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.producers.buffer.buffering import BufferStatistics, Failure, Wait
     from countledger.producers.buffer.delivery import BatchDelivery, Delivered
-    from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.queue import EntryBatch
+    from countledger.producers.buffer.settings import PendingEntry
     from countledger.producers.buffer.state import BufferState
 
 

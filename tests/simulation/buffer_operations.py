@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.entry import Entry
     from countledger.producers.buffer.buffering import Failure
-    from countledger.producers.buffer.outcomes import PendingEntry
+    from countledger.producers.buffer.settings import PendingEntry
     from tests.simulation.client import Client, Memory
     from tests.simulation.loop import SimulatedLoop
     from tests.simulation.process import Process

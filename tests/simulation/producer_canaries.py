@@ -18,7 +18,7 @@ from countledger.ledger.errors import (
     TransactionCancelled,
 )
 from countledger.ledger.operations import Assign, Compare, Delete, Put
-from countledger.producers.buffer import delivery, outcomes, spool, state
+from countledger.producers.buffer import delivery, settings, spool, state
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.claims.claim import Freeing, Taking
 from countledger.producers.ingest import entries, ingest
@@ -160,7 +160,7 @@ def _materialized(line: Any, exporter: Exporter, counter: str) -> Any:  # noqa: 
     return line(exporter, counter).model_copy(update={"value": total})
 
 
-_UNREPORTED: Final = replaced(outcomes.Outcomes, "take_failures", lambda _self: ())
+_UNREPORTED: Final = replaced(settings.Outcomes, "take_failures", lambda _self: ())
 # The spool has the events still when their entry is sent.
 _UNSPOOLED: Final = replaced(delivery, "keep", lambda _pendings, _spool: None)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Self, cast
 
 from countledger.producers.buffer.buffering import SpoolRefused
-from countledger.producers.buffer.outcomes import PendingEntry
+from countledger.producers.buffer.settings import PendingEntry
 from countledger.producers.buffer.spool import Spool
 from tests.simulation import threads
 from tests.simulation.faults import Fault

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from countledger.producers.buffer.buffering import Failure
-    from countledger.producers.buffer.outcomes import PendingEntry
+    from countledger.producers.buffer.settings import PendingEntry
 
 EXPIRED = Fault(NoCredentials("expired"))
 

@@ -29,8 +29,8 @@ from countledger.producers.buffer.buffering import (
     StillBuffered,
 )
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
-from countledger.producers.buffer.outcomes import PendingEntry
 from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.settings import PendingEntry
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.spool_rows import decode_row, encode_row
 from countledger.producers.event import Event, Status

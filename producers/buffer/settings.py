@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.producers.recorder import Outcome
 
+
 _LOG: Final = logging.getLogger(__name__)
 # Stands for a receipt, which is made when it is read: most never are.
 _RECORDED: Final = Receipt("", "", Status.RECORDED)
