@@ -47,9 +47,13 @@ if TYPE_CHECKING:
     from countledger.ledger.namespace import Kind, Namespace
     from countledger.ledger.settings import Settings
     from countledger.ledger.total import Total
-    from countledger.producers.buffer.buffering import Buffering, BufferStatistics, Failure
     from countledger.producers.buffer.producer import BufferedProducer
-    from countledger.producers.buffer.settings import PendingEntry
+    from countledger.producers.buffer.settings import (
+        Buffering,
+        BufferStatistics,
+        Failure,
+        PendingEntry,
+    )
     from countledger.producers.claims.claim import Claim
     from countledger.producers.event import Event, Receipt, Status
     from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
@@ -147,11 +151,11 @@ _MODULES: Final = {
     "Namespace": "countledger.ledger.namespace",
     "Settings": "countledger.ledger.settings",
     "Total": "countledger.ledger.total",
-    "Buffering": "countledger.producers.buffer.buffering",
-    "Failure": "countledger.producers.buffer.buffering",
+    "Buffering": "countledger.producers.buffer.settings",
+    "Failure": "countledger.producers.buffer.settings",
     "PendingEntry": "countledger.producers.buffer.settings",
     "BufferedProducer": "countledger.producers.buffer.producer",
-    "BufferStatistics": "countledger.producers.buffer.buffering",
+    "BufferStatistics": "countledger.producers.buffer.settings",
     "Claim": "countledger.producers.claims.claim",
     "Correction": "countledger.producers.recorder",
     "counted": "countledger.counting",

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from countledger.ledger.connection import Connection
     from countledger.ledger.namespace import Namespaces
-    from countledger.producers.buffer.buffering import Buffering, Failure
     from countledger.producers.buffer.delivery import BatchDelivery
     from countledger.producers.buffer.producer import BufferedProducer
+    from countledger.producers.buffer.settings import Buffering, Failure
     from countledger.producers.claims.claims import Claims
     from countledger.producers.quotas.quotas import Quotas
     from countledger.producers.recorder import Recorder

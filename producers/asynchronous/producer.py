@@ -23,8 +23,8 @@ from countledger.ledger.asynchronous.calls import OpenClients, loop_connection
 from countledger.ledger.processes import abandon, abandon_in_forks, before_snapshot
 from countledger.producers.assembly import delivery_of
 from countledger.producers.asynchronous.buffer import AsyncBuffer
-from countledger.producers.buffer.buffering import NOT_PICKLED, NotRecorded, NotTaken
 from countledger.producers.buffer.delivery import EntryMaker, ledger_name
+from countledger.producers.buffer.settings import NOT_PICKLED, NotRecorded, NotTaken
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.event import Event, gathered
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from countledger.ledger.ids import IdempotencyKey, RangeKey
     from countledger.ledger.namespace import Namespaces
     from countledger.producers.asynchronous.buffer import AsyncPendingEntry
-    from countledger.producers.buffer.buffering import Buffering, BufferStatistics, Failure
     from countledger.producers.buffer.delivery import BatchDelivery
+    from countledger.producers.buffer.settings import Buffering, BufferStatistics, Failure
 
 _LOG: Final = logging.getLogger(__name__)
 # The largest number of events that are accepted, and written to the spool, together.

@@ -18,9 +18,14 @@ from countledger.ledger.amount import parse_delta
 from countledger.ledger.errors import BadInput, CountledgerError
 from countledger.ledger.keys import check_counter
 from countledger.ledger.processes import abandon, lock_open_in_forks, this_process
-from countledger.producers.buffer.buffering import NOT_PICKLED, Failure, NotRecorded, NotTaken
 from countledger.producers.buffer.processes import closed, flushing, opened
-from countledger.producers.buffer.settings import Outcomes
+from countledger.producers.buffer.settings import (
+    NOT_PICKLED,
+    Failure,
+    NotRecorded,
+    NotTaken,
+    Outcomes,
+)
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.state import BufferState
 from countledger.producers.buffer.threaded import ThreadedBuffer
@@ -35,10 +40,9 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey, RangeKey
-    from countledger.producers.buffer.buffering import Buffering, BufferStatistics
     from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
     from countledger.producers.buffer.processes import P, R
-    from countledger.producers.buffer.settings import PendingEntry
+    from countledger.producers.buffer.settings import Buffering, BufferStatistics, PendingEntry
     from countledger.producers.recorder import Outcome
 
 # The largest number of events that one commit writes to the spool.

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer.buffering import Buffering
-    from countledger.producers.buffer.settings import PendingEntry
+    from countledger.producers.buffer.settings import Buffering, PendingEntry
 
 
 @dataclass(eq=False, slots=True)

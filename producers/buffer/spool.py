@@ -24,7 +24,7 @@ from weakref import WeakSet
 
 from countledger.ledger.private_files import ensure_private
 from countledger.ledger.processes import abandon, this_process
-from countledger.producers.buffer.buffering import SpoolRefused
+from countledger.producers.buffer.settings import SpoolRefused
 from countledger.producers.buffer.spool_rows import (
     Spooled,
     decode_row,

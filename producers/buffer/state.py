@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import SECOND_MS
-from countledger.producers.buffer.buffering import (
+from countledger.producers.buffer.delivery import keep, may_coalesce
+from countledger.producers.buffer.queue import SendQueue
+from countledger.producers.buffer.settings import (
     BufferFull,
     BufferStatistics,
     Failure,
@@ -20,17 +22,14 @@ from countledger.producers.buffer.buffering import (
     StillBuffered,
     Wait,
 )
-from countledger.producers.buffer.delivery import keep, may_coalesce
-from countledger.producers.buffer.queue import SendQueue
 from countledger.producers.event import Event, Receipt, not_an_event, unacknowledged
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer.buffering import Buffering
     from countledger.producers.buffer.delivery import Delivered, EntryMaker
     from countledger.producers.buffer.queue import EntryBatch
-    from countledger.producers.buffer.settings import Outcomes, PendingEntry
+    from countledger.producers.buffer.settings import Buffering, Outcomes, PendingEntry
     from countledger.producers.buffer.spool import Spool
 
 _CLOSED: Final = "the producer was closed before"

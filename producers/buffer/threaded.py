@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from countledger.ledger.amount import Amount
-    from countledger.producers.buffer.buffering import BufferStatistics, Failure, Wait
     from countledger.producers.buffer.delivery import BatchDelivery, Delivered
     from countledger.producers.buffer.queue import EntryBatch
-    from countledger.producers.buffer.settings import PendingEntry
+    from countledger.producers.buffer.settings import BufferStatistics, Failure, PendingEntry, Wait
     from countledger.producers.buffer.state import BufferState
 
 

@@ -2,9 +2,9 @@
 
 from countledger.ledger import keys
 from countledger.ledger.limits import SECOND_MS
-from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.settings import Buffering
 from tests.engines.store import Store
 
 COALESCING = Buffering(linger_ms=30 * SECOND_MS, coalesce=True)

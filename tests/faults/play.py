@@ -15,7 +15,7 @@ from countledger.ledger.connection import Retries
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.namespace import Namespaces
-from countledger.producers.buffer.buffering import NotRecorded
+from countledger.producers.buffer.settings import NotRecorded
 from countledger.producers.event import Receipt
 from countledger.producers.ingest.ingest import IngestOutcome
 from countledger.producers.recorder import OutcomeList, Recorder

@@ -14,9 +14,9 @@ from countledger.ledger.connection import Retries
 from countledger.ledger.errors import NoSuchCounter, Unacknowledged
 from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
 from countledger.ledger.namespace import Kind
-from countledger.producers.buffer.buffering import NotRecorded
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.settings import NotRecorded
 from countledger.producers.claims.claim import Claim
 from countledger.producers.event import Event, make_entry
 from countledger.producers.ingest.entries import EntryWriter

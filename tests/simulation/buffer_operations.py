@@ -16,7 +16,9 @@ from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS
 from countledger.producers.asynchronous.producer import AsyncBufferedProducer
-from countledger.producers.buffer.buffering import (
+from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
+from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.settings import (
     BufferFull,
     Buffering,
     NotRecorded,
@@ -24,8 +26,6 @@ from countledger.producers.buffer.buffering import (
     SpoolRefused,
     StillBuffered,
 )
-from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
-from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.event import Event, Receipt
 from countledger.producers.sender import Sender
 from tests.simulation import threads
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer.buffering import Failure
-    from countledger.producers.buffer.settings import PendingEntry
+    from countledger.producers.buffer.settings import Failure, PendingEntry
     from tests.simulation.client import Client, Memory
     from tests.simulation.loop import SimulatedLoop
     from tests.simulation.process import Process

@@ -13,9 +13,8 @@ from functools import partial
 from threading import Lock
 from typing import Any, Final
 
-from countledger.producers.buffer.buffering import NotRecorded, StillBuffered
 from countledger.producers.buffer.producer import BufferedProducer
-from countledger.producers.buffer.settings import PendingEntry
+from countledger.producers.buffer.settings import NotRecorded, PendingEntry, StillBuffered
 from tests.simulation import buffer_operations as buffers
 from tests.simulation import threads
 from tests.simulation.client import Client

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Self, cast
 
-from countledger.producers.buffer.buffering import SpoolRefused
-from countledger.producers.buffer.settings import PendingEntry
+from countledger.producers.buffer.settings import PendingEntry, SpoolRefused
 from countledger.producers.buffer.spool import Spool
 from tests.simulation import threads
 from tests.simulation.faults import Fault

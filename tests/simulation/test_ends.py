@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.producers.buffer.buffering import Buffering, NotRecorded, StillBuffered
 from countledger.producers.buffer.delivery import BatchDelivery
+from countledger.producers.buffer.settings import Buffering, NotRecorded, StillBuffered
 from countledger.producers.event import Event
 from countledger.producers.sender import Sender
 from tests.simulation import threads
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Steps
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespace
-    from countledger.producers.buffer.buffering import Failure
     from countledger.producers.buffer.producer import BufferedProducer
+    from countledger.producers.buffer.settings import Failure
     from countledger.producers.recorder import Outcome
     from tests.simulation.process import Process
     from tests.simulation.world import World

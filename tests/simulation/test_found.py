@@ -23,7 +23,7 @@ from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, TOKEN_LIFE_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Write
-from countledger.producers.buffer.buffering import Buffering, SpoolRefused
+from countledger.producers.buffer.settings import Buffering, SpoolRefused
 from countledger.producers.claims.claim import Claim
 from countledger.producers.event import Event
 from countledger.producers.ingest.late import LateResender, LateStatus

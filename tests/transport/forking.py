@@ -23,8 +23,8 @@ import boto3
 
 from countledger import AsyncCountLedger, Buffering, CountLedger, CountledgerError, Event
 from countledger.ledger.errors import LedgerNotOpen
-from countledger.producers.buffer.buffering import ProducerClosed
 from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.settings import ProducerClosed
 
 CALLS: Final = 3
 ALL_AT_ONCE: Final = 60

@@ -7,7 +7,7 @@ import pytest
 
 from countledger.ledger.connection import Connection
 from countledger.ledger.settings import Settings
-from countledger.producers.buffer import buffering
+from countledger.producers.buffer import settings
 
 
 def _proxies(endpoint_url: str | None) -> object:
@@ -40,7 +40,7 @@ def test_every_sender_of_a_buffer_keeps_its_connection() -> None:
     session = boto3.Session("a", "b", region_name="eu-west-1")
     config: Any = Connection(Settings(), session).dynamo("none").client.meta.config
 
-    assert config.max_pool_connections >= buffering._SENDERS_MAX
+    assert config.max_pool_connections >= settings._SENDERS_MAX
 
 
 def test_other_endpoints_keep_the_users_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ restore()
 print(lease.draw(), lease.draw())
 """
 _BUFFER = """
-from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.settings import Buffering
 from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.buffers import producer_on
 from tests.unit.producers.senders import TABLE, entries_in
@@ -49,7 +49,7 @@ producer.flush(20)
 print(len(entries_in(dynamo)))
 """
 _REFUSED = """
-from countledger.producers.buffer.buffering import Buffering, NotRecorded
+from countledger.producers.buffer.settings import Buffering, NotRecorded
 from tests.unit.ledger.memory import LOST, Fault, MemoryClient, at
 from tests.unit.producers.buffers import producer_on
 def refuse(kind, given, carry_out):
@@ -63,7 +63,7 @@ except NotRecorded as error:
 """
 _LOOP = """
 import asyncio, threading
-from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.settings import Buffering
 from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.buffers import loop_producer_on
 from tests.unit.producers.senders import entries_in

@@ -24,7 +24,7 @@ from countledger.ledger.errors import (
     Unacknowledged,
     Unnumbered,
 )
-from countledger.producers.buffer.buffering import Failure, NotRecorded
+from countledger.producers.buffer.settings import Failure, NotRecorded
 from tests.unit.alerts.test_message import ALERT
 
 ENTRY = Entry(

@@ -12,7 +12,7 @@ from countledger.consumers.walk import start
 from countledger.infra.portability.place_file import FilePlace, open_place
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.private_files import replace_private
-from countledger.producers.buffer.buffering import SpoolRefused
+from countledger.producers.buffer.settings import SpoolRefused
 from countledger.producers.buffer.spool import Spool
 
 

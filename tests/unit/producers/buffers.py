@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from countledger.ledger.asynchronous.calls import current
 from countledger.producers.asynchronous.producer import AsyncBufferedProducer
-from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.settings import Buffering
 from countledger.producers.buffer.spool import Spool
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient, waits_for
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Put
-    from countledger.producers.buffer.buffering import Failure
+    from countledger.producers.buffer.settings import Failure
 
 # Longer than any test: what is sent is sent for another reason than its age.
 PATIENT_MS = 30_000

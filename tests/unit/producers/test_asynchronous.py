@@ -10,7 +10,7 @@ import pytest
 
 from countledger.ledger.asynchronous.calls import running_call
 from countledger.ledger.errors import NoCredentials, Unacknowledged
-from countledger.producers.buffer.buffering import (
+from countledger.producers.buffer.settings import (
     Buffering,
     NotRecorded,
     ProducerClosed,

@@ -6,8 +6,8 @@ from tests.unit.ledger.processes import FORKS, printed
 
 FORKING = """
 import asyncio, ctypes, os, signal, sys
-from countledger.producers.buffer.buffering import Buffering
-from countledger.producers.buffer.buffering import ProducerClosed
+from countledger.producers.buffer.settings import Buffering
+from countledger.producers.buffer.settings import ProducerClosed
 from tests.unit.producers.buffers import GatedClient, loop_producer_on
 
 parent, dynamo = os.getpid(), GatedClient()

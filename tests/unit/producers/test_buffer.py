@@ -11,9 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from countledger.ledger.amount import total_of
 from countledger.ledger.entry import Entry
-from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.queue import EntryBatch, SendQueue
-from countledger.producers.buffer.settings import Outcomes, PendingEntry
+from countledger.producers.buffer.settings import Buffering, Outcomes, PendingEntry
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount

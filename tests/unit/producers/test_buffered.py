@@ -20,15 +20,15 @@ from countledger.ledger.errors import (
     Unclear,
 )
 from countledger.ledger.namespace import Namespaces
-from countledger.producers.buffer.buffering import (
+from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
+from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.settings import (
     BufferFull,
     Buffering,
     NotRecorded,
     ProducerClosed,
     StillBuffered,
 )
-from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
-from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.state import BufferState
 from countledger.producers.buffer.threaded import ThreadedBuffer
 from countledger.producers.event import Event, Receipt, Status
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from countledger.producers.buffer.buffering import Failure
-    from countledger.producers.buffer.settings import PendingEntry
+    from countledger.producers.buffer.settings import Failure, PendingEntry
 
 EXPIRED = Fault(NoCredentials("expired"))
 

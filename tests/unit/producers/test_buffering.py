@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger.ledger.errors import BadSetting
-from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.settings import Buffering
 from countledger.producers.buffer.spool import Spool
 
 if TYPE_CHECKING:

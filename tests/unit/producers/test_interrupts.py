@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import pytest
 
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
-from countledger.producers.buffer.buffering import Buffering, NotRecorded
 from countledger.producers.buffer.delivery import EntryMaker, keep
 from countledger.producers.buffer.queue import SendQueue
-from countledger.producers.buffer.settings import Outcomes, PendingEntry
+from countledger.producers.buffer.settings import Buffering, NotRecorded, Outcomes, PendingEntry
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.state import BufferState
 from countledger.producers.event import Event, Status

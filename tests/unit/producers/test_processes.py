@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.producers.buffer.buffering import ProducerClosed
+from countledger.producers.buffer.settings import ProducerClosed
 from tests.unit.ledger.memory import MemoryClient
 from tests.unit.ledger.processes import printed
 from tests.unit.producers.buffers import producer_on
@@ -79,7 +79,7 @@ import ctypes, os, signal, sys, time
 from pathlib import Path
 from tests.unit.ledger.memory import MemoryClient, at
 from tests.unit.producers.buffers import PATIENT_MS, producer_on
-from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.settings import Buffering
 
 def note(kind, items, request):
     os.write(1, f"{os.getpid() == parent}:{len(items)} ".encode())

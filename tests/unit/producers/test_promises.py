@@ -24,7 +24,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import DAY_MS
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.producers.buffer.buffering import (
+from countledger.producers.buffer.settings import (
     BufferFull,
     Buffering,
     NotRecorded,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from countledger.producers.buffer.buffering import Failure
+    from countledger.producers.buffer.settings import Failure
 
 PATIENT = partial(Buffering, linger_ms=PATIENT_MS)
 EXPIRED = Fault(NoCredentials("expired"))

@@ -21,16 +21,16 @@ from countledger.ledger.entry import Entry
 from countledger.ledger.errors import KeyExpired, NoCredentials
 from countledger.ledger.limits import DAY_MS
 from countledger.producers.buffer import processes as buffer_processes
-from countledger.producers.buffer.buffering import (
+from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
+from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.settings import (
     BufferFull,
     Buffering,
     NotRecorded,
+    PendingEntry,
     SpoolRefused,
     StillBuffered,
 )
-from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
-from countledger.producers.buffer.producer import BufferedProducer
-from countledger.producers.buffer.settings import PendingEntry
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.spool_rows import decode_row, encode_row
 from countledger.producers.event import Event, Status
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from countledger.producers.buffer.buffering import Failure
+    from countledger.producers.buffer.settings import Failure
 
 LEDGER = "in memory"
 

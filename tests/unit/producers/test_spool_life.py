@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countledger.ledger.errors import NoCredentials, Throttled, Unclear
-from countledger.producers.buffer.buffering import NotRecorded
+from countledger.producers.buffer.settings import NotRecorded
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.buffers import producer_on
 from tests.unit.producers.senders import TABLE
