@@ -21,7 +21,7 @@ from countledger.ledger.errors import (
     IdempotencyKeyReused,
 )
 from countledger.ledger.ids import IdempotencyKey, new_id
-from countledger.producers.buffer.spool_rows import decode_row, encode_row
+from countledger.producers.buffer.spool import decode_row, encode_row
 from countledger.producers.event import Event, judge_existing, make_entry
 from tests.unit.ledger.clocks import NOW_MS
 

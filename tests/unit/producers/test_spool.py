@@ -31,8 +31,7 @@ from countledger.producers.buffer.settings import (
     SpoolRefused,
     StillBuffered,
 )
-from countledger.producers.buffer.spool import Spool
-from countledger.producers.buffer.spool_rows import decode_row, encode_row
+from countledger.producers.buffer.spool import Spool, decode_row, encode_row
 from countledger.producers.event import Event, Status
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, waits_for
