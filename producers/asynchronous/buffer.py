@@ -16,8 +16,8 @@ from countledger.ledger.asynchronous.calls import suspended
 from countledger.ledger.processes import this_process
 from countledger.ledger.suspension import CallNotes
 from countledger.producers.buffer.delivery import undeliverable
+from countledger.producers.buffer.sending import BufferState, not_sent, ticks_ms
 from countledger.producers.buffer.settings import Outcomes, PendingEntry, ProducerClosed
-from countledger.producers.buffer.state import BufferState, not_sent, ticks_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence

@@ -19,6 +19,7 @@ from countledger.ledger.errors import BadInput, CountledgerError
 from countledger.ledger.keys import check_counter
 from countledger.ledger.processes import abandon, lock_open_in_forks, this_process
 from countledger.producers.buffer.processes import closed, flushing, opened
+from countledger.producers.buffer.sending import BufferState
 from countledger.producers.buffer.settings import (
     NOT_PICKLED,
     Failure,
@@ -27,7 +28,6 @@ from countledger.producers.buffer.settings import (
     Outcomes,
 )
 from countledger.producers.buffer.spool import Spool
-from countledger.producers.buffer.state import BufferState
 from countledger.producers.buffer.threaded import ThreadedBuffer
 from countledger.producers.event import Event, gathered
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger.errors import CountledgerError
 from countledger.producers.buffer.delivery import undeliverable
-from countledger.producers.buffer.state import ticks_ms
+from countledger.producers.buffer.sending import ticks_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.producers.buffer.delivery import BatchDelivery, Delivered
     from countledger.producers.buffer.queue import EntryBatch
+    from countledger.producers.buffer.sending import BufferState
     from countledger.producers.buffer.settings import BufferStatistics, Failure, PendingEntry, Wait
-    from countledger.producers.buffer.state import BufferState
 
 
 class ThreadedBuffer:

@@ -18,7 +18,7 @@ from countledger.ledger.errors import (
     TransactionCancelled,
 )
 from countledger.ledger.operations import Assign, Compare, Delete, Put
-from countledger.producers.buffer import delivery, settings, spool, state
+from countledger.producers.buffer import delivery, sending, settings, spool
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.claims.claim import Freeing, Taking
 from countledger.producers.ingest import entries, ingest
@@ -181,7 +181,7 @@ CANARIES: Final = [
     # A sum has no key, so a retry is another event.
     Canary(
         "keyed events are not coalesced",
-        replaced(state, "may_coalesce", lambda event: event.note is None),
+        replaced(sending, "may_coalesce", lambda event: event.note is None),
         "buffer",
         seed=1,
     ),

@@ -10,13 +10,13 @@ import pytest
 
 from countledger.ledger.asynchronous.calls import running_call
 from countledger.ledger.errors import NoCredentials, Unacknowledged
+from countledger.producers.buffer.sending import BufferState
 from countledger.producers.buffer.settings import (
     Buffering,
     NotRecorded,
     ProducerClosed,
     StillBuffered,
 )
-from countledger.producers.buffer.state import BufferState
 from countledger.producers.event import Event, Status
 from tests.unit.ledger.memory import Fault
 from tests.unit.producers.buffers import PATIENT_MS, GatedClient, in_a_loop, loop_producer_on

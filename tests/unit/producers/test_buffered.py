@@ -22,6 +22,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.namespace import Namespaces
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.sending import BufferState
 from countledger.producers.buffer.settings import (
     BufferFull,
     Buffering,
@@ -29,7 +30,6 @@ from countledger.producers.buffer.settings import (
     ProducerClosed,
     StillBuffered,
 )
-from countledger.producers.buffer.state import BufferState
 from countledger.producers.buffer.threaded import ThreadedBuffer
 from countledger.producers.event import Event, Receipt, Status
 from tests.unit.ledger.clocks import ManualClock

@@ -16,9 +16,9 @@ import pytest
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.producers.buffer.delivery import EntryMaker, keep
 from countledger.producers.buffer.queue import SendQueue
+from countledger.producers.buffer.sending import BufferState
 from countledger.producers.buffer.settings import Buffering, NotRecorded, Outcomes, PendingEntry
 from countledger.producers.buffer.spool import Spool
-from countledger.producers.buffer.state import BufferState
 from countledger.producers.event import Event, Status
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.producers.buffers import GatedClient, producer_on

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.settings import Buffering, Outcomes, PendingEntry
     from countledger.producers.buffer.spool import Spool
 
+
 _CLOSED: Final = "the producer was closed before"
 
 
