@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from countledger.ledger.connection import Connection
     from countledger.ledger.namespace import Namespaces
-    from countledger.producers.buffer.delivery import BatchDelivery
     from countledger.producers.buffer.producer import BufferedProducer
+    from countledger.producers.buffer.sending import BatchDelivery
     from countledger.producers.buffer.settings import Buffering, Failure
     from countledger.producers.claims.claims import Claims
     from countledger.producers.quotas.quotas import Quotas
@@ -114,8 +114,8 @@ def buffered_producer(
         SetupError: the stack does not exist, or the spool cannot be used.
     """
     from countledger.ledger.assembly import namespaces_of
-    from countledger.producers.buffer.delivery import EntryMaker, ledger_name
     from countledger.producers.buffer.producer import BufferedProducer
+    from countledger.producers.buffer.sending import EntryMaker, ledger_name
 
     return BufferedProducer(
         buffering,
@@ -132,7 +132,7 @@ def delivery_of(
 ) -> BatchDelivery:
     """What delivers the batches of a buffered producer."""
     from countledger.ledger.clock import Backoff
-    from countledger.producers.buffer.delivery import BatchDelivery
+    from countledger.producers.buffer.sending import BatchDelivery
     from countledger.producers.sender import sender_of
 
     sender = sender_of(connection, namespaces)

@@ -25,7 +25,7 @@ from countledger.ledger import amount
 from countledger.ledger.entry import new_entry
 from countledger.ledger.errors import BadInput, BadPayload, CountledgerError, SetupError, shown
 from countledger.ledger.ids import bound_id
-from countledger.producers.buffer.delivery import may_coalesce
+from countledger.producers.buffer.sending import may_coalesce
 from countledger.producers.event import Status, make_entry
 from countledger.producers.payload import MAX_BYTES, EventPayload, first_problem
 

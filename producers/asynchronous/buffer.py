@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 from countledger.ledger.asynchronous.calls import suspended
 from countledger.ledger.processes import this_process
 from countledger.ledger.suspension import CallNotes
-from countledger.producers.buffer.delivery import undeliverable
-from countledger.producers.buffer.sending import BufferState, not_sent, ticks_ms
+from countledger.producers.buffer.sending import BufferState, not_sent, ticks_ms, undeliverable
 from countledger.producers.buffer.settings import Outcomes, PendingEntry, ProducerClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
-    from countledger.producers.buffer.delivery import BatchDelivery, Delivered, EntryMaker
     from countledger.producers.buffer.queue import EntryBatch
+    from countledger.producers.buffer.sending import BatchDelivery, Delivered, EntryMaker
     from countledger.producers.buffer.settings import Buffering, Failure, Wait
     from countledger.producers.event import Receipt
     from countledger.producers.recorder import Outcome

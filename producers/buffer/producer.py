@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey, RangeKey
-    from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
     from countledger.producers.buffer.processes import P, R
+    from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
     from countledger.producers.buffer.settings import Buffering, BufferStatistics, PendingEntry
     from countledger.producers.recorder import Outcome
 

@@ -11,16 +11,14 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from countledger.ledger.errors import CountledgerError
-from countledger.producers.buffer.delivery import undeliverable
-from countledger.producers.buffer.sending import ticks_ms
+from countledger.producers.buffer.sending import ticks_ms, undeliverable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from countledger.ledger.amount import Amount
-    from countledger.producers.buffer.delivery import BatchDelivery, Delivered
     from countledger.producers.buffer.queue import EntryBatch
-    from countledger.producers.buffer.sending import BufferState
+    from countledger.producers.buffer.sending import BatchDelivery, BufferState, Delivered
     from countledger.producers.buffer.settings import BufferStatistics, Failure, PendingEntry, Wait
 
 

@@ -2,8 +2,8 @@
 
 from countledger.ledger import keys
 from countledger.ledger.limits import SECOND_MS
-from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
 from countledger.producers.buffer.settings import Buffering
 from tests.engines.store import Store
 

@@ -14,8 +14,8 @@ from countledger.ledger.connection import Retries
 from countledger.ledger.errors import NoSuchCounter, Unacknowledged
 from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
 from countledger.ledger.namespace import Kind
-from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
 from countledger.producers.buffer.settings import NotRecorded
 from countledger.producers.claims.claim import Claim
 from countledger.producers.event import Event, make_entry

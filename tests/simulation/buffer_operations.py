@@ -16,8 +16,8 @@ from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS
 from countledger.producers.asynchronous.producer import AsyncBufferedProducer
-from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
 from countledger.producers.buffer.settings import (
     BufferFull,
     Buffering,

@@ -13,8 +13,8 @@ from collections import Counter
 from functools import partial
 from typing import Any, Final
 
-from countledger.producers.buffer.delivery import Delivered
 from countledger.producers.buffer.queue import EntryBatch
+from countledger.producers.buffer.sending import Delivered
 from countledger.producers.buffer.settings import Failure, NotRecorded, PendingEntry, StillBuffered
 from countledger.producers.buffer.threaded import ThreadedBuffer
 from tests.simulation import buffer_operations as buffers

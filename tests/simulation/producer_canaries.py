@@ -18,7 +18,7 @@ from countledger.ledger.errors import (
     TransactionCancelled,
 )
 from countledger.ledger.operations import Assign, Compare, Delete, Put
-from countledger.producers.buffer import delivery, sending, settings, spool
+from countledger.producers.buffer import sending, settings, spool
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.claims.claim import Freeing, Taking
 from countledger.producers.ingest import entries, ingest
@@ -162,7 +162,7 @@ def _materialized(line: Any, exporter: Exporter, counter: str) -> Any:  # noqa: 
 
 _UNREPORTED: Final = replaced(settings.Outcomes, "take_failures", lambda _self: ())
 # The spool has the events still when their entry is sent.
-_UNSPOOLED: Final = replaced(delivery, "keep", lambda _pendings, _spool: None)
+_UNSPOOLED: Final = replaced(sending, "keep", lambda _pendings, _spool: None)
 
 CANARIES: Final = [
     Canary(
@@ -194,7 +194,7 @@ CANARIES: Final = [
     Canary("a spool stores an entry before it is sent", _UNSPOOLED, "buffer", seed=6),
     Canary(
         "a spool deletes an entry after the answer",
-        wrapped(delivery, "keep", _forgetful),
+        wrapped(sending, "keep", _forgetful),
         "buffer",
         seed=9,
     ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.producers.buffer.delivery import BatchDelivery
+from countledger.producers.buffer.sending import BatchDelivery
 from countledger.producers.buffer.settings import Buffering, NotRecorded, StillBuffered
 from countledger.producers.event import Event
 from countledger.producers.sender import Sender

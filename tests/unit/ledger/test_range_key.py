@@ -10,7 +10,7 @@ from countledger.ledger.errors import BadDelta, BadKey, BadTime
 from countledger.ledger.ids import IdempotencyKey, RangeKey, id_of_key
 from countledger.ledger.limits import KEY_MAX_BYTES
 from countledger.ledger.texts import broken_rule
-from countledger.producers.buffer.delivery import may_coalesce
+from countledger.producers.buffer.sending import may_coalesce
 from countledger.producers.buffer.spool import decode_row, encode_row
 from countledger.producers.event import Event, make_entry
 from countledger.producers.kinesis.aggregate import decode, encode

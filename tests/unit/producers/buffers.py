@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from countledger.ledger.asynchronous.calls import current
 from countledger.producers.asynchronous.producer import AsyncBufferedProducer
-from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
 from countledger.producers.buffer.settings import Buffering
 from countledger.producers.buffer.spool import Spool
 from tests.unit.ledger.clocks import ManualClock

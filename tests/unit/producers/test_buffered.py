@@ -20,9 +20,8 @@ from countledger.ledger.errors import (
     Unclear,
 )
 from countledger.ledger.namespace import Namespaces
-from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
-from countledger.producers.buffer.sending import BufferState
+from countledger.producers.buffer.sending import BatchDelivery, BufferState, EntryMaker
 from countledger.producers.buffer.settings import (
     BufferFull,
     Buffering,

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import pytest
 
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
-from countledger.producers.buffer.delivery import EntryMaker, keep
 from countledger.producers.buffer.queue import SendQueue
-from countledger.producers.buffer.sending import BufferState
+from countledger.producers.buffer.sending import BufferState, EntryMaker, keep
 from countledger.producers.buffer.settings import Buffering, NotRecorded, Outcomes, PendingEntry
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.event import Event, Status
