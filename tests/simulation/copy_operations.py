@@ -13,10 +13,10 @@ from collections import Counter
 from functools import partial
 from typing import Any, Final
 
+from countledger.producers.buffer.producer import ThreadedBuffer
 from countledger.producers.buffer.queue import EntryBatch
 from countledger.producers.buffer.sending import Delivered
 from countledger.producers.buffer.settings import Failure, NotRecorded, PendingEntry, StillBuffered
-from countledger.producers.buffer.threaded import ThreadedBuffer
 from tests.simulation import buffer_operations as buffers
 from tests.simulation import fork_operations as forks
 from tests.simulation import ledger_operations as ledger

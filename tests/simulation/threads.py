@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from countledger.producers.asynchronous import buffer as asynchronous
-from countledger.producers.buffer import producer, sending, settings, threaded
+from countledger.producers.buffer import producer, sending, settings
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.sequences import drawing
 from tests.simulation.process import Process
@@ -28,7 +28,7 @@ from tests.simulation.world import World
 
 # What the calls of a sender's thread are counted under.
 SENDER: Final = "buffer sender"
-_MODULES: Final = (threaded, settings, sending, producer, asynchronous, drawing)
+_MODULES: Final = (producer, settings, sending, producer, asynchronous, drawing)
 # How often whoever takes a lock is overtaken, and for how long at the most.
 _OVERTAKEN: Final = 0.2
 _OVERTAKEN_MS: Final = 2.0

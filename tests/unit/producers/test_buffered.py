@@ -20,7 +20,7 @@ from countledger.ledger.errors import (
     Unclear,
 )
 from countledger.ledger.namespace import Namespaces
-from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.producer import BufferedProducer, ThreadedBuffer
 from countledger.producers.buffer.sending import BatchDelivery, BufferState, EntryMaker
 from countledger.producers.buffer.settings import (
     BufferFull,
@@ -29,7 +29,6 @@ from countledger.producers.buffer.settings import (
     ProducerClosed,
     StillBuffered,
 )
-from countledger.producers.buffer.threaded import ThreadedBuffer
 from countledger.producers.event import Event, Receipt, Status
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, refuses

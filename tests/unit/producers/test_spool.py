@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import KeyExpired, NoCredentials
 from countledger.ledger.limits import DAY_MS
-from countledger.producers.buffer import processes as buffer_processes
+from countledger.producers.buffer import producer as buffer_processes
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
 from countledger.producers.buffer.settings import (
