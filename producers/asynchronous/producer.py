@@ -22,7 +22,7 @@ from weakref import WeakSet
 from countledger.ledger.asynchronous.calls import OpenClients, loop_connection
 from countledger.ledger.processes import abandon, abandon_in_forks, before_snapshot
 from countledger.producers.assembly import delivery_of
-from countledger.producers.asynchronous.buffer import AsyncBuffer
+from countledger.producers.buffer.asynchronous import AsyncBuffer
 from countledger.producers.buffer.sending import EntryMaker, ledger_name
 from countledger.producers.buffer.settings import NOT_PICKLED, NotRecorded, NotTaken
 from countledger.producers.buffer.spool import Spool
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey, RangeKey
     from countledger.ledger.namespace import Namespaces
-    from countledger.producers.asynchronous.buffer import AsyncPendingEntry
+    from countledger.producers.buffer.asynchronous import AsyncPendingEntry
     from countledger.producers.buffer.sending import BatchDelivery
     from countledger.producers.buffer.settings import Buffering, BufferStatistics, Failure
 

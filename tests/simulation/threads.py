@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from countledger.producers.asynchronous import buffer as asynchronous
-from countledger.producers.buffer import producer, sending, settings
+from countledger.producers.buffer import asynchronous, producer, sending, settings
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.sequences import drawing
 from tests.simulation.process import Process
