@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from countledger.consumers.auditor import Auditor
     from countledger.ledger.assembly import ExactReader, Namespaces, OnCorrupt
     from countledger.producers.assembly import Claims, Quotas, Recorder, Sequences, StrictCounters
-    from countledger.producers.asynchronous.producer import AsyncBufferedProducer
+    from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
     from countledger.producers.ingest.redrive import ExpiredEntries
     from countledger.producers.kinesis.producer import KinesisProducer
 
@@ -204,7 +204,7 @@ class CountLedger:
         names of the tables.
         """
         from countledger import Buffering
-        from countledger.producers.asynchronous.producer import async_producer
+        from countledger.producers.buffer.asynchronous import async_producer
 
         return async_producer(
             self.connection, buffering or Buffering(), self.namespaces, on_failure

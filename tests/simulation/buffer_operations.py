@@ -15,7 +15,7 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS
-from countledger.producers.asynchronous.producer import AsyncBufferedProducer
+from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
 from countledger.producers.buffer.settings import (

@@ -10,7 +10,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Self
 
 from countledger.ledger.asynchronous.calls import current
-from countledger.producers.asynchronous.producer import AsyncBufferedProducer
+from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
 from countledger.producers.buffer.settings import Buffering
