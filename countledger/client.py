@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from countledger.producers.assembly import Claims, Quotas, Recorder, Sequences, StrictCounters
     from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
     from countledger.producers.ingest.redrive import ExpiredEntries
-    from countledger.producers.kinesis.producer import KinesisProducer
+    from countledger.producers.kinesis import KinesisProducer
 
 
 _L = TypeVar("_L", bound="CountLedger")
@@ -565,7 +565,7 @@ class CountLedger:
             StackNotFound: the stack was deployed without a stream.
             SetupError: the extra is not installed.
         """
-        from countledger.producers.kinesis.producer import producer_of
+        from countledger.producers.kinesis import producer_of
 
         return producer_of(self.connection)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from countledger.infra.demo.checks import Report
     from countledger.infra.demo.history import History
     from countledger.infra.local.stack import LocalStack
-    from countledger.producers.kinesis.sender import Sent
+    from countledger.producers.kinesis import Sent
 
 # How many events are sent before the materializer's progress is read, which costs a few reads.
 _AT_ONCE: Final = 500

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from countledger.ledger.asynchronous.forms import AsyncForm, iterated_in_thread, threaded
 from countledger.producers.ingest.redrive import ExpiredEntries
-from countledger.producers.kinesis.producer import KinesisProducer
+from countledger.producers.kinesis import KinesisProducer
 
 
 class AsyncKinesisProducer(AsyncForm[KinesisProducer]):

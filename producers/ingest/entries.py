@@ -30,7 +30,7 @@ from countledger.ledger.limits import BATCH_WRITE_ITEMS, SECOND_MS, TIME_LIMIT_M
 from countledger.ledger.quarantine import CONTENT_MAX_BYTES
 from countledger.ledger.suspension import WorkerThreads
 from countledger.producers.event import Receipt, Status
-from countledger.producers.kinesis.aggregate import (
+from countledger.producers.kinesis import (
     BrokenAggregate,
     bundle,
     bundles_of,

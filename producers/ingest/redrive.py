@@ -22,7 +22,7 @@ from countledger.producers.event import Status
 from countledger.producers.ingest.entries import EntryWriter, RejectionKind
 from countledger.producers.ingest.late import LateEntry, LateResender, LateStatus
 from countledger.producers.ingest.quarantine import FORMAT
-from countledger.producers.kinesis.aggregate import (
+from countledger.producers.kinesis import (
     BrokenAggregate,
     UnpackedRecord,
     decode,

@@ -14,8 +14,7 @@ from countledger.infra.local.shards import KinesisSource
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import AccessDenied, StackNotFound
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
-from countledger.producers.kinesis.aggregate import pack
-from countledger.producers.kinesis.library import MAGIC
+from countledger.producers.kinesis import MAGIC, pack
 from tests.e2e.command import Command
 from tests.e2e.world import client_of, logged
 from tests.unit.producers.kinesis.entries import entry

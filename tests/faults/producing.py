@@ -14,6 +14,7 @@ from countledger.ledger.connection import Retries
 from countledger.ledger.errors import NoSuchCounter, Unacknowledged
 from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
 from countledger.ledger.namespace import Kind
+from countledger.producers import kinesis
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
 from countledger.producers.buffer.settings import NotRecorded
@@ -22,10 +23,7 @@ from countledger.producers.event import Event, make_entry
 from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.ingest.pieces import RecordProgress
-from countledger.producers.kinesis import aggregate
-from countledger.producers.kinesis.aggregate import pack
-from countledger.producers.kinesis.producer import KinesisProducer
-from countledger.producers.kinesis.sender import KinesisSender
+from countledger.producers.kinesis import KinesisProducer, KinesisSender, pack
 from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
 from countledger.producers.recorder import Compensator, Correction, OutcomeList, Recorder
 from countledger.producers.sequences.collection import Collection
@@ -153,7 +151,7 @@ def correcting(world: World, name: str, retries: Retries) -> Play:
 
 def messages_of(clock: HandClock, counter: str, key: str | None) -> list[Any]:
     made = [
-        aggregate.bound(
+        kinesis.bound(
             make_entry(
                 Event(counter, 7, key and f"{key}-{n}"),
                 now_ms=clock.now_ms(),

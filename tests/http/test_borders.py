@@ -28,7 +28,7 @@ from countledger.ledger.ids import BARE_KEY_PREFIX, new_id
 from countledger.ledger.values import parse_delta_text, parse_time
 from countledger.producers.buffer.spool import decode_row, encode_row
 from countledger.producers.event import make_entry
-from countledger.producers.kinesis.aggregate import decode
+from countledger.producers.kinesis import decode
 from countledger.producers.payload import keyed, parse_event_line
 
 _NOW_MS: Final = 1_772_600_767_891

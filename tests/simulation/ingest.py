@@ -26,9 +26,13 @@ from countledger.producers.ingest.late import LateResender
 from countledger.producers.ingest.pieces import RecordProgress
 from countledger.producers.ingest.quarantine import IngestQuarantine, IngestQueues
 from countledger.producers.ingest.redrive import ExpiredEntries
-from countledger.producers.kinesis.aggregate import BrokenAggregate, decode, unpack_record
-from countledger.producers.kinesis.producer import KinesisProducer
-from countledger.producers.kinesis.sender import KinesisSender
+from countledger.producers.kinesis import (
+    BrokenAggregate,
+    KinesisProducer,
+    KinesisSender,
+    decode,
+    unpack_record,
+)
 from tests.simulation.client import Memory
 from tests.simulation.kinesis_stream import KinesisClient, KinesisStream
 from tests.simulation.mailbox import Mailbox, MailboxClient

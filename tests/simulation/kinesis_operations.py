@@ -16,10 +16,10 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import BARE_KEY_PREFIX, IdempotencyKey
 from countledger.ledger.limits import SECOND_MS
+from countledger.producers import kinesis
 from countledger.producers.event import Event, Status
 from countledger.producers.ingest.late import LateStatus
-from countledger.producers.kinesis import aggregate, sender
-from countledger.producers.kinesis.sender import Sent
+from countledger.producers.kinesis import Sent
 from tests.simulation.client import Client
 from tests.simulation.event_account import Fate
 from tests.simulation.ingest import IngestWay
@@ -94,10 +94,10 @@ def forge(client: Client) -> None:
         counter=counter,
         id=message_id,
         delta=delta,
-        at_ms=aggregate.created_ms(message_id),
+        at_ms=kinesis.created_ms(message_id),
         origin=client.region,
     )
-    (outcome,) = _way(client).producer(client.process).sender.send_batch([aggregate.bound(made)])
+    (outcome,) = _way(client).producer(client.process).sender.send_batch([kinesis.bound(made)])
     _note(client, counter, delta, outcome)
 
 
@@ -140,9 +140,9 @@ def _way(client: Client) -> IngestWay:
 @contextmanager
 def small_records(random: Random) -> Iterator[None]:
     """Let few events fill a record, so that a call carries several."""
-    limit = random.choice([250, 600, aggregate.TARGET_BYTES])
-    names = vars(sender)
-    before, names["pack"] = names["pack"], partial(aggregate.pack, limit_bytes=limit)
+    limit = random.choice([250, 600, kinesis.TARGET_BYTES])
+    names = vars(kinesis)
+    before, names["pack"] = names["pack"], partial(kinesis.pack, limit_bytes=limit)
     try:
         yield
     finally:

@@ -18,12 +18,12 @@ from countledger.ledger.errors import (
     TransactionCancelled,
 )
 from countledger.ledger.operations import Assign, Compare, Delete, Put
+from countledger.producers import kinesis
 from countledger.producers.buffer import sending, settings, spool
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.claims.claim import Freeing, Taking
 from countledger.producers.ingest import entries, ingest
 from countledger.producers.ingest.ingest import Ingest
-from countledger.producers.kinesis import aggregate, producer
 from countledger.producers.recorder import Compensator
 from countledger.producers.sequences import expecting, sequences
 from countledger.producers.sequences.appending import Appending
@@ -266,7 +266,7 @@ CANARIES: Final = [
     ),
     Canary(
         "ingest: identity is the content, too",
-        all_of(replaced(aggregate, "bound", _bound), replaced(producer, "bound", _bound)),
+        all_of(replaced(kinesis, "bound", _bound), replaced(kinesis, "bound", _bound)),
         "ingest",
         seed=2,
     ),

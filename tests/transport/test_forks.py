@@ -15,7 +15,7 @@ from countledger import CountLedger
 from countledger.ledger.errors import CounterExists
 from countledger.ledger.operations import AllOf, BeginsWith, Compare, Query
 from countledger.ledger.settings import TRANSPORTS
-from countledger.producers.kinesis.aggregate import decode, unpack_record
+from countledger.producers.kinesis import decode, unpack_record
 from tests.engines.running import REGION
 from tests.engines.store import Store
 from tests.transport.server import HostileServer

@@ -13,7 +13,7 @@ from countledger.ledger.texts import broken_rule
 from countledger.producers.buffer.sending import may_coalesce
 from countledger.producers.buffer.spool import decode_row, encode_row
 from countledger.producers.event import Event, make_entry
-from countledger.producers.kinesis.aggregate import decode, encode
+from countledger.producers.kinesis import decode, encode
 from tests.unit.ledger.clocks import NOW_MS
 
 _AT = datetime(2030, 1, 31, 12, 0, tzinfo=UTC)

@@ -22,7 +22,7 @@ from countledger.ledger.namespace import Namespace, Namespaces
 from countledger.ledger.values import parse_time
 from countledger.producers.event import Event, Status, make_entry
 from countledger.producers.ingest.entries import EntryWriter, RejectionKind
-from countledger.producers.kinesis.aggregate import encode, pack, unpack_record
+from countledger.producers.kinesis import encode, pack, unpack_record
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.ingest.world import World, law_holds

@@ -18,7 +18,7 @@ from countledger.ledger.quarantine import QuarantineStore
 from countledger.producers.ingest.entries import RejectionKind
 from countledger.producers.ingest.ingest import IngestOutcome
 from countledger.producers.ingest.quarantine import IngestQuarantine, quarantined_of
-from countledger.producers.kinesis.aggregate import bundle, encode, unpack_record
+from countledger.producers.kinesis import bundle, encode, unpack_record
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.ingest.test_ingest import keyed, packed

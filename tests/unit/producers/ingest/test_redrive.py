@@ -22,8 +22,7 @@ from countledger.producers.ingest.late import LateResender
 from countledger.producers.ingest.pieces import RecordProgress
 from countledger.producers.ingest.quarantine import IngestQuarantine
 from countledger.producers.ingest.redrive import IngestRedrive
-from countledger.producers.kinesis.aggregate import bundle, encode, pack, unpack_record
-from countledger.producers.kinesis.library import DIGEST_SIZE, MAGIC
+from countledger.producers.kinesis import DIGEST_SIZE, MAGIC, bundle, encode, pack, unpack_record
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.ingest.world import World

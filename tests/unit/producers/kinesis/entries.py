@@ -8,7 +8,7 @@ from countledger.ledger import keys, texts
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.entry import Entry
 from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
-from countledger.producers.kinesis.aggregate import bound
+from countledger.producers.kinesis import bound
 from tests.unit.ledger.clocks import NOW_MS
 
 ORIGIN = "eu-west-1"

@@ -7,9 +7,7 @@ from typing import Any, cast
 
 from mypy_boto3_kinesis import KinesisClient
 
-from countledger.producers.kinesis.aggregate import decode, unpack_record
-from countledger.producers.kinesis.producer import KinesisProducer
-from countledger.producers.kinesis.sender import KinesisSender
+from countledger.producers.kinesis import KinesisProducer, KinesisSender, decode, unpack_record
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 
 STREAM = "events"

@@ -12,18 +12,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from countledger.ledger.entry import Entry
-from countledger.producers.kinesis.aggregate import (
+from countledger.producers.kinesis import (
+    CALL_BYTES,
+    CALL_RECORDS,
+    MAGIC,
     TARGET_BYTES,
     Aggregate,
     BrokenAggregate,
     bundle,
+    calls,
     encode,
     messages_in,
+    new_aggregate,
     pack,
     unpack_record,
 )
-from countledger.producers.kinesis.library import MAGIC, new_aggregate
-from countledger.producers.kinesis.sender import CALL_BYTES, CALL_RECORDS, calls
 from tests.unit.producers.kinesis.entries import entries, entry
 from tests.unit.producers.kinesis.streams import delivered
 
@@ -231,7 +234,7 @@ def test_the_librarys_import_leaves_the_path_and_an_apps_module_as_they_were() -
 import sys, types
 before, own = list(sys.path), types.ModuleType("config_pb2")
 sys.modules["config_pb2"] = own
-import countledger.producers.kinesis.library
+import countledger.producers.kinesis
 assert sys.path == before and sys.modules["config_pb2"] is own
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -9,8 +9,7 @@ import pytest
 from countledger.infra.template import load_template
 from countledger.producers.event import EVENTS_MAX
 from countledger.producers.ingest.entries import RejectionKind
-from countledger.producers.kinesis.aggregate import VERSION, KinesisMessage, decode
-from countledger.producers.kinesis.library import MAGIC
+from countledger.producers.kinesis import MAGIC, VERSION, KinesisMessage, decode
 from countledger.producers.payload import MAX_BYTES
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.producers.kinesis.entries import ORIGIN

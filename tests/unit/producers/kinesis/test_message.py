@@ -13,7 +13,7 @@ from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
 from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES, KEY_MAX_BYTES, NOTE_MAX_BYTES
 from countledger.ledger.values import parse_time
 from countledger.producers.event import Event, make_entry
-from countledger.producers.kinesis.aggregate import decode, encode
+from countledger.producers.kinesis import decode, encode
 from countledger.producers.payload import MAX_BYTES
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.producers.kinesis.entries import ORIGIN, entries, entry

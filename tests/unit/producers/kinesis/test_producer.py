@@ -17,8 +17,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import HORIZON_MIN_MS
 from countledger.producers.event import Event
-from countledger.producers.kinesis.aggregate import decode, unpack_record
-from countledger.producers.kinesis.sender import Sent
+from countledger.producers.kinesis import Sent, decode, unpack_record
 from tests.transport.proof import refused_connection
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.producers.kinesis.streams import (

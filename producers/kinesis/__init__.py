@@ -1,1 +1,0 @@
-"""Entries in Kinesis records: packing, sending and unpacking."""
