@@ -30,7 +30,7 @@ from countledger.ledger import namespace
 from countledger.ledger.indexes import PLACE
 from countledger.ledger.operations import Absent, AnyOf, Assign, Compare, Delete
 from countledger.ledger.tombstones import NOT_REMOVED, present
-from countledger.producers.claims import claim, writing
+from countledger.producers.claims import claim, claims
 from countledger.producers.claims.claim import Before, Freeing
 from countledger.producers.quotas import acquiring, administration
 from countledger.producers.sender import Sender
@@ -252,7 +252,7 @@ _HOLDS: Final = Absent("an attribute that no item has")
 
 
 def _no_fence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(writing, "fence_of", lambda *_: None)
+    patch.setattr(claims, "fence_of", lambda *_: None)
 
 
 def _nothing_before(patch: pytest.MonkeyPatch) -> None:
