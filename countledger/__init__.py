@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from countledger.producers.claims.claim import Claim
     from countledger.producers.event import Event, Receipt, Status
     from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
-    from countledger.producers.quotas.outcome import Admitted, Committed, Denied
+    from countledger.producers.quotas.quota import Admitted, Committed, Denied
     from countledger.producers.recorder import Correction
     from countledger.producers.sequences.collection import Collection
     from countledger.producers.strict import outcome as outcomes
@@ -165,9 +165,9 @@ _MODULES: Final = {
     "NewItem": "countledger.producers.own_items",
     "Receipt": "countledger.producers.event",
     "Status": "countledger.producers.event",
-    "Admitted": "countledger.producers.quotas.outcome",
-    "Committed": "countledger.producers.quotas.outcome",
-    "Denied": "countledger.producers.quotas.outcome",
+    "Admitted": "countledger.producers.quotas.quota",
+    "Committed": "countledger.producers.quotas.quota",
+    "Denied": "countledger.producers.quotas.quota",
     "Collection": "countledger.producers.sequences.collection",
 }
 _SUBMODULES: Final = {

@@ -29,7 +29,7 @@ from countledger.ledger import keys
 from countledger.ledger.connection import Connection
 from countledger.ledger.processes import made_once
 from countledger.producers.assembly import quotas_of
-from countledger.producers.quotas.outcome import Admitted, Committed, Denied
+from countledger.producers.quotas.quota import Admitted, Committed, Denied
 
 try:
     from opentelemetry.metrics import get_meter

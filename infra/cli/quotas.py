@@ -12,8 +12,7 @@ from countledger.ledger.errors import BadQuota, QuotaDenied
 from countledger.ledger.values import parse_amount as read_amount
 from countledger.ledger.values import parse_time
 from countledger.producers.payload import keyed
-from countledger.producers.quotas.outcome import Denied
-from countledger.producers.quotas.quota import check_amount
+from countledger.producers.quotas.quota import Denied, check_amount
 from countledger.producers.strict.atomic import Prefer  # noqa: TC001 - Typer reads it
 
 if TYPE_CHECKING:

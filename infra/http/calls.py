@@ -22,7 +22,7 @@ from countledger.infra.http.access import EVERY_NAMESPACE, Scopes, ScopeVerb
 from countledger.infra.http.problems import HEADER, ProblemDetails, fields_of, problem_of, title_of
 from countledger.ledger import keys
 from countledger.ledger.errors import BadKey, CountledgerError
-from countledger.producers.quotas.outcome import Denied
+from countledger.producers.quotas.quota import Denied
 from countledger.producers.strict import outcome as outcomes
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from countledger.ledger.amount import to_text
 from countledger.ledger.clock import to_datetime, to_ms
 from countledger.ledger.errors import BadQuota, CountledgerError
 from countledger.ledger.values import parse_delta_text
-from countledger.producers.quotas.outcome import Ticket
+from countledger.producers.quotas.quota import Ticket
 
 routes = APIRouter(route_class=CountedRoute, tags=["quotas"])
 

@@ -59,7 +59,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.operations import Get, Transact
 from countledger.producers.quotas import decision as writing
 from countledger.producers.quotas.decision import ADVICE, Decision, LimitChanged
-from countledger.producers.quotas.outcome import Denied, left_of
+from countledger.producers.quotas.quota import Denied, left_of
 from countledger.producers.strict.change import check_key_age
 from countledger.producers.strict.context import raise_exhausted
 from countledger.producers.strict.definition import Method
@@ -70,8 +70,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item, Key
     from countledger.producers.quotas.admin import Limits
     from countledger.producers.quotas.decision import Wanted
-    from countledger.producers.quotas.outcome import Admitted
-    from countledger.producers.quotas.quota import CounterLimit
+    from countledger.producers.quotas.quota import Admitted, CounterLimit
     from countledger.producers.strict.context import MethodContext
 
 # How often a call meets a newer revision of its limit than the one that it has just read.

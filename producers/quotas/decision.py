@@ -37,8 +37,12 @@ from countledger.ledger.operations import (
     Put,
     Update,
 )
-from countledger.producers.quotas.outcome import Admitted, Denied, Ticket, denied, left_of
 from countledger.producers.quotas.quota import (
+    Admitted,
+    Denied,
+    Ticket,
+    denied,
+    left_of,
     marker_expires_at,
     tickets_until_ms,
     window_expires_at,

@@ -9,8 +9,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from countledger.ledger.errors import BadQuota, QuotaDenied, shown
-from countledger.producers.quotas.outcome import Admitted, Denied
-from countledger.producers.quotas.quota import check_amount
+from countledger.producers.quotas.quota import Admitted, Denied, check_amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -18,9 +18,12 @@ from countledger.producers.quotas.acquiring import acquiring
 from countledger.producers.quotas.admin import QuotaAdmin
 from countledger.producers.quotas.decision import Wanted
 from countledger.producers.quotas.guard import Guard
-from countledger.producers.quotas.outcome import Admitted, Ticket, Usage, left_of
 from countledger.producers.quotas.quota import (
+    Admitted,
+    Ticket,
+    Usage,
     check_amount,
+    left_of,
 )
 from countledger.producers.quotas.resolving import committing, releasing
 from countledger.producers.strict.change import check_key_age
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Exhausted, Steps
-    from countledger.producers.quotas.outcome import Committed, Denied
+    from countledger.producers.quotas.quota import Committed, Denied
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,14 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.operations import Get, Transact
 from countledger.producers.quotas import decision as writing
-from countledger.producers.quotas.outcome import Committed
+from countledger.producers.quotas.quota import Committed
 from countledger.producers.strict.context import raise_exhausted
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item
-    from countledger.producers.quotas.outcome import Ticket
+    from countledger.producers.quotas.quota import Ticket
     from countledger.producers.strict.context import MethodContext
 
 _ADVICE: Final = "call again with the same ticket: it cannot be resolved twice"

@@ -24,7 +24,7 @@ from countledger.ledger.errors import KeyExpired, NoSuchHold, Throttled, TicketR
 from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Namespaces
-from countledger.producers.quotas.outcome import Admitted, Ticket
+from countledger.producers.quotas.quota import Admitted, Ticket
 from countledger.producers.quotas.quotas import Quotas
 from countledger.producers.strict.context import MethodContext
 from countledger.producers.strict.counters import StrictCounters

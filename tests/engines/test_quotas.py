@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from countledger.ledger.errors import QuotaExists
-from countledger.producers.quotas.outcome import Admitted
+from countledger.producers.quotas.quota import Admitted
 from countledger.producers.quotas.quotas import Quotas
 from tests.engines.clock import HandClock
 from tests.engines.differences import Difference

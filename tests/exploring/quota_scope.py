@@ -21,7 +21,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.tombstones import present
-from countledger.producers.quotas.outcome import Admitted, Ticket
+from countledger.producers.quotas.quota import Admitted, Ticket
 from countledger.producers.strict.definition import Method
 from tests.exploring.linear import DIED, Effect, Masked
 from tests.exploring.scope import Beginnings, Capability
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from countledger.client import CountLedger
-    from countledger.producers.quotas.outcome import Denied
+    from countledger.producers.quotas.quota import Denied
     from tests.exploring.scope import Script
     from tests.exploring.world import Contents
 

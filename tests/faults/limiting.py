@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from countledger.ledger.connection import Retries
-from countledger.producers.quotas.outcome import Admitted, Committed
+from countledger.producers.quotas.quota import Admitted, Committed
 from countledger.producers.quotas.quotas import Quotas
 from tests.faults.play import Begin, Play, World
 

@@ -11,7 +11,7 @@ from countledger.infra.http.calls import REFUSALS, problem_of_outcome
 from countledger.infra.http.problems import TYPE_PREFIX, plain, problem_of, type_of
 from countledger.ledger import errors
 from countledger.ledger.entry import Entry
-from countledger.producers.quotas.outcome import Denied
+from countledger.producers.quotas.quota import Denied
 from countledger.producers.strict import outcome as outcomes
 
 _ENTRY = Entry(counter="likes:a", id="k0", delta=Decimal("0.5"), at_ms=1, origin="us-east-1")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from countledger.ledger.ids import IdempotencyKey
     from countledger.producers.claims.claim import Claim
     from countledger.producers.event import Event
-    from countledger.producers.quotas.outcome import Ticket
+    from countledger.producers.quotas.quota import Ticket
     from countledger.producers.sequences.appending import PendingAppend
     from tests.simulation.auditor import Auditor
     from tests.simulation.hold_operations import Basket

@@ -13,7 +13,7 @@ from countledger.ledger.errors import (
     TicketResolved,
 )
 from countledger.ledger.ids import IdempotencyKey
-from countledger.producers.quotas.outcome import Admitted, Denied
+from countledger.producers.quotas.quota import Admitted, Denied
 from tests.simulation.client import Client, Memory
 from tests.simulation.quota_account import QuotaCall
 from tests.simulation.sums import Wrong

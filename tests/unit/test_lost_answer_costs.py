@@ -18,7 +18,7 @@ import pytest
 from countledger import CountLedger
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import DAY_MS, HOUR_MS
-from countledger.producers.quotas.outcome import Admitted
+from countledger.producers.quotas.quota import Admitted
 from countledger.producers.strict.outcome import Held
 from countledger.testing import MemoryStack
 

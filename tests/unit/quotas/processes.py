@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from countledger.ledger.limits import SECOND_MS
-from countledger.producers.quotas.outcome import Admitted, Denied, Ticket
+from countledger.producers.quotas.quota import Admitted, Denied, Ticket
 from countledger.producers.quotas.quotas import Quotas
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient

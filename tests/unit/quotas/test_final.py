@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from countledger import errors
-from countledger.producers.quotas.outcome import Admitted, Denied
+from countledger.producers.quotas.quota import Admitted, Denied
 from countledger.testing import MemoryStack
 
 COUNTER = "a:x"

@@ -19,7 +19,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
-from countledger.producers.quotas.outcome import Admitted, Denied
+from countledger.producers.quotas.quota import Admitted, Denied
 from countledger.producers.quotas.quotas import Quotas
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient, applied_then_lost, meanwhile, refuses

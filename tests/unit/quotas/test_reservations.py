@@ -18,7 +18,7 @@ from countledger.ledger.errors import (
     Unclear,
 )
 from countledger.ledger.limits import DAY_MS, HOUR_MS, SECOND_MS, SIGNED_REQUEST_LIFE_MS
-from countledger.producers.quotas.outcome import Admitted
+from countledger.producers.quotas.quota import Admitted
 from countledger.producers.quotas.quotas import Quotas
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import (
