@@ -26,6 +26,31 @@ request of the call may be applied.
 
 A denial is final only if no request of this call can still be applied. Otherwise the outcome is
 unknown: the same call under its key finds out.
+
+The writes of quotas, and what their answers mean: admitted, denied, or another limit. Pure.
+
+The counter of a window (`used`) is made by the first write of the window, an upsert. So no job
+makes or resets it, and two first writes meet in one item. Each admission names
+
+- the window, by the key of the item;
+- the quota, by its incarnation in the key: a quota that is deleted and created again begins with
+  other items;
+- the revision of the limit: once a write under a newer revision was stored, every older one is
+  refused, and its process reads the limit again.
+
+Commits and releases: a reservation is resolved once, in the window that it was counted in.
+
+One transaction moves the marker of the reservation from `reserved` to its end and corrects the
+counter of its window: four write units. A commit of exactly the reserved amount changes the marker
+alone: one write unit. The answers mean:
+
+    done                       this call did it
+    marker is resolved         by this call or another one: a duplicate if in the same way, else
+                               refused
+    marker is gone, or of      the time of the reservation is over: it stays counted
+    another reservation
+    throttle, conflict         nothing was written: again
+    no answer                  again: the marker is moved once
 """
 
 from __future__ import annotations
@@ -36,7 +61,9 @@ from enum import Enum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from countledger.ledger import amount as amounts
 from countledger.ledger import keys
+from countledger.ledger.amount import add, negated, to_text
 from countledger.ledger.attempts import (
     PASSING,
     Again,
@@ -48,30 +75,276 @@ from countledger.ledger.attempts import (
     otherwise,
 )
 from countledger.ledger.calendar import window_of, zone_of
+from countledger.ledger.clock import to_datetime, to_ms
 from countledger.ledger.errors import (
+    BadQuota,
     ConditionFailed,
+    CorruptItem,
     CountledgerError,
+    IdempotencyKeyReused,
     Throttled,
+    TicketExpired,
+    TicketResolved,
     TokenMismatch,
     TransactionCancelled,
     Unclear,
 )
-from countledger.ledger.operations import Get, Transact
-from countledger.producers.quotas import decision as writing
-from countledger.producers.quotas.decision import ADVICE, Decision, LimitChanged
-from countledger.producers.quotas.quota import Denied, left_of
+from countledger.ledger.operations import (
+    Absent,
+    Add,
+    AllOf,
+    AnyOf,
+    Assign,
+    AssignOnce,
+    Compare,
+    Get,
+    Put,
+    Transact,
+    Update,
+)
+from countledger.producers.quotas.quota import (
+    Admitted,
+    Committed,
+    Denied,
+    Ticket,
+    denied,
+    left_of,
+    marker_expires_at,
+    tickets_until_ms,
+    window_expires_at,
+)
 from countledger.producers.strict.change import check_key_age
 from countledger.producers.strict.context import raise_exhausted
 from countledger.producers.strict.definition import Method
-from countledger.producers.strict.fence import FENCES_ASKED, fence_of, unraised
+from countledger.producers.strict.fence import FENCE, FENCES_ASKED, fence_of, unraised
 
 if TYPE_CHECKING:
+    from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Attempts, Exhausted, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.calendar import Window
+    from countledger.ledger.operations import Condition
     from countledger.producers.quotas.admin import Limits
-    from countledger.producers.quotas.decision import Wanted
-    from countledger.producers.quotas.quota import Admitted, CounterLimit
+    from countledger.producers.quotas.quota import CounterLimit
     from countledger.producers.strict.context import MethodContext
+
+
+ACQUIRED: Final = "acquired"
+RESERVED: Final = "reserved"
+COMMITTED: Final = "committed"
+RELEASED: Final = "released"
+ADVICE: Final = (
+    "the amount may be counted or not. With a key: call again with the same key. Without one: take "
+    "it as not admitted; if it was counted, it is gone with its window"
+)
+
+
+def admission(
+    table: str, limit: CounterLimit, window: Window, amount: Amount, *more: Condition
+) -> Update:
+    """Count an amount that is not above the limit, if it still fits: one write unit.
+
+    `more` holds of the counter of the window, if there is one.
+    """
+    most = amounts.add(limit.amount, amounts.negated(amount))
+    fits = AllOf(Compare("used", "<=", most), Compare("revision", "<=", limit.revision), *more)
+    return Update(
+        table,
+        keys.quota_window_key(limit.quota.incarnation, limit.counter, window.name),
+        (
+            Assign("revision", limit.revision),
+            AssignOnce("expires_at", window_expires_at(window.end_ms)),
+            Add("used", amount),
+        ),
+        AnyOf(Absent("part"), fits),
+        returning="ALL_NEW",
+    )
+
+
+def raising(table: str, limit: CounterLimit, window: Window) -> Update:
+    """Raise the fence of the counter of a window, which it may create: one write unit.
+
+    A request that is under way would create it otherwise.
+    """
+    clauses = (
+        AssignOnce("revision", limit.revision),
+        AssignOnce("expires_at", window_expires_at(window.end_ms)),
+        Add("used", 0),
+        Add(FENCE, 1),
+    )
+    key = keys.quota_window_key(limit.quota.incarnation, limit.counter, window.name)
+    return Update(table, key, clauses, returning="ALL_NEW")
+
+
+def marker(table: str, limit: CounterLimit, window: Window, key_id: str, facts: Item) -> Put:
+    """Record what was done under a key, if the key has no marker: of whatever window."""
+    item = {
+        **keys.quota_marker_key(limit.quota.incarnation, limit.counter, key_id),
+        **facts,
+        "window": window.name,
+        "window_end": window.end_ms,
+        "expires_at": marker_expires_at(window.end_ms),
+    }
+    return Put(table, item, Absent("part"))
+
+
+def resolution(table: str, ticket: Ticket, state: str, actual: Amount, call: str) -> Update:
+    """Resolve a reservation, if it is this one and open.
+
+    What the marker says counts: a ticket may come back from a stranger with another amount.
+    """
+    return Update(
+        table,
+        ticket.marker_key,
+        (Assign("state", state), Assign("actual", actual), Assign("resolved_by", call)),
+        AllOf(
+            Compare("call", "=", ticket.reservation),
+            Compare("state", "=", RESERVED),
+            Compare("amount", "=", ticket.amount),
+            Compare("window", "=", ticket.window),
+        ),
+    )
+
+
+def correction(table: str, ticket: Ticket, actual: Amount) -> Update | None:
+    """Count the actual amount instead of the reserved one, in the window of the reservation.
+
+    Without a look at the limit: what was spent is spent. None: the two are equal.
+    """
+    difference = amounts.add(actual, amounts.negated(ticket.amount))
+    if not difference:
+        return None
+    clauses = [Add("used", difference)]
+    if difference > 0:
+        clauses.append(Add("overrun", difference))
+    # The counter of a window outlives its tickets. Were it gone, nothing may bring it back.
+    return Update(table, ticket.window_key, tuple(clauses), Compare("used", ">=", ticket.amount))
+
+
+class LimitChanged(CountledgerError):
+    """The limit must be read again; nothing was written by this request (inner use)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a call wants, the same for every attempt.
+
+    Attributes:
+        counter: its counter.
+        amount: how much.
+        at_ms: when the call began; decides the window.
+        call: the identity of the call.
+        key: as the caller gave it, without its time; None: none.
+        key_at_ms: when the key was made, if the caller gave that.
+        key_id: the id of the key, or drawn for this call.
+        reserve: whether the amount may be corrected later.
+        again: without a key: whether a request without an answer is sent again.
+    """
+
+    counter: str
+    amount: Amount
+    at_ms: int
+    call: str
+    key: str | None
+    key_at_ms: int | None
+    key_id: str
+    reserve: bool
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An amount under one limit, as it was read, in one window."""
+
+    wanted: Wanted
+    limit: CounterLimit
+    window: Window
+
+    @property
+    def marker_key(self) -> dict[str, str]:
+        """Where the key of the call is remembered."""
+        wanted = self.wanted
+        return keys.quota_marker_key(self.limit.quota.incarnation, wanted.counter, wanted.key_id)
+
+    def denied(self, used: Amount | None, now_ms: int) -> Denied:
+        """The outcome for an amount that does not fit; `used` as far as it is known."""
+        return denied(self.limit, self.wanted.amount, used, self.window, now_ms)
+
+    def refused(self, item: Item | None, now_ms: int) -> Denied:
+        """Why the counter of the window refuses the amount.
+
+        Raises:
+            LimitChanged: it knows a newer revision.
+            CorruptItem: it has no reason.
+        """
+        found = item or {}
+        if found.get("revision", 0) > self.limit.revision:
+            raise LimitChanged("the counter of the window knows a newer limit")
+        used = found.get("used")
+        if used is None or add(used, self.wanted.amount) <= self.limit.amount:
+            raise CorruptItem(
+                f"quota of {self.wanted.counter!r}: what window {self.window.name} has used "
+                f"({used}) contradicts its refusal; the item was changed by hand",
+                item,
+            )
+        return self.denied(used, now_ms)
+
+    def admitted(self, used: Amount | None, reservation: str | None = None) -> Admitted:
+        """The outcome for an amount that is counted; `used` as far as it is known."""
+        wanted, window = self.wanted, self.window
+        ticket = None
+        if wanted.reserve:
+            ticket = Ticket(
+                wanted.counter,
+                wanted.amount,
+                self.limit.quota.incarnation,
+                window.name,
+                wanted.key_id,
+                reservation or wanted.call,
+                to_datetime(tickets_until_ms(window.end_ms)),
+            )
+        left = None if used is None else left_of(self.limit.amount, used)
+        ends = to_datetime(window.end_ms)
+        return Admitted(wanted.counter, wanted.amount, window.name, left, ends, ticket=ticket)
+
+    def meaning_of(self, marker: Item) -> Admitted:
+        """What a marker that exists says of this call, in whatever window it is counted.
+
+        Raises:
+            IdempotencyKeyReused: it is of another amount, or of another kind of call.
+            TicketResolved: it is of a reservation that is committed or released.
+        """
+        wanted, state = self.wanted, marker.get("state")
+        reserved = state != ACQUIRED
+        if marker.get("amount") != wanted.amount or reserved is not wanted.reserve:
+            raise IdempotencyKeyReused(
+                f"idempotency key {wanted.key!r} of {wanted.counter!r} was used to "
+                f"{'reserve' if reserved else 'acquire'} {marker.get('amount')}, and now comes to "
+                f"{'reserve' if wanted.reserve else 'acquire'} {to_text(wanted.amount)}: a new "
+                "call needs a new key"
+            )
+        if reserved and state != RESERVED:
+            raise TicketResolved(
+                f"the reservation under key {wanted.key!r} of {wanted.counter!r} is {state}: what "
+                "is done again needs a new key"
+            )
+        call = marker.get("call")
+        window = replace(self.window, name=marker["window"], end_ms=marker["window_end"])
+        counted = replace(self, window=window).admitted(None, call)
+        return replace(counted, duplicate=call != wanted.call)
+
+    def used_elsewhere(self) -> IdempotencyKeyReused:
+        """The error for a token that stands for other writes."""
+        return IdempotencyKeyReused(
+            f"idempotency key {self.wanted.key!r} of {self.wanted.counter!r} was used within ten "
+            "minutes: with another amount, in the window before, or before the limit was changed. "
+            "It is not counted again; only method marker finds out which"
+        )
+
+    def unknown(self) -> Unclear:
+        """The error while a request may be applied yet."""
+        return Unclear(f"to acquire from the quota of {self.wanted.counter!r}: {ADVICE}")
+
 
 # How often a call meets a newer revision of its limit than the one that it has just read.
 _REVISIONS: Final = 10
@@ -179,16 +452,16 @@ class _Admission:
         facts = {
             "call": self.wanted.call,
             "amount": self.wanted.amount,
-            "state": writing.RESERVED if self.wanted.reserve else writing.ACQUIRED,
+            "state": RESERVED if self.wanted.reserve else ACQUIRED,
             "key": self.wanted.key,
             "at": self.wanted.at_ms,
         }
         facts = {name: value for name, value in facts.items() if value is not None}
-        marker = writing.marker(
+        put = marker(
             self.context.table, self.limit, self.decision.window, self.wanted.key_id, facts
         )
         token = self.context.new_id(self.wanted.at_ms)
-        transaction = Transact([marker, self._write], token)
+        transaction = Transact([put, self._write], token)
 
         def interpret(reply: Reply[None]) -> Verdict[None, Admitted | Denied | Item]:
             match reply.answer:
@@ -321,10 +594,10 @@ class _Admission:
 
     @property
     def _raising(self) -> Any:  # noqa: ANN401 - a write
-        return writing.raising(self.context.table, self.limit, self.decision.window)
+        return raising(self.context.table, self.limit, self.decision.window)
 
     def _fenced(self, fence: int) -> Any:  # noqa: ANN401 - a write
-        return writing.admission(
+        return admission(
             self.context.table,
             self.limit,
             self.decision.window,
@@ -339,9 +612,7 @@ class _Admission:
 
     @property
     def _write(self) -> Any:  # noqa: ANN401 - a write
-        return writing.admission(
-            self.context.table, self.limit, self.decision.window, self.wanted.amount
-        )
+        return admission(self.context.table, self.limit, self.decision.window, self.wanted.amount)
 
     def _send(self, operation: Any) -> Send:  # noqa: ANN401 - as of `Send`
         return Send(operation, self._check_age)
@@ -412,3 +683,103 @@ class _Admission:
     @property
     def _now_ms(self) -> int:
         return self.context.clock.now_ms()
+
+
+_RESOLVE_AGAIN: Final = "call again with the same ticket: it cannot be resolved twice"
+
+
+def committing(context: MethodContext, ticket: Ticket, actual: Amount) -> Steps[Committed]:
+    """Count the actual amount instead of the reserved one.
+
+    Raises:
+        TicketResolved: it was released, or committed with another amount.
+        TicketExpired: it can no longer be resolved.
+        BadQuota: the ticket was changed.
+        Unclear, Throttled: call again with the same ticket.
+    """
+    mine = yield from _resolving(context, ticket, COMMITTED, actual)
+    overrun = max(0, add(actual, negated(ticket.amount)))
+    return Committed(ticket.counter, actual, overrun, duplicate=not mine)
+
+
+def releasing(context: MethodContext, ticket: Ticket) -> Steps[bool]:
+    """Count nothing for a reservation; whether this call did it.
+
+    Raises:
+        TicketResolved: it was committed.
+        TicketExpired, Unclear, Throttled: as `committing`.
+    """
+    return (yield from _resolving(context, ticket, RELEASED, 0))
+
+
+def _resolving(context: MethodContext, ticket: Ticket, state: str, actual: Amount) -> Steps[bool]:
+    call = context.new_id(context.clock.now_ms())
+    mark = resolution(context.table, ticket, state, actual, call)
+    window = correction(context.table, ticket, actual)
+    operation: Any = mark if window is None else Transact([mark, window], call)
+
+    def interpret(reply: Reply[Any]) -> Verdict[Any, Item | bool | None]:
+        match reply.answer:
+            case ConditionFailed(item=item):
+                return Done(item)
+            case TransactionCancelled(reasons=(mark, _)) if mark.condition_failed:
+                return Done(mark.item)
+            case TransactionCancelled(reasons=(mark, corrected)) if (
+                corrected.condition_failed and not mark.passing
+            ):
+                # Nothing promises that the condition of the marker is named as well.
+                return Recheck(Get(context.table, ticket.marker_key))
+            case CountledgerError():
+                return otherwise(reply)
+        return Done(reply.answer if isinstance(reply.state, Get) else True)
+
+    def give_up(exhausted: Exhausted[Any]) -> Any:  # noqa: ANN401 - it only raises
+        if isinstance(exhausted.error, RetryPeriodOver) and not exhausted.maybe_applied:
+            raise _expired(ticket) from exhausted.error
+        raise_exhausted(
+            exhausted, f"to resolve a reservation of {ticket.counter!r}", _RESOLVE_AGAIN
+        )
+
+    attempts = context.attempts(to_ms(ticket.until))
+    ended = yield from attempt(operation, Send, interpret, give_up, attempts)
+    if isinstance(ended, bool):
+        return ended
+    return _meaning_of(ended, ticket, state, actual) == call
+
+
+def _meaning_of(marker: Item | None, ticket: Ticket, state: str, actual: Amount) -> object:
+    """Which call has resolved a reservation in the wanted way.
+
+    Raises:
+        TicketExpired: its marker is gone.
+        BadQuota: the ticket was changed.
+        TicketResolved: it was resolved in another way.
+    """
+    if marker is None or marker.get("call") != ticket.reservation:
+        raise _expired(ticket)
+    if (marker.get("amount"), marker.get("window")) != (ticket.amount, ticket.window):
+        raise BadQuota(
+            f"the ticket of {ticket.counter!r} has another amount or window than its reservation: "
+            "give the ticket as it was answered"
+        )
+    if marker.get("state") == RESERVED:
+        raise CorruptItem(
+            f"quota of {ticket.counter!r}: what window {ticket.window} has used does not include "
+            "this reservation; the item was changed by hand",
+            marker,
+        )
+    found = marker.get("state"), marker.get("actual")
+    if found != (state, actual):
+        raise TicketResolved(
+            f"the reservation of {to_text(ticket.amount)} of {ticket.counter!r} is "
+            f"{marker.get('state')} ({marker.get('actual')}); it cannot be {state} "
+            f"({to_text(actual)}) any more"
+        )
+    return marker.get("resolved_by")
+
+
+def _expired(ticket: Ticket) -> TicketExpired:
+    return TicketExpired(
+        f"the reservation of {to_text(ticket.amount)} of {ticket.counter!r} could be resolved "
+        f"until {ticket.until.isoformat()}: it stays counted in window {ticket.window}"
+    )

@@ -14,9 +14,8 @@ from countledger.ledger.errors import BadQuota, shown
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.ledger.limits import TICKET_LIFE_MS
 from countledger.ledger.operations import Get
-from countledger.producers.quotas.acquiring import acquiring
+from countledger.producers.quotas.acquiring import Wanted, acquiring, committing, releasing
 from countledger.producers.quotas.admin import QuotaAdmin
-from countledger.producers.quotas.decision import Wanted
 from countledger.producers.quotas.guard import Guard
 from countledger.producers.quotas.quota import (
     Admitted,
@@ -25,7 +24,6 @@ from countledger.producers.quotas.quota import (
     check_amount,
     left_of,
 )
-from countledger.producers.quotas.resolving import committing, releasing
 from countledger.producers.strict.change import check_key_age
 from countledger.producers.strict.context import raise_exhausted
 

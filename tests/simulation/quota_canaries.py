@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from countledger.ledger.calendar import Per, window_of, zone_of
 from countledger.ledger.operations import Absent, Add, AllOf, AnyOf, Assign, Compare
-from countledger.producers.quotas import decision, resolving
+from countledger.producers.quotas import acquiring
 from tests.simulation.canary import Canary, all_of, unconditional, wrapped
 
 
@@ -38,7 +38,7 @@ def _in_the_present_window(resolve: Any, context: Any, ticket: Any, *more: Any) 
 def _of_any_ticket(resolution: Any, table: str, ticket: Any, *more: Any) -> Any:  # noqa: ANN401
     """What the marker says of the amount and the window does not count."""
     write = resolution(table, ticket, *more)
-    open_one = Compare("call", "=", ticket.reservation), Compare("state", "=", decision.RESERVED)
+    open_one = Compare("call", "=", ticket.reservation), Compare("state", "=", acquiring.RESERVED)
     return replace(write, condition=AllOf(*open_one))
 
 
@@ -57,34 +57,34 @@ def _of_any_window(correction: Any, *given: Any) -> Any:  # noqa: ANN401
 CANARIES: Final = [
     Canary(
         "quota: the counter of a window is made once",
-        wrapped(decision, "admission", _made_again),
+        wrapped(acquiring, "admission", _made_again),
         "quotas",
         seed=1,
     ),
     Canary(
         "quota: used is within the limit",
-        unconditional(decision, "admission"),
+        unconditional(acquiring, "admission"),
         "quotas",
         seed=1,
     ),
     Canary(
         "quota: a write names the revision of its limit",
-        wrapped(decision, "admission", _of_any_revision),
+        wrapped(acquiring, "admission", _of_any_revision),
         "quotas",
         seed=22,
     ),
     Canary(
         "quota: a marker is of no window",
-        wrapped(decision, "marker", _of_one_window),
+        wrapped(acquiring, "marker", _of_one_window),
         "quotas",
         seed=2,
     ),
     Canary(
         "quota: a commit is counted in the window of its reserve",
         all_of(
-            wrapped(resolving, "_resolving", _in_the_present_window),
-            wrapped(decision, "resolution", _of_any_ticket),
-            wrapped(decision, "correction", _of_any_window),
+            wrapped(acquiring, "_resolving", _in_the_present_window),
+            wrapped(acquiring, "resolution", _of_any_ticket),
+            wrapped(acquiring, "correction", _of_any_window),
         ),
         "quotas",
         seed=6,
@@ -92,7 +92,8 @@ CANARIES: Final = [
     Canary(
         "quota: a reservation is resolved once",
         all_of(
-            wrapped(decision, "resolution", _again), wrapped(decision, "correction", _of_any_window)
+            wrapped(acquiring, "resolution", _again),
+            wrapped(acquiring, "correction", _of_any_window),
         ),
         "quotas",
         seed=4,
