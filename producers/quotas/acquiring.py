@@ -124,7 +124,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.calendar import Window
     from countledger.ledger.operations import Condition
-    from countledger.producers.quotas.admin import Limits
+    from countledger.producers.quotas.administration import Limits
     from countledger.producers.quotas.quota import CounterLimit
     from countledger.producers.strict.context import MethodContext
 

@@ -15,7 +15,7 @@ from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.ledger.limits import TICKET_LIFE_MS
 from countledger.ledger.operations import Get
 from countledger.producers.quotas.acquiring import Wanted, acquiring, committing, releasing
-from countledger.producers.quotas.admin import QuotaAdmin
+from countledger.producers.quotas.administration import QuotaAdmin
 from countledger.producers.quotas.guard import Guard
 from countledger.producers.quotas.quota import (
     Admitted,
