@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
     from countledger.producers.quotas.quota import Admitted, Committed, Denied
     from countledger.producers.recorder import Correction
-    from countledger.producers.sequences.collection import Collection
+    from countledger.producers.sequences.sequence import Collection
     from countledger.producers.strict import outcome as outcomes
 
 __all__ = [
@@ -168,7 +168,7 @@ _MODULES: Final = {
     "Admitted": "countledger.producers.quotas.quota",
     "Committed": "countledger.producers.quotas.quota",
     "Denied": "countledger.producers.quotas.quota",
-    "Collection": "countledger.producers.sequences.collection",
+    "Collection": "countledger.producers.sequences.sequence",
 }
 _SUBMODULES: Final = {
     "errors": "countledger.ledger.errors",

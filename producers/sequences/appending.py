@@ -34,7 +34,7 @@ from countledger.producers.strict.context import raise_exhausted
 if TYPE_CHECKING:
     from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item
-    from countledger.producers.sequences.collection import Collection
+    from countledger.producers.sequences.sequence import Collection
     from countledger.producers.strict.context import MethodContext
 
 _ADVICE: Final = "resume the item with `sequences.resume(error.pending)`: it cannot be put twice"

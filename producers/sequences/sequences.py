@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.namespace import Namespaces
     from countledger.producers.sequences.appending import Numbered
-    from countledger.producers.sequences.collection import Collection
+    from countledger.producers.sequences.sequence import Collection
     from countledger.producers.strict.context import MethodContext
 
 

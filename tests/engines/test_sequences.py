@@ -15,7 +15,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import SEQUENCE_LAST
 from countledger.producers.event import Event
-from countledger.producers.sequences.collection import Collection
+from countledger.producers.sequences.sequence import Collection
 from countledger.producers.sequences.sequences import Sequences
 from tests.engines.differences import Difference
 from tests.engines.numbering import all_items, at_once, own_table, sequences_of, units

@@ -26,7 +26,7 @@ from countledger.producers.ingest.pieces import RecordProgress
 from countledger.producers.kinesis import KinesisProducer, KinesisSender, pack
 from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
 from countledger.producers.recorder import Compensator, Correction, OutcomeList, Recorder
-from countledger.producers.sequences.collection import Collection
+from countledger.producers.sequences.sequence import Collection
 from countledger.producers.sequences.sequences import Sequences
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method

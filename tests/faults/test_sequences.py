@@ -9,8 +9,8 @@ import pytest
 
 from countledger.ledger.errors import Throttled, Unnumbered
 from countledger.producers.sequences.appending import Appending
-from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.expecting import CROWDED
+from countledger.producers.sequences.sequence import Collection
 from countledger.producers.sequences.sequences import Sequences
 from tests.engines.numbering import all_items, own_table, sequences_of
 from tests.engines.store import Store

@@ -9,7 +9,7 @@ from countledger.ledger.errors import (
     Unnumbered,
 )
 from countledger.producers.sequences.appending import Numbered
-from countledger.producers.sequences.collection import Collection
+from countledger.producers.sequences.sequence import Collection
 from tests.simulation.client import Client, Memory
 from tests.simulation.number_account import POSTS, PREFIX
 from tests.simulation.product import LEASED, Product

@@ -27,9 +27,9 @@ from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.recorder import Compensator
 from countledger.producers.sequences import expecting, sequences
 from countledger.producers.sequences.appending import Appending
-from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.drawing import Lease
 from countledger.producers.sequences.expecting import ExpectedDraw
+from countledger.producers.sequences.sequence import Collection
 from countledger.producers.strict import keyed_write
 from countledger.producers.strict.keyed_write import KeyedWrite
 from tests.simulation import product

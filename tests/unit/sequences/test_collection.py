@@ -9,8 +9,12 @@ from hypothesis import strategies as st
 from countledger.ledger.errors import BadInput, BadItem, BadSequence, SequenceExhausted
 from countledger.ledger.operations import Put
 from countledger.producers.sequences.appending import Appending, Numbered, PendingAppend
-from countledger.producers.sequences.collection import DIGITS_MAX, Collection
-from countledger.producers.sequences.sequence import check_number, check_size
+from countledger.producers.sequences.sequence import (
+    DIGITS_MAX,
+    Collection,
+    check_number,
+    check_size,
+)
 from tests.unit.ledger.memory import MemoryClient, meanwhile
 from tests.unit.strict.contexts import context_on
 
