@@ -11,8 +11,7 @@ from countledger.ledger.limits import BLOCK_DEFAULT
 from countledger.producers.claims.claims import Claims
 from countledger.producers.quotas.guard import Guard, awaits
 from countledger.producers.quotas.quotas import Quotas
-from countledger.producers.sequences.drawing import Lease
-from countledger.producers.sequences.sequences import Sequences
+from countledger.producers.sequences.sequences import Lease, Sequences
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.transaction import StrictTransactions
 

@@ -2,38 +2,566 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from countledger.ledger import keys
-from countledger.ledger.attempts import wrote
-from countledger.ledger.attributes import optional
-from countledger.ledger.errors import NoSuchCounter, WrongRegion
+from countledger.ledger.attempts import (
+    Again,
+    Attempts,
+    Done,
+    GiveUp,
+    Recheck,
+    Reply,
+    Send,
+    ask,
+    attempt,
+    otherwise,
+    wrote,
+)
+from countledger.ledger.attributes import optional, require
+from countledger.ledger.clock import Backoff
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CorruptItem,
+    CountledgerError,
+    NoSuchCounter,
+    SequenceExists,
+    Throttled,
+    Unclear,
+    Unnumbered,
+    WrongRegion,
+)
 from countledger.ledger.limits import BLOCK_DEFAULT, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import AllOf, Compare, Delete, unchanged
+from countledger.ledger.operations import AllOf, Compare, Delete, Get, Query, unchanged
+from countledger.ledger.processes import SuspendableLock, clock_offset_s, has_jumped, this_copy
 from countledger.producers.own_items import check_item
-from countledger.producers.sequences import drawing
-from countledger.producers.sequences.appending import Appending, PendingAppend
-from countledger.producers.sequences.drawing import Lease
-from countledger.producers.sequences.expecting import ExpectedDraw
 from countledger.producers.sequences.sequence import (
     METHOD,
     Sequence,
     check_number,
     check_size,
     decode_sequence,
+    exhausted,
+    plan_draw,
+    plan_expected,
+    plan_making,
 )
+from countledger.producers.strict.context import POLICY, raise_exhausted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from countledger.ledger.attempts import Exhausted, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.namespace import Namespaces
-    from countledger.producers.sequences.appending import Numbered
     from countledger.producers.sequences.sequence import Collection
     from countledger.producers.strict.context import MethodContext
+
+
+# Draws by expectation: the next number is taken only if the last is the one that was seen.
+#
+# One item for each kind of things that are numbered, all in one table. A number is never given out
+# twice.
+
+
+# If many draw at the same time, one of them wins each round, so more rounds are needed here.
+CROWDED: Final = Backoff(attempts=24, base_ms=10, cap_ms=1_000)
+_GAP: Final = "one number may be lost, but none is given out twice: draw again, and accept the gap"
+
+
+@dataclass(frozen=True, slots=True)
+class NumberAimedAt:
+    """The number that a draw tries to take.
+
+    Attributes:
+        last: the number before it.
+        incarnation: of the sequence that was read, or None.
+        tag: of the draw of exactly that number.
+        in_doubt: whether a request for it got no answer.
+    """
+
+    last: int
+    incarnation: str | None
+    tag: str
+    in_doubt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLast:
+    """The sequence must be read; then the draw tries a number, after this one if it is given."""
+
+    before: NumberAimedAt | None = None
+
+
+DrawState: TypeAlias = NumberAimedAt | ReadLast
+
+
+@dataclass(slots=True)
+class ExpectedDraw:
+    """A draw of the next number, on condition that the last is the one that was seen.
+
+    Attributes:
+        context: what it works with.
+        sequence: its name.
+        attempts: those of this call.
+    """
+
+    context: MethodContext
+    sequence: str
+    attempts: Attempts
+
+    @classmethod
+    def begin(cls, context: MethodContext, sequence: str) -> ExpectedDraw:
+        """Nothing read or sent yet."""
+        return cls(context, sequence, Attempts(context.clock, context.random, CROWDED))
+
+    def draw(self, known: int | None) -> int:
+        """The next number: one write unit, and a read unit unless the last is known.
+
+        The answers to the write mean:
+
+            done                 the number is this call's
+            condition failed     another draw was faster, and the item came back: again from that
+                                 item. After a longer wait it is old: again after a read
+            throttle, conflict   nothing was drawn: again
+            no answer            read: with this call's tag, the number is this call's; with the
+                                 same last number, the same request again (it can be applied once);
+                                 else another draw was faster, and which draw took which number
+                                 is unknown: this call tries the next one, maybe after a gap
+
+        Raises:
+            SequenceExhausted: there is none.
+            Unclear: no attempt got a clear answer; one number may be lost.
+            Throttled: others were faster every time, or the service was busy.
+        """
+        begin: DrawState = ReadLast()
+        if known is not None and known != SEQUENCE_LAST:  # else: the caller may be wrong
+            begin = self._aim(known, None, None)
+        what = f"a draw from sequence {self.sequence!r}"
+
+        def give_up(exhausted: Exhausted[DrawState]) -> int:
+            raise_exhausted(exhausted, what, _GAP)
+
+        steps = attempt(begin, self._request, self._interpret, give_up, self.attempts)
+        return self.context.run(steps)
+
+    def _request(self, state: DrawState) -> Send:
+        if isinstance(state, ReadLast):
+            return Send(Get(self.context.table, keys.total_key(self.sequence)))
+        now_ms = self.context.clock.now_ms()
+        return Send(
+            plan_expected(
+                self.context.table,
+                self.sequence,
+                state.last,
+                incarnation=state.incarnation,
+                tag=state.tag,
+                new_id=self.context.new_id(now_ms),
+                now_ms=now_ms,
+            )
+        )
+
+    def _interpret(self, reply: Reply[DrawState]) -> Verdict[DrawState, int]:
+        if isinstance(reply.state, NumberAimedAt):
+            return self._interpret_write(reply, reply.state)
+        if isinstance(reply.answer, CountledgerError):
+            return otherwise(reply)
+        found, before = reply.answer, reply.state.before
+        if before and before.in_doubt and found and found.get("tag") == before.tag:
+            return Done(before.last + 1)
+        return Recheck(self._next(found, before))
+
+    def _interpret_write(
+        self, reply: Reply[DrawState], aimed: NumberAimedAt
+    ) -> Verdict[DrawState, int]:
+        match reply.answer:
+            case ConditionFailed(item=found) if found is None or found.get("tag") != aimed.tag:
+                aimed = replace(aimed, in_doubt=False)
+                again = ReadLast(aimed) if self.attempts.made else self._next(found, aimed)
+                return Again(again, Throttled("others drew each time before this call could"))
+            case CountledgerError() as error if not isinstance(error, ConditionFailed):
+                verdict = otherwise(reply)
+                in_doubt = aimed.in_doubt or isinstance(error, Unclear)
+                if isinstance(verdict, Again) and in_doubt:
+                    return Again(ReadLast(replace(aimed, in_doubt=True)), verdict.error)
+                return verdict
+        return Done(aimed.last + 1)
+
+    def _next(self, found: Item | None, before: NumberAimedAt | None) -> NumberAimedAt:
+        """The number after the last one of the sequence that was read."""
+        if not found:
+            return self._aim(0, None, before)
+        incarnation = optional(found, "incarnation", str)
+        return self._aim(require(found, "total", int), incarnation, before)
+
+    def _aim(
+        self, last: int, incarnation: str | None, before: NumberAimedAt | None
+    ) -> NumberAimedAt:
+        """Try the number after the last one: with the same tag as long as the number is the same.
+
+        If the caller gave the last number, the sequence was not read for the first try.
+        """
+        if last >= SEQUENCE_LAST:
+            raise exhausted(self.sequence)
+        if before and before.last == last and before.incarnation in (None, incarnation):
+            return replace(before, incarnation=incarnation)
+        return NumberAimedAt(last, incarnation, self.context.new_id(self.context.clock.now_ms()))
+
+
+# Draws by ADD: one write, whatever the size of the block; the service counts.
+#
+# A number is never given out twice, and a lost answer costs the numbers that it carried.
+
+
+_GAPS: Final = "numbers may be lost, but none is given out twice: draw again, and accept the gap"
+_MADE: Final = "create it again: if it exists by then, this call or another one has created it"
+
+
+def draw(context: MethodContext, sequence: str, size: int) -> range:
+    """The next numbers of a sequence: one write unit.
+
+    The answers mean:
+
+        done                 the numbers up to the new value are this call's
+        condition failed     the sequence has fewer numbers left
+        throttle, conflict   nothing was drawn: again
+        no answer            again: the numbers that the lost request drew are never given out
+
+    Raises:
+        SequenceExhausted: it has fewer numbers left.
+        Unclear: no attempt got a clear answer; numbers may be lost.
+        Throttled: every attempt was refused.
+    """
+    now_ms = context.clock.now_ms()
+
+    def request(_: None) -> Send:
+        # Each request has an id of its own: one that is applied late and begins a new sequence
+        # must not look like a sequence that existed before.
+        new_id = context.new_id(now_ms)
+        return Send(plan_draw(context.table, sequence, size, new_id, now_ms))
+
+    def interpret(reply: Reply[None]) -> Verdict[None, range]:
+        match reply.answer:
+            case ConditionFailed():
+                raise exhausted(sequence) from None
+            case CountledgerError():
+                return otherwise(reply)
+            case None:
+                raise CorruptItem(f"sequence {sequence!r}: the service did not answer its value")
+        last = require(reply.answer, "total", int)
+        return Done(range(last - size + 1, last + 1))
+
+    attempts = Attempts(context.clock, context.random, POLICY)
+    what = f"a draw from sequence {sequence!r}"
+    return context.run(
+        attempt(None, request, interpret, lambda e: raise_exhausted(e, what, _GAPS), attempts)
+    )
+
+
+def make(context: MethodContext, sequence: str, first: int) -> None:
+    """Make a sequence: one write unit.
+
+    The answers mean:
+
+        done                       made
+        condition failed           made by an attempt without an answer, if the sequence that exists
+                                   has the id of one; else it exists. Unclear, if an attempt got no
+                                   answer: once the other sequence is deleted it may be applied
+        throttle, conflict, none   again, under another id: a request that is applied late, after a
+                                   deletion, makes another sequence
+
+    Raises:
+        SequenceExists: a sequence of that name was created or used before.
+        Unclear: no attempt got a clear answer, or one did not and a sequence of that name exists.
+    """
+    now_ms = context.clock.now_ms()
+
+    def request(tags: tuple[str, ...]) -> Send:
+        return Send(plan_making(context.table, sequence, first, tags[-1], now_ms))
+
+    def interpret(reply: Reply[tuple[str, ...]]) -> Verdict[tuple[str, ...], None]:
+        match reply.answer:
+            case ConditionFailed(item=found):
+                found = found or {}
+                if found.get("incarnation") in reply.state:
+                    return Done(None)
+                if reply.maybe_applied:
+                    return GiveUp(Unclear("a sequence of that name exists"))
+                raise SequenceExists(
+                    f"sequence {sequence!r} exists, its last number is {found.get('total')}: "
+                    "take another name"
+                ) from None
+            case CountledgerError():
+                verdict = otherwise(reply)
+                if isinstance(verdict, Again):
+                    return Again((*reply.state, context.new_id(now_ms)), verdict.error)
+                return verdict
+        return Done(None)
+
+    attempts = Attempts(context.clock, context.random, POLICY)
+    tags: tuple[str, ...] = (context.new_id(now_ms),)
+    what = f"to make sequence {sequence!r}"
+    context.run(
+        attempt(tags, request, interpret, lambda e: raise_exhausted(e, what, _MADE), attempts)
+    )
+
+
+@dataclass(slots=True)
+class _Block:
+    """The rest of a block, the lock under which threads draw from it, and the clock then."""
+
+    left: Iterator[int] = field(default_factory=lambda: iter(()))
+    offset_s: float = field(default_factory=clock_offset_s)
+    lock: SuspendableLock = field(default_factory=SuspendableLock)
+
+
+class Lease:
+    """Draws numbers out of a block, and takes another block when it is empty.
+
+    Safe to share between threads, which get growing numbers in the order in which they are given.
+    A block belongs to one process: a child that was forked off takes a block of its own, and so
+    does a copy of a memory image that is seen (see `Sequences.lease`). What is left when the
+    process ends is never given out.
+    """
+
+    def __init__(self, take: Callable[[], range]) -> None:
+        """Nothing taken yet.
+
+        Args:
+            take: draws a block.
+        """
+        self._take = take
+        self._blocks: dict[object, _Block] = {this_copy(): _Block()}
+
+    def draw(self) -> int:
+        """The next number: one write unit for each block.
+
+        Raises:
+            ServiceFailed, SetupError, SequenceExhausted: no block could be drawn.
+        """
+        copy = this_copy()
+        block = self._blocks.get(copy) or self._in_a_copy(copy)
+        with block.lock:
+            offset_s = clock_offset_s()
+            if has_jumped(offset_s, block.offset_s):
+                # Perhaps of a copy: what the block had left may be another one's.
+                block.left, block.offset_s = iter(()), offset_s
+            number = next(block.left, None)
+            if number is None:
+                block.left = iter(self._take())
+                number = next(block.left)
+            return number
+
+    def _in_a_copy(self, copy: object) -> _Block:
+        """The block of a child or a copy: others draw from the one before, and may hold its lock.
+
+        Of several threads the first one decides (`setdefault` is one step), so none of them throws
+        away what another one has taken.
+        """
+        block = self._blocks.setdefault(copy, _Block())
+        for other in set(self._blocks) - {copy}:
+            self._blocks.pop(other, None)
+        return block
+
+
+# Puts an app's own item under the next number of its collection, without gaps.
+#
+# The highest number is read, and the item is put under the next one if that is free. There are no
+# gaps as long as nothing is deleted: a number becomes visible with its item, and only after the
+# one before. If the highest item is deleted, its number is given out again.
+
+
+_ADVICE: Final = "resume the item with `sequences.resume(error.pending)`: it cannot be put twice"
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """An item that is put.
+
+    Attributes:
+        number: its place in the collection, from 1.
+        item: all of its attributes, as they are stored.
+    """
+
+    number: int
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAppend:
+    """An item on its way into its collection.
+
+    Attributes:
+        collection: the collection.
+        item: the app's own attributes.
+        tag: by which its own call, and a call that resumes it, recognizes the item.
+        in_doubt: the number under which it may have been put; None: it was not put.
+    """
+
+    collection: Collection
+    item: Item
+    tag: str
+    in_doubt: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LookAt:
+    """The number in doubt must be read; the highest number is another one."""
+
+    number: int
+    highest: int
+
+
+# Read the highest number, read the number in doubt, or put the item under this number.
+AppendState: TypeAlias = Query | LookAt | int
+
+
+@dataclass(slots=True)
+class Appending:
+    """A call that puts an item."""
+
+    context: MethodContext
+    pending: PendingAppend
+    attempts: Attempts
+
+    @classmethod
+    def begin(cls, context: MethodContext, pending: PendingAppend) -> Appending:
+        """Nothing sent yet by this call."""
+        in_doubt = pending.in_doubt is not None
+        attempts = Attempts(context.clock, context.random, CROWDED, maybe_applied=in_doubt)
+        return cls(context, pending, attempts)
+
+    def resume(self) -> Numbered:
+        """Read whether an earlier call has put it after the number in doubt; else put it.
+
+        Raises:
+            As `carry_out`.
+        """
+        return self.context.run(self._resuming())
+
+    def carry_out(self) -> Numbered:
+        """Put it.
+
+        Raises:
+            Unnumbered: the item may have been put or not.
+            Throttled, Unreachable: the item was not put, and no attempt is left.
+            BadSequence, SequenceExhausted: the collection has no next number.
+        """
+        return self.context.run(self._putting())
+
+    def _resuming(self) -> Steps[Numbered]:
+        collection, in_doubt = self.pending.collection, self.pending.in_doubt
+        query = None if in_doubt is None else collection.since(in_doubt)
+        while query is not None:
+            page = yield from ask(query, self.attempts, self._give_up)
+            for item in filter(self._is_mine, page.items):
+                return Numbered(collection.number_of(item), item)
+            query = replace(query, after=page.after) if page.after else None
+        return (yield from self._putting())
+
+    def _putting(self) -> Steps[Numbered]:
+        """Put the item.
+
+        The answers to the write mean:
+
+            done                 the item has that number
+            condition failed     another item was faster: the highest number is read again. The
+                                 lost number plus one is a guess: many may have been put since, and
+                                 if that number was deleted meanwhile the guess would leave a gap
+            throttle, conflict   not put: the highest number is read again
+            no answer            the same, and the number in doubt is read. This call's tag: the
+                                 item is put. Another tag: it is not put and never will be. No
+                                 item: again for the same number; the second of the two requests
+                                 then finds the number taken
+        """
+        begin: AppendState = self.pending.collection.highest()
+        return attempt(begin, self._request, self._interpret, self._give_up, self.attempts)
+
+    def _request(self, state: AppendState) -> Send:
+        collection = self.pending.collection
+        if isinstance(state, Query):
+            return Send(state)
+        if isinstance(state, LookAt):
+            key: Any = collection.key(state.number)  # keys of an app's own may be numbers
+            return Send(Get(collection.table, key))
+        return Send(collection.put(state, self.pending.item, self.pending.tag))
+
+    def _interpret(self, reply: Reply[AppendState]) -> Verdict[AppendState, Numbered]:
+        if isinstance(reply.state, int):
+            return self._after_write(reply, reply.state)
+        if isinstance(reply.answer, CountledgerError):
+            return self._again(reply)
+        if isinstance(reply.state, LookAt):
+            return self._after_look(reply.answer, reply.state)
+        page = reply.answer
+        if not page.items and page.after:
+            # A page may be empty although more follow.
+            return Recheck(replace(reply.state, after=page.after))
+        return self._after_highest(page.items[0] if page.items else None)
+
+    def _after_write(
+        self, reply: Reply[AppendState], number: int
+    ) -> Verdict[AppendState, Numbered]:
+        match reply.answer:
+            case ConditionFailed(item=found) if not self._is_mine(found):
+                self._doubt(None)
+                busy = Throttled("others put theirs each time before this call could")
+                return Again(self.pending.collection.highest(), busy, resolved=True)
+            case CountledgerError() as error if not isinstance(error, ConditionFailed):
+                if isinstance(error, Unclear):
+                    self._doubt(number)
+                return self._again(reply)
+        put = self.pending.collection.put(number, self.pending.item, self.pending.tag)
+        return Done(Numbered(number, put.item))
+
+    def _again(self, reply: Reply[AppendState]) -> Verdict[AppendState, Numbered]:
+        """Read the highest number again after a passing error."""
+        verdict = otherwise(reply)
+        if not isinstance(verdict, Again):
+            return verdict
+        return Again(self.pending.collection.highest(), verdict.error)
+
+    def _after_highest(self, found: Item | None) -> Verdict[AppendState, Numbered]:
+        """The number to try; unless the item has that one already."""
+        highest = self.pending.collection.number_of(found) if found else 0
+        if found and self._is_mine(found):
+            return Done(Numbered(highest, found))
+        in_doubt = self.pending.in_doubt
+        if in_doubt is None:
+            return Recheck(highest + 1)
+        return Recheck(in_doubt if highest < in_doubt else LookAt(in_doubt, highest))
+
+    def _after_look(self, found: Item | None, state: LookAt) -> Verdict[AppendState, Numbered]:
+        if found is None:
+            raise Unnumbered(
+                f"number {state.number} of table {self.pending.collection.table!r} was deleted "
+                "before this call could see whether it was its own: search for your item, and "
+                "append it if it does not exist",
+                replace(self.pending, in_doubt=None),
+            )
+        if self._is_mine(found):
+            return Done(Numbered(state.number, found))
+        self._doubt(None)
+        return Recheck(state.highest + 1, resolved=True)
+
+    def _is_mine(self, item: Item | None) -> bool:
+        return item is not None and item.get(self.pending.collection.tag) == self.pending.tag
+
+    def _doubt(self, number: int | None) -> None:
+        self.pending = replace(self.pending, in_doubt=number)
+
+    def _give_up(self, exhausted: Exhausted[Any]) -> NoReturn:
+        what = f"an item for table {self.pending.collection.table!r}"
+        if self.pending.in_doubt is not None:
+            raise Unnumbered(
+                f"{what}: no clear answer in {exhausted.attempts} attempts, it may be there as "
+                f"number {self.pending.in_doubt}; {_ADVICE}",
+                self.pending,
+            ) from exhausted.error
+        raise_exhausted(exhausted, what, _ADVICE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +599,7 @@ class Sequences:
             WrongRegion: this is not the home region.
         """
         check_number("first number", first, 0, SEQUENCE_LAST + 1)
-        drawing.make(self.context, self._usable(sequence), first)
+        make(self.context, self._usable(sequence), first)
         return self.show(sequence)
 
     def draw(self, sequence: str) -> int:
@@ -84,7 +612,7 @@ class Sequences:
             Unclear: no attempt got a clear answer; draw again.
             WrongKind, WrongRegion: as `create`.
         """
-        return drawing.draw(self.context, self._usable(sequence), 1)[0]
+        return draw(self.context, self._usable(sequence), 1)[0]
 
     def draw_block(self, sequence: str, size: int) -> range:
         """The next numbers, all at once: one write unit for any size.
@@ -98,7 +626,7 @@ class Sequences:
             SequenceExhausted, Unclear, WrongKind, WrongRegion: as `draw`.
         """
         check_size(size)
-        return drawing.draw(self.context, self._usable(sequence), size)
+        return draw(self.context, self._usable(sequence), size)
 
     def lease(self, sequence: str, block: int = BLOCK_DEFAULT) -> Lease:
         """Numbers out of blocks that this process holds: one write unit for each block.

@@ -8,10 +8,8 @@ from typing import Final
 import pytest
 
 from countledger.ledger.errors import Throttled, Unnumbered
-from countledger.producers.sequences.appending import Appending
-from countledger.producers.sequences.expecting import CROWDED
 from countledger.producers.sequences.sequence import Collection
-from countledger.producers.sequences.sequences import Sequences
+from countledger.producers.sequences.sequences import CROWDED, Appending, Sequences
 from tests.engines.numbering import all_items, own_table, sequences_of
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from countledger.producers.claims.claim import Claim
     from countledger.producers.event import Event
     from countledger.producers.quotas.quota import Ticket
-    from countledger.producers.sequences.appending import PendingAppend
+    from countledger.producers.sequences.sequences import PendingAppend
     from tests.simulation.auditor import Auditor
     from tests.simulation.hold_operations import Basket
     from tests.simulation.operation import Operation

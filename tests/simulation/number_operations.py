@@ -8,8 +8,8 @@ from countledger.ledger.errors import (
     Throttled,
     Unnumbered,
 )
-from countledger.producers.sequences.appending import Numbered
 from countledger.producers.sequences.sequence import Collection
+from countledger.producers.sequences.sequences import Numbered
 from tests.simulation.client import Client, Memory
 from tests.simulation.number_account import POSTS, PREFIX
 from tests.simulation.product import LEASED, Product

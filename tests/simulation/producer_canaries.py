@@ -25,11 +25,9 @@ from countledger.producers.claims.claim import Freeing, Taking
 from countledger.producers.ingest import entries, ingest
 from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.recorder import Compensator
-from countledger.producers.sequences import expecting, sequences
-from countledger.producers.sequences.appending import Appending
-from countledger.producers.sequences.drawing import Lease
-from countledger.producers.sequences.expecting import ExpectedDraw
+from countledger.producers.sequences import sequences
 from countledger.producers.sequences.sequence import Collection
+from countledger.producers.sequences.sequences import Appending, ExpectedDraw, Lease
 from countledger.producers.strict import keyed_write
 from countledger.producers.strict.keyed_write import KeyedWrite
 from tests.simulation import product
@@ -300,7 +298,7 @@ CANARIES: Final = [
         seed=3,
     ),
     Canary(
-        "draw_expected: its condition", unconditional(expecting, "plan_expected"), "numbers", seed=2
+        "draw_expected: its condition", unconditional(sequences, "plan_expected"), "numbers", seed=2
     ),
     Canary(
         "draw_expected: its tag", wrapped(ExpectedDraw, "_interpret", _hopeful), "numbers", seed=13

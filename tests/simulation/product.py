@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from countledger.compaction.report import CompactionReport
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.namespace import Namespace
-    from countledger.producers.sequences.drawing import Lease
+    from countledger.producers.sequences.sequences import Lease
     from tests.simulation.buffer_operations import Hand
     from tests.simulation.process import Process
     from tests.simulation.world import World

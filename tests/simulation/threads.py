@@ -20,14 +20,14 @@ from typing import Any, Final, Self
 
 from countledger.producers.buffer import asynchronous, producer, sending, settings
 from countledger.producers.buffer.spool import Spool
-from countledger.producers.sequences import drawing
+from countledger.producers.sequences import sequences
 from tests.simulation.process import Process
 from tests.simulation.schedule import Actor, Killed
 from tests.simulation.world import World
 
 # What the calls of a sender's thread are counted under.
 SENDER: Final = "buffer sender"
-_MODULES: Final = (producer, settings, sending, producer, asynchronous, drawing)
+_MODULES: Final = (producer, settings, sending, producer, asynchronous, sequences)
 # How often whoever takes a lock is overtaken, and for how long at the most.
 _OVERTAKEN: Final = 0.2
 _OVERTAKEN_MS: Final = 2.0

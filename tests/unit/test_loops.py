@@ -42,7 +42,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "ledger/dynamo.py": "_get_batch pages",
         "ledger/message_queue.py": "__iter__",
         "producers/quotas/administration.py": "read_all",
-        "producers/sequences/appending.py": "_resuming",
+        "producers/sequences/sequences.py": "_resuming",
     },
     "portions: each request is about other things": {
         "consumers/alerts/initial_scan.py": "_totals",

@@ -23,7 +23,7 @@ def restore():
         call(*given, **named)
 """
 _LEASE = """
-from countledger.producers.sequences.drawing import Lease
+from countledger.producers.sequences.sequences import Lease
 blocks = iter([range(1, 100), range(101, 200)])
 lease = Lease(lambda: next(blocks))
 print(lease.draw(), lease.draw())

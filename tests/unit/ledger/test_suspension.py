@@ -15,7 +15,7 @@ from countledger.ledger.departure import guarded, leave
 from countledger.ledger.errors import KeyExpired
 from countledger.ledger.processes import SuspendableLock, made_once
 from countledger.ledger.suspension import CallNotes, Interrupted, current_call, sleep, workers
-from countledger.producers.sequences.drawing import Lease
+from countledger.producers.sequences.sequences import Lease
 
 _T = TypeVar("_T")
 

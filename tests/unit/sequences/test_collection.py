@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from countledger.ledger.errors import BadInput, BadItem, BadSequence, SequenceExhausted
 from countledger.ledger.operations import Put
-from countledger.producers.sequences.appending import Appending, Numbered, PendingAppend
 from countledger.producers.sequences.sequence import (
     DIGITS_MAX,
     Collection,
     check_number,
     check_size,
 )
+from countledger.producers.sequences.sequences import Appending, Numbered, PendingAppend
 from tests.unit.ledger.memory import MemoryClient, meanwhile
 from tests.unit.strict.contexts import context_on
 

@@ -5,13 +5,13 @@ import threading
 import pytest
 
 from countledger.ledger.errors import Throttled
-from countledger.producers.sequences import drawing
-from countledger.producers.sequences.drawing import Lease
+from countledger.producers.sequences import sequences
+from countledger.producers.sequences.sequences import Lease
 from tests.unit.ledger.processes import printed
 
 FORKED = """
 import os, sys
-from countledger.producers.sequences.drawing import Lease
+from countledger.producers.sequences.sequences import Lease
 
 blocks = iter([range(1, 100), range(101, 200)])
 lease = Lease(lambda: next(blocks))
@@ -78,7 +78,7 @@ def test_threads_that_draw_first_in_a_child_share_one_block(
             go_on.wait(10)
         return 2, 0
 
-    monkeypatch.setattr(drawing, "this_copy", this_copy)
+    monkeypatch.setattr(sequences, "this_copy", this_copy)
     drawn: list[int] = []
     thread = threading.Thread(target=lambda: drawn.append(lease.draw()), name="slow")
     thread.start()
@@ -97,7 +97,7 @@ def test_a_lease_takes_another_block_once_the_clock_was_set(
 ) -> None:
     """As that of a copy is: what the block had left may be given out by another copy."""
     offset_s = [1_900_000_000.0]
-    monkeypatch.setattr(drawing, "clock_offset_s", lambda: offset_s[0])
+    monkeypatch.setattr(sequences, "clock_offset_s", lambda: offset_s[0])
     blocks = iter([range(1, 100), range(101, 200), range(201, 300)])
     lease = Lease(lambda: next(blocks))
 
