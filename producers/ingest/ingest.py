@@ -26,16 +26,21 @@ from countledger.producers.ingest.entries import (
     RejectionKind,
     is_final,
     lateness,
+    pieces_of,
 )
-from countledger.producers.ingest.pieces import pieces_of
 from countledger.producers.ingest.quarantine import is_expired, messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from countledger.ledger.departure import Deadline
-    from countledger.producers.ingest.entries import EntryWriter, RecordContent, WriteResult
-    from countledger.producers.ingest.pieces import IngestPiece, RecordProgress
+    from countledger.producers.ingest.entries import (
+        EntryWriter,
+        IngestPiece,
+        RecordContent,
+        RecordProgress,
+        WriteResult,
+    )
     from countledger.producers.ingest.quarantine import QuarantineSink
 
 

@@ -20,9 +20,8 @@ from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
 from countledger.producers.buffer.settings import NotRecorded
 from countledger.producers.claims.claim import Claim
 from countledger.producers.event import Event, make_entry
-from countledger.producers.ingest.entries import EntryWriter
+from countledger.producers.ingest.entries import EntryWriter, RecordProgress
 from countledger.producers.ingest.ingest import Ingest
-from countledger.producers.ingest.pieces import RecordProgress
 from countledger.producers.kinesis import KinesisProducer, KinesisSender, pack
 from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
 from countledger.producers.recorder import Compensator, Correction, OutcomeList, Recorder

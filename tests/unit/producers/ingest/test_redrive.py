@@ -16,10 +16,9 @@ from countledger.ledger.quarantine import (
     QuarantineSource,
     QuarantineStore,
 )
-from countledger.producers.ingest.entries import EntryWriter, RejectionKind
+from countledger.producers.ingest.entries import EntryWriter, RecordProgress, RejectionKind
 from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.ingest.late import LateResender
-from countledger.producers.ingest.pieces import RecordProgress
 from countledger.producers.ingest.quarantine import IngestQuarantine
 from countledger.producers.ingest.redrive import IngestRedrive
 from countledger.producers.kinesis import DIGEST_SIZE, MAGIC, bundle, encode, pack, unpack_record

@@ -6,9 +6,8 @@ from typing import Any
 
 from countledger.ledger.attributes import Item
 from countledger.ledger.limits import INGEST_PIECE
-from countledger.producers.ingest.entries import EntryWriter
+from countledger.producers.ingest.entries import EntryWriter, RecordProgress
 from countledger.producers.ingest.ingest import Ingest, IngestOutcome
-from countledger.producers.ingest.pieces import RecordProgress
 from countledger.producers.ingest.quarantine import QuarantineMessage
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
