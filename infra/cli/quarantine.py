@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from countledger.infra.cli.output import Row
     from countledger.ledger.quarantine import QuarantineOutcome
-    from countledger.producers.ingest.late import LateEntry
+    from countledger.producers.ingest.ingest import LateEntry
 
 _REASON_CHARACTERS: Final = 100
 

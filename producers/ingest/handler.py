@@ -19,8 +19,12 @@ from countledger.ledger.limits import INGEST_MARGIN_MS, INGEST_TIME_MS
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine import ForeignEvents, QuarantineSource, QuarantineStore
 from countledger.producers.ingest.entries import EntryWriter, RecordProgress, RejectionKind
-from countledger.producers.ingest.ingest import Ingest, IngestOutcome
-from countledger.producers.ingest.quarantine import IngestQuarantine, IngestQueues
+from countledger.producers.ingest.ingest import (
+    Ingest,
+    IngestOutcome,
+    IngestQuarantine,
+    IngestQueues,
+)
 from countledger.producers.sender import sender_of
 
 if TYPE_CHECKING:

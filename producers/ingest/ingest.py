@@ -10,16 +10,60 @@ For each piece of a batch (`pieces`), until the deadline:
 
 Of what is done: payloads = accepted + duplicates + quarantined. An entry that is delivered again is
 recognised and counts once; what is quarantined again has the same item.
+
+Late entries: those that arrived after their horizon.
+
+An entry older than its horizon must not be written with its identity: an earlier send of it may
+have been written and merged since, so that no item refuses the second one. Its item and then its
+counter's head often show whether it was counted:
+
+    item       head                                       status
+    same delta                                            counted
+    other delta                                           refused
+    none       nothing of its time or later is merged     uncounted: a counted entry that is gone
+                                                          would be in the period of the head
+    none       something of its time or later is merged   unknown; an archive may have it
+    none       it expired a moment ago                    unknown: on a clock that is late it has
+                                                          not expired, and a write may follow
+
+(A bare key has no time: it is uncounted only if its counter's head is empty.) An uncounted entry is
+sent as a new entry, created now, with the key `override:<its id>`. A second send finds the first by
+that key; after the first may have been merged, the status is unknown and nothing is sent.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+import base64
+import json
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from hashlib import sha256
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from countledger.ledger.attributes import require_amount
+from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CountledgerError, KeyExpired
-from countledger.ledger.limits import INGEST_PIECE
-from countledger.producers.event import Status
+from countledger.ledger.exact import Head, decode_head
+from countledger.ledger.ids import BARE_KEY_PREFIX, id_of_key
+from countledger.ledger.keys import entry_key, head_key, is_counter, quarantine_place
+from countledger.ledger.limits import (
+    CLOCK_SKEW_DEFAULT_MS,
+    INGEST_PIECE,
+    MESSAGE_MAX_BYTES,
+    REASON_MAX_CHARACTERS,
+    REPLICATION_BOUND_DEFAULT_MS,
+    SIGNED_REQUEST_LIFE_MS,
+)
+from countledger.ledger.namespace import Kind
+from countledger.ledger.quarantine import (
+    CONTENT_MAX_BYTES,
+    QuarantinedRecord,
+    QuarantineSource,
+    id_of,
+)
+from countledger.ledger.suspension import WorkerThreads
+from countledger.producers.event import Receipt, Status
 from countledger.producers.ingest.entries import (
     DecodedEntry,
     RejectedEvent,
@@ -28,12 +72,16 @@ from countledger.producers.ingest.entries import (
     lateness,
     pieces_of,
 )
-from countledger.producers.ingest.quarantine import is_expired, messages_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from countledger.ledger.attributes import Item
     from countledger.ledger.departure import Deadline
+    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.entry import Entry
+    from countledger.ledger.message_queue import MessageQueue
+    from countledger.ledger.quarantine import QuarantineStore
     from countledger.producers.ingest.entries import (
         EntryWriter,
         IngestPiece,
@@ -41,7 +89,300 @@ if TYPE_CHECKING:
         RecordProgress,
         WriteResult,
     )
-    from countledger.producers.ingest.quarantine import QuarantineSink
+    from countledger.producers.sender import Sender
+
+
+_OVERRIDE: Final = "override:"
+_LATE_MS: Final = CLOCK_SKEW_DEFAULT_MS + SIGNED_REQUEST_LIFE_MS + REPLICATION_BOUND_DEFAULT_MS
+
+
+class LateStatus(StrEnum):
+    """Whether a late entry was counted."""
+
+    UNCOUNTED = "uncounted"
+    """It was never counted: sending it again is safe."""
+    COUNTED = "counted"
+    """It is in the ledger."""
+    UNKNOWN = "unknown"
+    """It may have been counted and merged since, or may still be written."""
+    REFUSED = "refused"
+    """Its key was used by an entry with another delta."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateEntry:
+    """A late entry.
+
+    Attributes:
+        entry: as it arrived.
+        status: whether it was counted.
+        sent: the result of sending it again, if that was done.
+    """
+
+    entry: Entry
+    status: LateStatus
+    sent: Status | CountledgerError | None = None
+
+    @property
+    def resolved(self) -> bool:
+        """Whether it is counted now, so that it need not be kept."""
+        return self.status is LateStatus.COUNTED or isinstance(self.sent, Status)
+
+
+@dataclass(frozen=True, slots=True)
+class LateResender:
+    """Determines whether late entries were counted, and sends them again.
+
+    Attributes:
+        sender: writes entries to the ledger.
+        reads: a DynamoDB client whose SDK may retry.
+        clock: gives the time of the new entry.
+        late_ms: how long after its horizon an entry may still appear: clocks differ, requests are
+            delayed, and other regions write as well.
+    """
+
+    sender: Sender
+    reads: DynamoClient
+    clock: Clock = field(default_factory=SystemClock)
+    late_ms: int = _LATE_MS
+
+    def status_of(self, entry: Entry) -> LateStatus:
+        """Whether an entry was counted: two read units, and one for each 4 KB of the head.
+
+        Raises:
+            BadInput: its counter does not take entries.
+        """
+        namespace = self.sender.namespaces.for_use(entry.counter, Kind.LEDGER)
+        table = self.sender.table
+        may_appear = self.clock.now_ms() - entry.at_ms <= namespace.horizon_ms + self.late_ms
+        key = {"counter": entry.counter, "entry": entry_key(entry.id, namespace.spread)}
+        item = self.reads.get(table, key, consistent=True)
+        # Read second: an entry that is retired between the two reads is in this head.
+        head = decode_head(self.reads.get(table, head_key(entry.counter), consistent=True))
+        status = late_status(entry, item, head)
+        return LateStatus.UNKNOWN if status is LateStatus.UNCOUNTED and may_appear else status
+
+    def resolve(self, entry: Entry, *, send: bool, even_if_counted: bool = False) -> LateEntry:
+        """Determine the status of an entry and, if wanted, send it: a write unit for each KB.
+
+        Args:
+            entry: as it arrived.
+            send: whether to send it if that is known to be safe.
+            even_if_counted: whether to send it also if the status is unknown; it may count twice.
+        """
+        # Taken before the status: if this process pauses for longer than the horizon (another
+        # replacement may be merged by then), the send is refused as too old.
+        now_ms = self.clock.now_ms()
+        status = self.status_of(entry)
+        safe = status is LateStatus.UNCOUNTED
+        if not send or not (safe or (even_if_counted and status is LateStatus.UNKNOWN)):
+            return LateEntry(entry, status)
+        outcome = self.sender.outcome_of(replacement_of(entry, now_ms=now_ms))
+        return LateEntry(entry, status, outcome.status if isinstance(outcome, Receipt) else outcome)
+
+
+def late_status(entry: Entry, item: Item | None, head: Head) -> LateStatus:
+    """Whether an entry was counted, by the table above.
+
+    Args:
+        entry: as it arrived.
+        item: the item of its key, or None.
+        head: the head of its counter, read after the item.
+    """
+    if item is not None:
+        same = require_amount(item, "delta") == entry.delta
+        return LateStatus.COUNTED if same else LateStatus.REFUSED
+    if head.generation == 0 or head.to_at_ms is None:
+        return LateStatus.UNCOUNTED
+    # An entry merged after its time may be the replacement that an earlier run sent.
+    bare = entry.id.startswith(BARE_KEY_PREFIX)
+    return LateStatus.UNKNOWN if bare or entry.at_ms <= head.to_at_ms else LateStatus.UNCOUNTED
+
+
+def replacement_of(entry: Entry, *, now_ms: int) -> Entry:
+    """The new entry that is sent in place of a late one."""
+    key = _OVERRIDE + entry.id
+    occurred_at_ms = entry.at_ms if entry.occurred_at_ms is None else entry.occurred_at_ms
+    return replace(entry, id=id_of_key(key), key=key, at_ms=now_ms, occurred_at_ms=occurred_at_ms)
+
+
+# The quarantine of the ingest: two queues, one for expired entries and one for all others.
+#
+# An operator may decide to send an expired entry again; the others never become valid. A message
+# has many payloads, each with its bytes, its place in the stream and the reason. Each is also kept
+# as an item until a person has handled it (see `ledger.quarantine_store`).
+
+
+FORMAT: Final = 1
+# The rest of a larger record that is broken as a whole can be read from the stream.
+_PAYLOAD_MAX_BYTES: Final = 60_000
+_WRITERS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineMessage:
+    """A message for a queue of the quarantine.
+
+    Attributes:
+        body: its text, in ASCII.
+        records: the indexes, in the batch, of the records whose payloads it has.
+        rejected: its payloads.
+        stream, shard: where these came from.
+    """
+
+    body: str
+    records: tuple[int, ...]
+    rejected: tuple[RejectedEvent, ...]
+    stream: str
+    shard: str
+
+
+class QuarantineSink(Protocol):
+    """Takes payloads that will not be in the ledger."""
+
+    def put(self, message: QuarantineMessage, *, expired: bool) -> None:
+        """Keep the payloads of a message; return only when they are kept.
+
+        Raises:
+            CountledgerError: they are not kept.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class IngestQueues:
+    """The two queues.
+
+    Attributes:
+        rejected: the queue for malformed and refused payloads.
+        expired: the queue for expired entries.
+    """
+
+    rejected: MessageQueue
+    expired: MessageQueue
+
+    def put(self, message: QuarantineMessage, *, expired: bool) -> None:
+        """Send a message: one request."""
+        (self.expired if expired else self.rejected).send(message.body)
+
+
+@dataclass(frozen=True, slots=True)
+class IngestQuarantine:
+    """Keeps each payload once as an item, and sends messages about them.
+
+    Attributes:
+        store: keeps the payloads.
+        queues: get the messages.
+    """
+
+    store: QuarantineStore
+    queues: QuarantineSink
+
+    def put(self, message: QuarantineMessage, *, expired: bool) -> None:
+        """Keep payloads: two write units for each KB of each, and one message.
+
+        If they are delivered again: one write unit for each KB, and no message.
+        """
+        now_ms = self.store.clock.now_ms()
+        stream, shard = message.stream, message.shard
+        records = [quarantined_of(one, stream, shard, now_ms) for one in message.rejected]
+        with WorkerThreads(_WRITERS, "countledger-quarantine") as pool:
+            owed = list(pool.map(self.store.keep, records))
+            for part in messages_of(list(compress(message.rejected, owed)), stream, shard):
+                self.queues.put(part, expired=expired)
+            list(pool.map(self.store.mark_published, compress(records, owed)))
+
+
+def quarantined_of(one: RejectedEvent, stream: str, shard: str, now_ms: int) -> QuarantinedRecord:
+    """The form in which a payload is kept; it has the same id however often it is delivered."""
+    content = one.payload[:CONTENT_MAX_BYTES]
+    return QuarantinedRecord(
+        source=QuarantineSource.KINESIS,
+        place=_place_of(one, stream, shard),
+        where=f"{stream}/{shard}",
+        reason=one.reason,
+        kind=str(one.kind),
+        content=content,
+        cut_from_bytes=len(one.payload) if len(content) < len(one.payload) else None,
+        counter=_counter_in(one.payload),
+        sequence=one.place.sequence,
+        part=one.place.part,
+        messages=one.messages,
+        at_ms=one.place.arrived_ms,
+        kept_at_ms=now_ms,
+    )
+
+
+def _place_of(one: RejectedEvent, stream: str, shard: str) -> str:
+    where = json.dumps([stream, shard, one.place.sequence, one.place.part])
+    return quarantine_place(one.place.arrived_ms, where)
+
+
+def _counter_in(payload: bytes) -> str | None:
+    """The counter named in a JSON payload, or None; for people only."""
+    try:
+        name = json.loads(payload)["counter"]
+    except (ValueError, RecursionError, KeyError, TypeError, IndexError):
+        return None
+    return name if isinstance(name, str) and is_counter(name) else None
+
+
+def messages_of(
+    rejected: Sequence[RejectedEvent], stream: str, shard: str
+) -> Iterator[QuarantineMessage]:
+    """The messages about rejected payloads, in order, each small enough for a queue."""
+    texts: list[str] = []
+    first = size = 0
+    for number, one in enumerate(rejected):
+        quarantine_id = id_of(QuarantineSource.KINESIS, _place_of(one, stream, shard))
+        text = json.dumps({**_document(one), "quarantine_id": quarantine_id})
+        if texts and size + len(text) > MESSAGE_MAX_BYTES:
+            yield _message(texts, rejected[first:number], stream, shard)
+            texts, first, size = [], number, 0
+        texts.append(text)
+        size += len(text) + 1
+    if texts:
+        yield _message(texts, rejected[first:], stream, shard)
+
+
+def _message(
+    texts: list[str], rejected: Sequence[RejectedEvent], stream: str, shard: str
+) -> QuarantineMessage:
+    head = json.dumps({"format": FORMAT, "stream": stream, "shard": shard})[:-1]
+    body = f'{head}, "rejected": [{",".join(texts)}]}}'
+    records = tuple(sorted({one.place.record for one in rejected}))
+    return QuarantineMessage(body, records, tuple(rejected), stream, shard)
+
+
+def _document(one: RejectedEvent) -> dict[str, Any]:
+    """A rejected payload for JSON: text if it is text, otherwise base64."""
+    document: dict[str, Any] = {
+        "kind": str(one.kind),
+        "reason": one.reason[:REASON_MAX_CHARACTERS],
+        "sequence": one.place.sequence,
+        "part": one.place.part,
+        "arrived_ms": one.place.arrived_ms,
+    }
+    if one.messages > 1:
+        document["messages"] = one.messages
+    payload = one.payload[:_PAYLOAD_MAX_BYTES]
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        text = None
+    # JSON escapes some characters: each takes up to six times its size.
+    if text is not None and len(json.dumps(text)) <= 2 * _PAYLOAD_MAX_BYTES:
+        document["text"] = text
+    else:
+        document["base64"] = base64.b64encode(payload).decode()
+    if len(one.payload) > len(payload):
+        document["cut_from_bytes"] = len(one.payload)
+        document["sha256"] = sha256(one.payload).hexdigest()
+    return document
+
+
+def is_expired(one: RejectedEvent) -> bool:
+    """Whether it goes to the queue of the expired entries."""
+    return one.kind is RejectionKind.EXPIRED
 
 
 @dataclass(slots=True)

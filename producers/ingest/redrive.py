@@ -20,8 +20,7 @@ from countledger.ledger.quarantine import (
 )
 from countledger.producers.event import Status
 from countledger.producers.ingest.entries import EntryWriter, RejectionKind
-from countledger.producers.ingest.late import LateEntry, LateResender, LateStatus
-from countledger.producers.ingest.quarantine import FORMAT
+from countledger.producers.ingest.ingest import FORMAT, LateEntry, LateResender, LateStatus
 from countledger.producers.kinesis import (
     BrokenAggregate,
     UnpackedRecord,

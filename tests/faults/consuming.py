@@ -41,7 +41,7 @@ from countledger.ledger.quarantine import (
 )
 from countledger.producers.event import Event
 from countledger.producers.ingest.entries import EntryWriter
-from countledger.producers.ingest.late import LateResender
+from countledger.producers.ingest.ingest import LateResender
 from countledger.producers.ingest.redrive import IngestRedrive
 from tests.engines.clock import HandClock
 from tests.faults.alerting import Telling, new_telling

@@ -21,9 +21,13 @@ from countledger.ledger.quarantine import (
 )
 from countledger.producers.ingest.entries import EntryWriter, RecordProgress
 from countledger.producers.ingest.handler import answer_of, source_of
-from countledger.producers.ingest.ingest import Ingest, IngestOutcome
-from countledger.producers.ingest.late import LateResender
-from countledger.producers.ingest.quarantine import IngestQuarantine, IngestQueues
+from countledger.producers.ingest.ingest import (
+    Ingest,
+    IngestOutcome,
+    IngestQuarantine,
+    IngestQueues,
+    LateResender,
+)
 from countledger.producers.ingest.redrive import ExpiredEntries
 from countledger.producers.kinesis import (
     BrokenAggregate,

@@ -18,7 +18,7 @@ from countledger.ledger.ids import BARE_KEY_PREFIX, IdempotencyKey
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers import kinesis
 from countledger.producers.event import Event, Status
-from countledger.producers.ingest.late import LateStatus
+from countledger.producers.ingest.ingest import LateStatus
 from countledger.producers.kinesis import Sent
 from tests.simulation.client import Client
 from tests.simulation.event_account import Fate

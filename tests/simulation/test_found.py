@@ -26,7 +26,7 @@ from countledger.ledger.operations import Write
 from countledger.producers.buffer.settings import Buffering, SpoolRefused
 from countledger.producers.claims.claim import Claim
 from countledger.producers.event import Event
-from countledger.producers.ingest.late import LateResender, LateStatus
+from countledger.producers.ingest.ingest import LateResender, LateStatus
 from countledger.producers.own_items import ItemChange
 from countledger.producers.strict.outcome import (
     Applied,

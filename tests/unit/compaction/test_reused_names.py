@@ -14,7 +14,7 @@ from countledger.ledger.errors import BadSetting, ServiceFailed
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
-from countledger.producers.ingest.late import LateStatus, late_status
+from countledger.producers.ingest.ingest import LateStatus, late_status
 from tests.unit.compaction.parts import LEDGER
 from tests.unit.compaction.world import COUNTER, DELTAS, World
 from tests.unit.ledger.memory import afterwards

@@ -12,7 +12,7 @@ from countledger.ledger.exact import NO_HEAD, Head
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS, MINUTE_MS
 from countledger.producers.event import Status
-from countledger.producers.ingest.late import LateResender, LateStatus, late_status
+from countledger.producers.ingest.ingest import LateResender, LateStatus, late_status
 from countledger.producers.ingest.redrive import entries_in
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import LOST, Fault, MemoryClient

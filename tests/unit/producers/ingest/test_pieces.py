@@ -16,8 +16,7 @@ from countledger.ledger.limits import INGEST_PIECE
 from countledger.ledger.operations import Delete
 from countledger.ledger.quarantine import QuarantineStore
 from countledger.producers.ingest.entries import RejectionKind
-from countledger.producers.ingest.ingest import IngestOutcome
-from countledger.producers.ingest.quarantine import IngestQuarantine, quarantined_of
+from countledger.producers.ingest.ingest import IngestOutcome, IngestQuarantine, quarantined_of
 from countledger.producers.kinesis import bundle, encode, unpack_record
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from countledger.ledger.limits import MESSAGE_MAX_BYTES
 from countledger.producers.ingest.entries import RecordPlace, RejectedEvent, RejectionKind
-from countledger.producers.ingest.quarantine import QuarantineMessage, messages_of, quarantined_of
+from countledger.producers.ingest.ingest import QuarantineMessage, messages_of, quarantined_of
 
 QUEUE_MAX_BYTES = 262_144
 

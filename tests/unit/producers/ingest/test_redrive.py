@@ -17,9 +17,7 @@ from countledger.ledger.quarantine import (
     QuarantineStore,
 )
 from countledger.producers.ingest.entries import EntryWriter, RecordProgress, RejectionKind
-from countledger.producers.ingest.ingest import Ingest
-from countledger.producers.ingest.late import LateResender
-from countledger.producers.ingest.quarantine import IngestQuarantine
+from countledger.producers.ingest.ingest import Ingest, IngestQuarantine, LateResender
 from countledger.producers.ingest.redrive import IngestRedrive
 from countledger.producers.kinesis import DIGEST_SIZE, MAGIC, bundle, encode, pack, unpack_record
 from tests.unit.ledger.clocks import NOW_MS

@@ -7,8 +7,7 @@ from typing import Any
 from countledger.ledger.attributes import Item
 from countledger.ledger.limits import INGEST_PIECE
 from countledger.producers.ingest.entries import EntryWriter, RecordProgress
-from countledger.producers.ingest.ingest import Ingest, IngestOutcome
-from countledger.producers.ingest.quarantine import QuarantineMessage
+from countledger.producers.ingest.ingest import Ingest, IngestOutcome, QuarantineMessage
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.kinesis.streams import delivered
