@@ -15,8 +15,10 @@ from countledger.infra.cli.strict_change import NO_BOUND, parse_amount, parse_bo
 from countledger.ledger.amount import to_text
 from countledger.ledger.clock import show_duration
 from countledger.ledger.limits import HISTORY_DEFAULT, MARKER_WINDOW_DEFAULT_MS, SET_TOKENS_DEFAULT
-from countledger.producers.strict.definition import Method  # noqa: TC001 - Typer reads it
-from countledger.producers.strict.state import KEEP
+from countledger.producers.strict.definition import (
+    KEEP,
+    Method,  # noqa: TC001 - Typer reads it
+)
 
 if TYPE_CHECKING:
     from countledger.producers.strict.reader import StrictCounter

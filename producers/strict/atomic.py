@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Reason
-    from countledger.producers.strict.bins import Part
     from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.context import MethodContext
-    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.definition import Definition, Part
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
 _ADVICE: Final = (

@@ -55,11 +55,10 @@ from countledger.ledger.operations import (
     Update,
     unchanged,
 )
-from countledger.producers.strict.bins import bounds_of_bins, whole_of
 from countledger.producers.strict.context import raise_exhausted
+from countledger.producers.strict.definition import KEEP, Bounds, bounds_of_bins, of, whole_of
 from countledger.producers.strict.reader import read_of, states_of
 from countledger.producers.strict.release import Releases
-from countledger.producers.strict.state import KEEP, Bounds, of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,8 +68,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Clause, Condition, Get, TransactGet
     from countledger.producers.strict.context import MethodContext
-    from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.state import Keep, StrictState
+    from countledger.producers.strict.definition import Definition, Keep, StrictState
 
 Side = Literal["lower", "upper"]
 

@@ -17,8 +17,8 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.ledger.operations import Update
+from countledger.producers.strict.definition import decode_state, has_headroom, moved, of
 from countledger.producers.strict.outcome import BoundReached
-from countledger.producers.strict.state import decode_state, has_headroom, moved, of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,11 +28,9 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Reason
     from countledger.ledger.operations import Condition
-    from countledger.producers.strict.bins import Part
     from countledger.producers.strict.context import MethodContext
-    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.definition import Definition, Part, StrictState
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
-    from countledger.producers.strict.state import StrictState
 
 
 @dataclass(frozen=True, slots=True)

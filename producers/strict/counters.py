@@ -10,11 +10,17 @@ from countledger.ledger.errors import BadSetting, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key
 from countledger.producers.strict import bounds, creation, methods
 from countledger.producers.strict.change import make_change
-from countledger.producers.strict.definition import StaleDefinition, encode_definition
+from countledger.producers.strict.definition import (
+    KEEP,
+    Bounds,
+    Keep,
+    StaleDefinition,
+    encode_definition,
+    encode_state,
+)
 from countledger.producers.strict.holds import HoldCalls
 from countledger.producers.strict.known import Definitions, StrictTables, check_age, no_table
 from countledger.producers.strict.reader import StrictCounter, created, list_counters, read_counter
-from countledger.producers.strict.state import KEEP, Bounds, Keep, encode_state
 from countledger.producers.strict.transaction import StrictTransactions
 
 if TYPE_CHECKING:
@@ -26,9 +32,8 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.namespace import Namespaces
     from countledger.producers.strict.context import MethodContext
-    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.definition import Definition, StrictState
     from countledger.producers.strict.outcome import StrictOutcome
-    from countledger.producers.strict.state import StrictState
 
     _T = TypeVar("_T")
 

@@ -57,25 +57,23 @@ from countledger.ledger.indexes import namespace_board, partitions_to_write
 from countledger.ledger.operations import Absent, AllOf, AnyOf, Compare, Delete, Get, Put, Transact
 from countledger.ledger.tombstones import removed_id, tombstone, vacant
 from countledger.producers.strict import token_set
-from countledger.producers.strict.bins import deal_state
 from countledger.producers.strict.context import raise_exhausted
 from countledger.producers.strict.definition import (
+    Bounds,
     Definition,
     Method,
+    StrictState,
+    check_value,
+    deal_state,
     decode_definition,
     define,
     encode_definition,
+    encode_state,
+    of,
 )
 from countledger.producers.strict.fence import fence_of, raise_fences, raising, unraised
 from countledger.producers.strict.known import CREATION_SENT_MS
 from countledger.producers.strict.release import Releases
-from countledger.producers.strict.state import (
-    Bounds,
-    StrictState,
-    check_value,
-    encode_state,
-    of,
-)
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount

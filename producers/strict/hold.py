@@ -26,7 +26,7 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadCounterName, BadKey, CorruptItem, shown
 from countledger.ledger.operations import AllOf, Assign, Compare, Drop, Query, Update
 from countledger.ledger.texts import has_control_characters, plain_text
-from countledger.producers.strict.state import has_headroom, of, reserved, unreserved
+from countledger.producers.strict.definition import has_headroom, of, reserved, unreserved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Clause, Condition
-    from countledger.producers.strict.bins import Part
-    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.definition import Definition, Part
 
 BUCKETS: Final = 16
 _BUCKET_PREFIX: Final = "holds#"

@@ -40,7 +40,7 @@ from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.operations import Absent, AnyOf, Check, Compare, Get, Put, Transact
 from countledger.producers.strict.change import refused_among, update_of
 from countledger.producers.strict.context import end, withdrawal
-from countledger.producers.strict.definition import StaleDefinition
+from countledger.producers.strict.definition import StaleDefinition, of
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
@@ -48,7 +48,6 @@ from countledger.producers.strict.outcome import (
     Unknown,
     Withdrawn,
 )
-from countledger.producers.strict.state import of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,10 +57,9 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Reason
     from countledger.ledger.operations import Write
-    from countledger.producers.strict.bins import Part
     from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.context import MethodContext
-    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.definition import Definition, Part
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
 _ADVICE: Final = (

@@ -29,15 +29,13 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.producers.strict import marker, token, token_set
 from countledger.producers.strict.atomic import AtomicChange, Prefer
-from countledger.producers.strict.bins import Part
 from countledger.producers.strict.change import remembered_until
-from countledger.producers.strict.definition import Method
+from countledger.producers.strict.definition import Method, Part, decode_state
 from countledger.producers.strict.hold import is_hold
 from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.optimistic import OptimisticChange
 from countledger.producers.strict.outcome import BoundReached, Contended, Duplicate, Unknown
 from countledger.producers.strict.release import Releases
-from countledger.producers.strict.state import decode_state
 from countledger.producers.strict.token import RequestTokenChange
 from countledger.producers.strict.token_set import SetChange
 
@@ -48,9 +46,8 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item, Key
     from countledger.producers.strict.change import PendingChange, StrictChange
     from countledger.producers.strict.context import MethodContext
-    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.definition import Definition, StrictState
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
-    from countledger.producers.strict.state import StrictState
 
 # Bins that are tried one by one before all are read: a try costs a write, the reading two read
 # units for each bin.

@@ -32,13 +32,20 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import TRANSACTION_ACTIONS
 from countledger.ledger.operations import Add, Assign, Compare, Update
-from countledger.producers.strict.bins import Part, deal_state, whole_of
 from countledger.producers.strict.change import refusal, refused_by, update_of
-from countledger.producers.strict.definition import Method, StaleDefinition
+from countledger.producers.strict.definition import (
+    Bounds,
+    Method,
+    Part,
+    StaleDefinition,
+    deal_state,
+    encode_state,
+    of,
+    whole_of,
+)
 from countledger.producers.strict.outcome import BoundReached, Contended
 from countledger.producers.strict.reader import read_of, split_over_bins, states_of
 from countledger.producers.strict.release import Releases
-from countledger.producers.strict.state import Bounds, encode_state, of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,10 +55,9 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Exhausted, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.producers.strict.context import MethodContext
-    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.definition import Definition, StrictState
     from countledger.producers.strict.keyed_write import KeyedWrite, Reasons
     from countledger.producers.strict.outcome import StrictOutcome
-    from countledger.producers.strict.state import StrictState
 
 # One action of the transaction is the marker.
 COUNTERS_MAX: Final = TRANSACTION_ACTIONS - 1

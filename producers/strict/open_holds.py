@@ -30,7 +30,7 @@ from countledger.ledger.attempts import PASSING, Pause
 from countledger.ledger.attributes import decoded
 from countledger.ledger.errors import CorruptItem, NewerFormat, NoSuchCounter
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS, TIME_LIMIT_MS
-from countledger.producers.strict.definition import Method, StaleDefinition
+from countledger.producers.strict.definition import Method, StaleDefinition, decode_state
 from countledger.producers.strict.hold import (
     HoldState,
     all_buckets,
@@ -42,7 +42,6 @@ from countledger.producers.strict.hold import (
 from countledger.producers.strict.known import Definitions
 from countledger.producers.strict.reader import list_counters, read_bins
 from countledger.producers.strict.release import change_id_of, is_copied_into, release_hold
-from countledger.producers.strict.state import decode_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

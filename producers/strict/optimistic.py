@@ -36,9 +36,14 @@ from countledger.ledger.errors import ConditionFailed, CountledgerError, Throttl
 from countledger.ledger.operations import Add, Assign, Compare, Get, Update
 from countledger.producers.strict.change import refusal
 from countledger.producers.strict.context import end
-from countledger.producers.strict.definition import Method
+from countledger.producers.strict.definition import (
+    Method,
+    StrictState,
+    decode_state,
+    encode_state,
+    of,
+)
 from countledger.producers.strict.outcome import Applied, Duplicate, Unknown
-from countledger.producers.strict.state import StrictState, decode_state, encode_state, of
 
 if TYPE_CHECKING:
     from countledger.ledger.attempts import Attempts, Steps, Verdict

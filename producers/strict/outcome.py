@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from countledger.ledger.amount import Amount
+    from countledger.producers.strict.definition import StrictState
     from countledger.producers.strict.hold import Hold
-    from countledger.producers.strict.state import StrictState
 
 
 @dataclass(frozen=True, slots=True)

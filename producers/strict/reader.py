@@ -13,10 +13,16 @@ from countledger.ledger.clock import Backoff, to_datetime
 from countledger.ledger.errors import CorruptItem, CountledgerError, Throttled
 from countledger.ledger.operations import Compare, Get, Query, TransactGet
 from countledger.ledger.tombstones import removed_id
-from countledger.producers.strict.bins import split, whole_of
 from countledger.producers.strict.change import refusal
-from countledger.producers.strict.definition import Definition, Method, decode_definition
-from countledger.producers.strict.state import StrictState, decode_state
+from countledger.producers.strict.definition import (
+    Definition,
+    Method,
+    StrictState,
+    decode_definition,
+    decode_state,
+    split,
+    whole_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,8 +31,8 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Exhausted, Steps, Verdict
     from countledger.ledger.attributes import Item, OnCorrupt
-    from countledger.producers.strict.bins import Part
     from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.definition import Part
     from countledger.producers.strict.outcome import BoundReached
 
 _READS: Final = Backoff(attempts=10, base_ms=10, cap_ms=500)

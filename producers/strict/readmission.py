@@ -12,9 +12,8 @@ from countledger.ledger.errors import (
     Throttled,
     TransactionCancelled,
 )
-from countledger.producers.strict.bins import Part
 from countledger.producers.strict.change import refused_among, update_of
-from countledger.producers.strict.definition import StaleDefinition
+from countledger.producers.strict.definition import Part, StaleDefinition
 from countledger.producers.strict.hold import End
 from countledger.producers.strict.outcome import BoundReached, Contended
 from countledger.producers.strict.release import Releases

@@ -45,9 +45,8 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Page
-    from countledger.producers.strict.bins import Part
     from countledger.producers.strict.context import MethodContext
-    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.definition import Definition, Part
     from countledger.producers.strict.outcome import StrictOutcome
 
     _T = TypeVar("_T")

@@ -52,10 +52,9 @@ from countledger.ledger.errors import (
     Unclear,
 )
 from countledger.ledger.operations import Transact
-from countledger.producers.strict.bins import Part
 from countledger.producers.strict.change import refused_among, update_of
 from countledger.producers.strict.context import end, withdrawal
-from countledger.producers.strict.definition import StaleDefinition
+from countledger.producers.strict.definition import Part, StaleDefinition
 from countledger.producers.strict.fence import FENCES_ASKED, fence_of, raising, unraised
 from countledger.producers.strict.outcome import (
     Applied,

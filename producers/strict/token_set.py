@@ -22,8 +22,8 @@ from countledger.ledger.errors import BadDelta, ConditionFailed, CountledgerErro
 from countledger.ledger.operations import Add, Lacks, SizeAtMost, Update
 from countledger.producers.strict.change import refused_by
 from countledger.producers.strict.context import end
+from countledger.producers.strict.definition import decode_state, has_headroom, moved, of
 from countledger.producers.strict.outcome import Applied, Duplicate, SetFull, Unknown, Withdrawn
-from countledger.producers.strict.state import decode_state, has_headroom, moved, of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Condition
-    from countledger.producers.strict.bins import Part
     from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.context import MethodContext
-    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.definition import Definition, Part
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
 _ADVICE: Final = (

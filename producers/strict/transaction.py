@@ -13,11 +13,10 @@ from countledger.ledger.errors import BadBounds, BadDelta, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.producers.strict import keyed_write, multi_update
 from countledger.producers.strict.change import KeyedRequest, remembered_until
-from countledger.producers.strict.definition import StaleDefinition
+from countledger.producers.strict.definition import StaleDefinition, check_amount
 from countledger.producers.strict.keyed_write import KeyedWrite
 from countledger.producers.strict.multi_update import ExactWrite
 from countledger.producers.strict.outcome import Duplicate, Unknown
-from countledger.producers.strict.state import check_amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

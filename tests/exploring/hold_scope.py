@@ -16,10 +16,8 @@ from countledger.ledger import keys
 from countledger.ledger.errors import BadBounds, CounterExists, NoSuchCounter, NoSuchHold, OpenHolds
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.limits import MINUTE_MS
-from countledger.producers.strict.bins import whole_of
-from countledger.producers.strict.definition import decode_definition
+from countledger.producers.strict.definition import decode_definition, decode_state, whole_of
 from countledger.producers.strict.hold import decode_hold, hold_id, is_hold
-from countledger.producers.strict.state import decode_state
 from tests.exploring.linear import DIED, Certainty, Effect
 from tests.exploring.scope import Beginnings, Capability
 from tests.exploring.search import Bounds

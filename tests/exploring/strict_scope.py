@@ -24,10 +24,14 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.tombstones import present
-from countledger.producers.strict.bins import whole_of
-from countledger.producers.strict.definition import SPREADABLE, Method, decode_definition
+from countledger.producers.strict.definition import (
+    SPREADABLE,
+    Method,
+    decode_definition,
+    decode_state,
+    whole_of,
+)
 from countledger.producers.strict.outcome import Contended, Unknown
-from countledger.producers.strict.state import decode_state
 from tests.exploring.linear import DIED, Certainty, Effect, Masked, certainty_of
 from tests.exploring.scope import Beginnings, Capability
 from tests.exploring.search import Bounds

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.ledger import amount, keys
-from countledger.producers.strict.bins import deal, deal_state, split, whole_of
 from countledger.producers.strict.change import refusal
-from countledger.producers.strict.state import StrictState
+from countledger.producers.strict.definition import StrictState, deal, deal_state, split, whole_of
 
 AMOUNTS = st.one_of(
     st.integers(-(10**30), 10**30),

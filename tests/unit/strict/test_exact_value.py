@@ -10,10 +10,15 @@ from countledger.ledger import amount
 from countledger.ledger.amount import Amount
 from countledger.ledger.attributes import Item
 from countledger.ledger.operations import Assign, Update
-from countledger.producers.strict.bins import deal_state, whole_of
-from countledger.producers.strict.definition import define
+from countledger.producers.strict.definition import (
+    StrictState,
+    deal_state,
+    decode_state,
+    define,
+    encode_state,
+    whole_of,
+)
 from countledger.producers.strict.multi_update import plan_value
-from countledger.producers.strict.state import StrictState, decode_state, encode_state
 from tests.unit.ledger.memory import MemoryClient
 
 AMOUNTS = st.integers(-(10**9), 10**9) | st.decimals(-1000, 1000, places=2).map(amount.canonical)

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from countledger.infra.memory.items import holds
 from countledger.ledger.errors import IdempotencyKeyReused
 from countledger.producers.strict.change import StrictChange
-from countledger.producers.strict.definition import Definition, Method
+from countledger.producers.strict.definition import Definition, Method, StrictState, encode_state
 from countledger.producers.strict.optimistic import Fate, applied_to, fate, plan_change, plan_fence
-from countledger.producers.strict.state import StrictState, encode_state
 
 BEFORE = StrictState("made", 10, 0, tags=("incarnation=0",))
 MINE = StrictChange("n:c", 5, "mine", 0)

@@ -11,7 +11,7 @@ from countledger.ledger.attributes import Item, decode, encode
 from countledger.ledger.operations import Put, Update
 from countledger.producers.strict.bounds import plan_bounds
 from countledger.producers.strict.change import refusal
-from countledger.producers.strict.state import (
+from countledger.producers.strict.definition import (
     StrictState,
     decode_state,
     encode_state,
