@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from countledger.producers.quotas.quotas import Quotas
     from countledger.producers.recorder import Recorder
     from countledger.producers.sequences.sequences import Sequences
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
     from countledger.producers.strict.counters import StrictCounters
 
 
@@ -90,7 +90,7 @@ def quotas_of(connection: Connection) -> Quotas:
 
 
 def _context_of(connection: Connection) -> MethodContext:
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
 
     return MethodContext(
         dynamo=connection.dynamo("none"),

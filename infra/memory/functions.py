@@ -33,7 +33,7 @@ from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import HOUR_MS, late_write_ms
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine import QuarantineSource, QuarantineStore
-from countledger.producers.strict.context import MethodContext
+from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.open_holds import OverdueHolds
 
 if TYPE_CHECKING:

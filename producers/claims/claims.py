@@ -43,7 +43,7 @@ from countledger.producers.claims.claim import (
     parts_of,
     shown_value,
 )
-from countledger.producers.strict.context import POLICY, raise_exhausted
+from countledger.producers.strict.change import POLICY, raise_exhausted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Reply, Steps, Verdict
     from countledger.ledger.errors import Refused
     from countledger.producers.own_items import OwnWrite
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
 
 
 # Writes that belong together: all of them or none. A retry is recognized and is not refused.

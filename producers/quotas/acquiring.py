@@ -113,10 +113,15 @@ from countledger.producers.quotas.quota import (
     tickets_until_ms,
     window_expires_at,
 )
-from countledger.producers.strict.change import check_key_age
-from countledger.producers.strict.context import raise_exhausted
+from countledger.producers.strict.change import (
+    FENCE,
+    FENCES_ASKED,
+    check_key_age,
+    fence_of,
+    raise_exhausted,
+    unraised,
+)
 from countledger.producers.strict.definition import Method
-from countledger.producers.strict.fence import FENCE, FENCES_ASKED, fence_of, unraised
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
@@ -126,7 +131,7 @@ if TYPE_CHECKING:
     from countledger.ledger.operations import Condition
     from countledger.producers.quotas.administration import Limits
     from countledger.producers.quotas.quota import CounterLimit
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
 
 
 ACQUIRED: Final = "acquired"

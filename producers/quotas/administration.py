@@ -67,8 +67,7 @@ from countledger.producers.quotas.quota import (
     limit_of,
     of_counter,
 )
-from countledger.producers.strict.context import raise_exhausted
-from countledger.producers.strict.fence import FENCE, fence_of, unraised
+from countledger.producers.strict.change import FENCE, fence_of, raise_exhausted, unraised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +77,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Condition, Page
     from countledger.producers.quotas.quota import CounterLimit
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
 
 
 _RECREATED: Final = Throttled("a quota of that prefix was deleted a moment ago")

@@ -24,8 +24,7 @@ from countledger.producers.quotas.quota import (
     check_amount,
     left_of,
 )
-from countledger.producers.strict.change import check_key_age
-from countledger.producers.strict.context import raise_exhausted
+from countledger.producers.strict.change import check_key_age, raise_exhausted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -49,7 +49,7 @@ from countledger.producers.sequences.sequence import (
     plan_expected,
     plan_making,
 )
-from countledger.producers.strict.context import POLICY, raise_exhausted
+from countledger.producers.strict.change import POLICY, raise_exhausted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.namespace import Namespaces
     from countledger.producers.sequences.sequence import Collection
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
 
 
 # Draws by expectation: the next number is taken only if the last is the one that was seen.

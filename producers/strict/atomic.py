@@ -25,8 +25,7 @@ from countledger.ledger.errors import (
     Unclear,
 )
 from countledger.ledger.operations import Transact
-from countledger.producers.strict.change import refused_by, update_of
-from countledger.producers.strict.context import end
+from countledger.producers.strict.change import end, refused_by, update_of
 from countledger.producers.strict.definition import StaleDefinition
 from countledger.producers.strict.outcome import Applied, Unknown
 
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Reason
-    from countledger.producers.strict.change import StrictChange
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext, StrictChange
     from countledger.producers.strict.definition import Definition, Part
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 

@@ -55,7 +55,7 @@ from countledger.ledger.operations import (
     Update,
     unchanged,
 )
-from countledger.producers.strict.context import raise_exhausted
+from countledger.producers.strict.change import raise_exhausted
 from countledger.producers.strict.definition import KEEP, Bounds, bounds_of_bins, of, whole_of
 from countledger.producers.strict.reader import read_of, states_of
 from countledger.producers.strict.release import Releases
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Clause, Condition, Get, TransactGet
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
     from countledger.producers.strict.definition import Definition, Keep, StrictState
 
 Side = Literal["lower", "upper"]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.namespace import Namespaces
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
     from countledger.producers.strict.definition import Definition, StrictState
     from countledger.producers.strict.outcome import StrictOutcome
 

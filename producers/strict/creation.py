@@ -57,7 +57,13 @@ from countledger.ledger.indexes import namespace_board, partitions_to_write
 from countledger.ledger.operations import Absent, AllOf, AnyOf, Compare, Delete, Get, Put, Transact
 from countledger.ledger.tombstones import removed_id, tombstone, vacant
 from countledger.producers.strict import token_set
-from countledger.producers.strict.context import raise_exhausted
+from countledger.producers.strict.change import (
+    fence_of,
+    raise_exhausted,
+    raise_fences,
+    raising,
+    unraised,
+)
 from countledger.producers.strict.definition import (
     Bounds,
     Definition,
@@ -71,7 +77,6 @@ from countledger.producers.strict.definition import (
     encode_state,
     of,
 )
-from countledger.producers.strict.fence import fence_of, raise_fences, raising, unraised
 from countledger.producers.strict.known import CREATION_SENT_MS
 from countledger.producers.strict.release import Releases
 
@@ -80,7 +85,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Write
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
 
 # How often others may create and delete the counter while it is created.
 _TRIES: Final = 5

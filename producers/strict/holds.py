@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.ids import IdempotencyKey
     from countledger.ledger.operations import Put, Write
-    from countledger.producers.strict.change import StrictChange
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext, StrictChange
     from countledger.producers.strict.definition import Definition, Part
     from countledger.producers.strict.hold import Hold
     from countledger.producers.strict.open_holds import HeldComparison

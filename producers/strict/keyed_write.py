@@ -42,8 +42,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Absent, Get, GetMany, Put, Transact
-from countledger.producers.strict.change import remembered_until
-from countledger.producers.strict.context import end
+from countledger.producers.strict.change import end, remembered_until
 from countledger.producers.strict.definition import StaleDefinition
 from countledger.producers.strict.outcome import Applied, Duplicate, Unknown, Withdrawn
 
@@ -53,8 +52,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Attempts, Exhausted, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Write
-    from countledger.producers.strict.change import KeyedRequest
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import KeyedRequest, MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from countledger.ledger.attributes import Item
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
 
 # Over regions, for how long a creation is sent again.
 CREATION_SENT_MS: Final = MINUTE_MS

@@ -38,8 +38,7 @@ from countledger.ledger.attempts import (
 from countledger.ledger.errors import CountledgerError, TransactionCancelled, Unreachable
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.operations import Absent, AnyOf, Check, Compare, Get, Put, Transact
-from countledger.producers.strict.change import refused_among, update_of
-from countledger.producers.strict.context import end, withdrawal
+from countledger.producers.strict.change import end, refused_among, update_of, withdrawal
 from countledger.producers.strict.definition import StaleDefinition, of
 from countledger.producers.strict.outcome import (
     Applied,
@@ -57,8 +56,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Reason
     from countledger.ledger.operations import Write
-    from countledger.producers.strict.change import StrictChange
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext, StrictChange
     from countledger.producers.strict.definition import Definition, Part
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item, Key
-    from countledger.producers.strict.change import PendingChange, StrictChange
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext, PendingChange, StrictChange
     from countledger.producers.strict.definition import Definition, StrictState
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 

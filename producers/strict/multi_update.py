@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Exhausted, Steps, Verdict
     from countledger.ledger.attributes import Item
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
     from countledger.producers.strict.definition import Definition, StrictState
     from countledger.producers.strict.keyed_write import KeyedWrite, Reasons
     from countledger.producers.strict.outcome import StrictOutcome

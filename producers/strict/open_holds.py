@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.suspension import Workers
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.hold import Hold
 

@@ -34,8 +34,7 @@ from countledger.ledger.attempts import Again, Done, Recheck, Reply, Send, attem
 from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import ConditionFailed, CountledgerError, Throttled, Unclear
 from countledger.ledger.operations import Add, Assign, Compare, Get, Update
-from countledger.producers.strict.change import refusal
-from countledger.producers.strict.context import end
+from countledger.producers.strict.change import end, refusal
 from countledger.producers.strict.definition import (
     Method,
     StrictState,
@@ -48,8 +47,7 @@ from countledger.producers.strict.outcome import Applied, Duplicate, Unknown
 if TYPE_CHECKING:
     from countledger.ledger.attempts import Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item
-    from countledger.producers.strict.change import StrictChange
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext, StrictChange
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import StrictOutcome
 

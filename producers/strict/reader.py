@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Exhausted, Steps, Verdict
     from countledger.ledger.attributes import Item, OnCorrupt
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
     from countledger.producers.strict.definition import Part
     from countledger.producers.strict.outcome import BoundReached
 

@@ -31,7 +31,7 @@ from countledger.ledger.limits import (
     SECOND_MS,
 )
 from countledger.ledger.operations import Absent, AnyOf, Compare, Delete, Put
-from countledger.producers.strict.context import POLICY, Look
+from countledger.producers.strict.change import POLICY, Look
 from countledger.producers.strict.hold import End, bucket_query, buckets_of
 from countledger.producers.strict.outcome import BoundReached, Contended, Unknown
 from countledger.producers.strict.reader import split_over_bins
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Page
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
     from countledger.producers.strict.definition import Definition, Part
     from countledger.producers.strict.outcome import StrictOutcome
 

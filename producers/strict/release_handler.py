@@ -12,7 +12,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
 from countledger.ledger.limits import SECOND_MS
-from countledger.producers.strict.context import MethodContext
+from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.open_holds import OverdueHolds
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from countledger.ledger.errors import (
     TransactionCancelled,
 )
 from countledger.ledger.operations import Get, Transact
-from countledger.producers.strict.context import end
+from countledger.producers.strict.change import end
 from countledger.producers.strict.hold import (
     End,
     HoldState,
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Attempts, Exhausted, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Write
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.hold import Hold
     from countledger.producers.strict.outcome import EndOutcome

@@ -52,10 +52,17 @@ from countledger.ledger.errors import (
     Unclear,
 )
 from countledger.ledger.operations import Transact
-from countledger.producers.strict.change import refused_among, update_of
-from countledger.producers.strict.context import end, withdrawal
+from countledger.producers.strict.change import (
+    FENCES_ASKED,
+    end,
+    fence_of,
+    raising,
+    refused_among,
+    unraised,
+    update_of,
+    withdrawal,
+)
 from countledger.producers.strict.definition import Part, StaleDefinition
-from countledger.producers.strict.fence import FENCES_ASKED, fence_of, raising, unraised
 from countledger.producers.strict.outcome import (
     Applied,
     Duplicate,
@@ -69,8 +76,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Answer, Attempts, Steps, Verdict
     from countledger.ledger.errors import Reason
-    from countledger.producers.strict.change import StrictChange
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext, StrictChange
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.attempts import PASSING, Done, Reply, Send, attempt, otherwise
 from countledger.ledger.errors import BadDelta, ConditionFailed, CountledgerError, Unreachable
 from countledger.ledger.operations import Add, Lacks, SizeAtMost, Update
-from countledger.producers.strict.change import refused_by
-from countledger.producers.strict.context import end
+from countledger.producers.strict.change import end, refused_by
 from countledger.producers.strict.definition import decode_state, has_headroom, moved, of
 from countledger.producers.strict.outcome import Applied, Duplicate, SetFull, Unknown, Withdrawn
 
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Condition
-    from countledger.producers.strict.change import StrictChange
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext, StrictChange
     from countledger.producers.strict.definition import Definition, Part
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Steps
-    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.change import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.known import StrictTables
     from countledger.producers.strict.outcome import StrictOutcome

@@ -26,7 +26,7 @@ from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Namespaces
 from countledger.producers.quotas.quota import Admitted, Ticket
 from countledger.producers.quotas.quotas import Quotas
-from countledger.producers.strict.context import MethodContext
+from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.hold import HoldState, hold_id
 from countledger.producers.strict.outcome import (

@@ -11,7 +11,7 @@ from countledger.ledger.clock import Clock
 from countledger.ledger.connection import Retries
 from countledger.producers.claims.claims import Claims
 from countledger.producers.sequences.sequences import Sequences
-from countledger.producers.strict.context import MethodContext
+from countledger.producers.strict.change import MethodContext
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 

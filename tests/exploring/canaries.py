@@ -36,7 +36,7 @@ from countledger.producers.quotas import acquiring, administration
 from countledger.producers.sender import Sender
 from countledger.producers.sequences import sequences
 from countledger.producers.strict import bounds, creation, methods, token
-from countledger.producers.strict.context import MethodContext
+from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.keyed_write import KeyedWrite
 from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.token_set import SetChange

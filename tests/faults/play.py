@@ -20,7 +20,7 @@ from countledger.producers.event import Receipt
 from countledger.producers.ingest.ingest import IngestOutcome
 from countledger.producers.recorder import OutcomeList, Recorder
 from countledger.producers.sender import Sender
-from countledger.producers.strict.context import MethodContext
+from countledger.producers.strict.change import MethodContext
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 from tests.faults.injection import Crash

@@ -6,7 +6,7 @@ from typing import Final
 from countledger.ledger.attempts import Steps
 from countledger.ledger.operations import Write
 from countledger.producers.strict import resolution
-from countledger.producers.strict.context import MethodContext
+from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.hold import Hold, lapsed_before
 from countledger.producers.strict.holds import HoldChange
 from countledger.producers.strict.release import Releases

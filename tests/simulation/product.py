@@ -40,7 +40,7 @@ from countledger.producers.quotas.quotas import Quotas
 from countledger.producers.recorder import Compensator, Recorder
 from countledger.producers.sender import Sender
 from countledger.producers.sequences.sequences import Sequences
-from countledger.producers.strict.context import MethodContext
+from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.counters import StrictCounters
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.objects import ObjectsClient

@@ -3,7 +3,7 @@
 from itertools import count
 from random import Random
 
-from countledger.producers.strict.context import MethodContext
+from countledger.producers.strict.change import MethodContext
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
 

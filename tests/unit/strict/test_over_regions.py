@@ -27,7 +27,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, MINUTE_MS, SIGNED_REQUEST_LIFE_MS
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.producers.strict.context import MethodContext
+from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Withdrawn
