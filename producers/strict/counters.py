@@ -19,8 +19,16 @@ from countledger.producers.strict.definition import (
     encode_state,
 )
 from countledger.producers.strict.holds import HoldCalls
-from countledger.producers.strict.known import Definitions, StrictTables, check_age, no_table
-from countledger.producers.strict.reader import StrictCounter, created, list_counters, read_counter
+from countledger.producers.strict.reader import (
+    Definitions,
+    StrictCounter,
+    StrictTables,
+    check_age,
+    created,
+    list_counters,
+    no_table,
+    read_counter,
+)
 from countledger.producers.strict.transaction import StrictTransactions
 
 if TYPE_CHECKING:

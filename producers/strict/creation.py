@@ -77,7 +77,7 @@ from countledger.producers.strict.definition import (
     encode_state,
     of,
 )
-from countledger.producers.strict.known import CREATION_SENT_MS
+from countledger.producers.strict.reader import CREATION_SENT_MS
 from countledger.producers.strict.release import Releases
 
 if TYPE_CHECKING:

@@ -39,8 +39,7 @@ from countledger.producers.strict.hold import (
     decode_hold,
     is_hold,
 )
-from countledger.producers.strict.known import Definitions
-from countledger.producers.strict.reader import list_counters, read_bins
+from countledger.producers.strict.reader import Definitions, list_counters, read_bins
 from countledger.producers.strict.release import change_id_of, is_copied_into, release_hold
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Steps
     from countledger.producers.strict.change import MethodContext
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.known import StrictTables
     from countledger.producers.strict.outcome import StrictOutcome
+    from countledger.producers.strict.reader import StrictTables
 
 # How often counters may be recreated during one call.
 _INCARNATIONS: Final = 3
