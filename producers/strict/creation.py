@@ -56,7 +56,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.indexes import namespace_board, partitions_to_write
 from countledger.ledger.operations import Absent, AllOf, AnyOf, Compare, Delete, Get, Put, Transact
 from countledger.ledger.tombstones import removed_id, tombstone, vacant
-from countledger.producers.strict import token_set
+from countledger.producers.strict import token
 from countledger.producers.strict.change import (
     fence_of,
     raise_exhausted,
@@ -377,7 +377,7 @@ def _memory(definition: Definition) -> Item:
         case Method.HISTORY:
             return {"tags": [tag]}
         case Method.SET:
-            return {"tokens": token_set.seed(definition.incarnation)}
+            return {"tokens": token.seed(definition.incarnation)}
         case _:
             return {}
 

@@ -27,7 +27,7 @@ from countledger.ledger.errors import (
     TokenMismatch,
 )
 from countledger.ledger.ids import IdempotencyKey, id_of_key
-from countledger.producers.strict import marker, token, token_set
+from countledger.producers.strict import marker, token
 from countledger.producers.strict.atomic import AtomicChange, Prefer
 from countledger.producers.strict.change import remembered_until
 from countledger.producers.strict.definition import Method, Part, decode_state
@@ -36,8 +36,7 @@ from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.optimistic import OptimisticChange
 from countledger.producers.strict.outcome import BoundReached, Contended, Duplicate, Unknown
 from countledger.producers.strict.release import Releases
-from countledger.producers.strict.token import RequestTokenChange
-from countledger.producers.strict.token_set import SetChange
+from countledger.producers.strict.token import RequestTokenChange, SetChange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +111,7 @@ def withdraw(
             until_ms = remembered_until(context, key, context.token_life_ms, what)
             return token.withdraw(context, definition, change_id, until_ms)
         case Method.SET:
-            return token_set.withdraw(context, definition, change_id)
+            return token.withdraw_of_set(context, definition, change_id)
         case _:
             raise BadSetting(
                 f"counter {definition.counter!r} is of method {definition.method}, which cannot "

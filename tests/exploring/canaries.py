@@ -39,7 +39,7 @@ from countledger.producers.strict import bounds, creation, methods, token
 from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.keyed_write import KeyedWrite
 from countledger.producers.strict.marker import MarkerChange
-from countledger.producers.strict.token_set import SetChange
+from countledger.producers.strict.token import SetChange
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -31,7 +31,7 @@ from countledger.ledger import indexes as due_index
 from countledger.ledger.exact import Covered, ExactAccumulator, Head
 from countledger.ledger.operations import Absent, Assign, Put, Update
 from countledger.producers import sender
-from countledger.producers.strict import change, marker, methods, optimistic, token, token_set
+from countledger.producers.strict import change, marker, methods, optimistic, token
 from countledger.producers.strict.outcome import BoundReached
 from tests.simulation import (
     alert_canaries,
@@ -275,10 +275,7 @@ _STRICT: Final = [
     Canary(
         "bounds",
         all_of(
-            *(
-                replaced(one, "has_headroom", lambda *_: Absent("never"))
-                for one in (change, token_set)
-            )
+            *(replaced(one, "has_headroom", lambda *_: Absent("never")) for one in (change, token))
         ),
         "atomic",
     ),
