@@ -22,6 +22,8 @@ from countledger.producers.strict.change import make_change
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.hold import (
     End,
+    Purpose,
+    Resolution,
     decode_hold,
     encode_open,
     encode_parts,
@@ -34,7 +36,6 @@ from countledger.producers.strict.marker import MarkerChange, stored_marker
 from countledger.producers.strict.open_holds import compare_held, open_holds
 from countledger.producers.strict.outcome import Applied, Duplicate, Held, SetFull
 from countledger.producers.strict.readmission import Readmission
-from countledger.producers.strict.resolution import Purpose, Resolution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

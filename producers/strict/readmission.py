@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attempts import Steps, Verdict
     from countledger.ledger.errors import Reason
+    from countledger.producers.strict.hold import Resolution
     from countledger.producers.strict.outcome import EndOutcome
-    from countledger.producers.strict.resolution import Resolution
 
 _SPLITS: Final = 5
 _NO_HEADROOM: Final = BoundReached, Contended

@@ -32,10 +32,9 @@ from countledger.ledger.limits import (
 )
 from countledger.ledger.operations import Absent, AnyOf, Compare, Delete, Put
 from countledger.producers.strict.change import POLICY, Look
-from countledger.producers.strict.hold import End, bucket_query, buckets_of
+from countledger.producers.strict.hold import End, Purpose, Resolution, bucket_query, buckets_of
 from countledger.producers.strict.outcome import BoundReached, Contended, Unknown
 from countledger.producers.strict.reader import split_over_bins
-from countledger.producers.strict.resolution import Purpose, Resolution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

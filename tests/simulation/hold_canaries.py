@@ -5,7 +5,7 @@ from typing import Final
 
 from countledger.ledger.attempts import Steps
 from countledger.ledger.operations import Write
-from countledger.producers.strict import resolution
+from countledger.producers.strict import hold
 from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.hold import Hold, lapsed_before
 from countledger.producers.strict.holds import HoldChange
@@ -31,8 +31,8 @@ CANARIES: Final = (
     Canary(
         "hold: confirmed in time",
         all_of(
-            replaced(resolution, "_may_confirm", lambda *_: True),
-            replaced(resolution, "confirmed_before", lambda _now_ms: None),
+            replaced(hold, "_may_confirm", lambda *_: True),
+            replaced(hold, "confirmed_before", lambda _now_ms: None),
         ),
         "holds",
         seed=3,
@@ -40,13 +40,13 @@ CANARIES: Final = (
     Canary(
         "hold: released after the skew",
         all_of(
-            replaced(resolution, "_may_release", _lapsed_here),
-            replaced(resolution, "lapsed_before", lambda now_ms, _skew: lapsed_before(now_ms, 0)),
+            replaced(hold, "_may_release", _lapsed_here),
+            replaced(hold, "lapsed_before", lambda now_ms, _skew: lapsed_before(now_ms, 0)),
         ),
         "holds",
         seed=27,
     ),
     Canary("hold: released for a sale", replaced(Releases, "for_refused", _never), "holds", seed=2),
     Canary("hold: its marker", wrapped(HoldChange, "writes", _bare_hold), "holds", seed=2),
-    Canary("hold: ends once", unconditional(resolution, "plan_end"), "holds", seed=4),
+    Canary("hold: ends once", unconditional(hold, "plan_end"), "holds", seed=4),
 )
