@@ -16,7 +16,7 @@ from countledger.ledger import keys
 from countledger.ledger.errors import CorruptItem, NoSuchCounter
 from countledger.ledger.namespace import Kind
 from countledger.producers.strict.definition import Method
-from countledger.producers.strict.open_holds import counters_with_holds
+from countledger.producers.strict.release import counters_with_holds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from countledger.infra.cli.options import Options
     from countledger.infra.cli.output import Row
     from countledger.ledger.attributes import Key
-    from countledger.producers.strict.open_holds import HeldComparison
+    from countledger.producers.strict.release import HeldComparison
 
 
 AuditOutcome = TypeVar("AuditOutcome", Verdict, Repair)

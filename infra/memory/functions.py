@@ -34,7 +34,7 @@ from countledger.ledger.limits import HOUR_MS, late_write_ms
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine import QuarantineSource, QuarantineStore
 from countledger.producers.strict.change import MethodContext
-from countledger.producers.strict.open_holds import OverdueHolds
+from countledger.producers.strict.release import OverdueHolds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -37,7 +37,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.quarantine import QuarantineSource
 from countledger.ledger.service_errors import translated
-from countledger.producers.strict.open_holds import OverdueHolds
+from countledger.producers.strict.release import OverdueHolds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

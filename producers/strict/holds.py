@@ -33,9 +33,9 @@ from countledger.producers.strict.hold import (
     plan_part,
 )
 from countledger.producers.strict.marker import MarkerChange, stored_marker
-from countledger.producers.strict.open_holds import compare_held, open_holds
 from countledger.producers.strict.outcome import Applied, Duplicate, Held, SetFull
 from countledger.producers.strict.readmission import Readmission
+from countledger.producers.strict.release import compare_held, open_holds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from countledger.producers.strict.change import MethodContext, StrictChange
     from countledger.producers.strict.definition import Definition, Part
     from countledger.producers.strict.hold import Hold
-    from countledger.producers.strict.open_holds import HeldComparison
     from countledger.producers.strict.outcome import EndOutcome, HoldOutcome, StrictOutcome
+    from countledger.producers.strict.release import HeldComparison
 
     _T = TypeVar("_T")
 

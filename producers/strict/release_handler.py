@@ -13,7 +13,7 @@ from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.strict.change import MethodContext
-from countledger.producers.strict.open_holds import OverdueHolds
+from countledger.producers.strict.release import OverdueHolds
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -6,7 +6,7 @@ import pytest
 
 from countledger.consumers.verify import Judgement
 from countledger.infra.cli.audit_outcomes import verdict_on_holds
-from countledger.producers.strict.open_holds import HeldComparison
+from countledger.producers.strict.release import HeldComparison
 
 GOOD = HeldComparison("tickets:hall", 5, 5, 2, 0, (), proven=True)
 DRIFT = replace(GOOD, reserved=3, differing=("tickets:hall#00", "tickets:hall#02"))

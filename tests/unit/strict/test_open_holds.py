@@ -8,7 +8,7 @@ import pytest
 from countledger.ledger.errors import BadSetting, CorruptItem
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.operations import Add, Assign, Delete, Page, Update
-from countledger.producers.strict.open_holds import (
+from countledger.producers.strict.release import (
     HeldComparison,
     OverdueHolds,
     counters_with_holds,

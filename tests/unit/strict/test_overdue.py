@@ -10,8 +10,8 @@ from countledger.ledger.errors import CorruptItem, Throttled
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from countledger.ledger.operations import Assign, Put, Update
 from countledger.producers.strict.hold import HoldState
-from countledger.producers.strict.open_holds import OverdueHolds
 from countledger.producers.strict.outcome import Held, HoldExpired
+from countledger.producers.strict.release import OverdueHolds
 from tests.unit.ledger.memory import meanwhile, refuses
 from tests.unit.strict.contexts import context_on
 from tests.unit.strict.test_holds import HALL, Shop
