@@ -21,8 +21,8 @@ from countledger.ledger.ids import check_key
 from countledger.ledger.values import parse_amount as read_amount
 from countledger.ledger.values import parse_delta_text, parse_time
 from countledger.producers.payload import keyed
-from countledger.producers.strict.atomic import Prefer  # noqa: TC001 - Typer reads it
 from countledger.producers.strict.definition import KEEP, Keep, check_amount
+from countledger.producers.strict.methods import Prefer  # noqa: TC001 - Typer reads it
 from countledger.producers.strict.outcome import BoundReached
 
 if TYPE_CHECKING:
