@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key
-from countledger.producers.strict import bounds, creation, methods
+from countledger.producers.strict import creation, methods
 from countledger.producers.strict.change import make_change
 from countledger.producers.strict.definition import (
     KEEP,
@@ -228,7 +228,7 @@ class StrictCounters(HoldCalls):
         def moved(
             context: MethodContext, definition: Definition, _item: Item | None
         ) -> Steps[StrictCounter]:
-            after = yield from bounds.set_bounds(context, definition, lower, upper, force=force)
+            after = yield from creation.set_bounds(context, definition, lower, upper, force=force)
             try:
                 return (yield from read_counter(context, definition, None))
             except StaleDefinition:

@@ -35,7 +35,7 @@ from countledger.producers.claims.claim import Before, Freeing
 from countledger.producers.quotas import acquiring, administration
 from countledger.producers.sender import Sender
 from countledger.producers.sequences import sequences
-from countledger.producers.strict import bounds, creation, methods, token
+from countledger.producers.strict import creation, methods, token
 from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.keyed_write import KeyedWrite
 from countledger.producers.strict.marker import MarkerChange
@@ -186,7 +186,7 @@ def _unnumbered(patch: pytest.MonkeyPatch) -> None:
     def same(write: Update, _moves: int, _call: str) -> Update:
         return write
 
-    patch.setattr(bounds, "_numbered", same)
+    patch.setattr(creation, "_numbered", same)
 
 
 def _without_fence(patch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from countledger.infra.memory.items import holds
 from countledger.ledger import amount
 from countledger.ledger.attributes import Item, decode, encode
 from countledger.ledger.operations import Put, Update
-from countledger.producers.strict.bounds import plan_bounds
 from countledger.producers.strict.change import refusal
+from countledger.producers.strict.creation import plan_bounds
 from countledger.producers.strict.definition import (
     StrictState,
     decode_state,
