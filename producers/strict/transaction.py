@@ -11,11 +11,10 @@ from countledger.ledger.attempts import PASSING
 from countledger.ledger.entry import check_note
 from countledger.ledger.errors import BadBounds, BadDelta, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
-from countledger.producers.strict import keyed_write, multi_update
+from countledger.producers.strict import multi_update
 from countledger.producers.strict.change import KeyedRequest, remembered_until
 from countledger.producers.strict.definition import StaleDefinition, check_amount
-from countledger.producers.strict.keyed_write import KeyedWrite
-from countledger.producers.strict.multi_update import ExactWrite
+from countledger.producers.strict.multi_update import ExactWrite, KeyedWrite
 from countledger.producers.strict.outcome import Duplicate, Unknown
 
 if TYPE_CHECKING:
@@ -177,16 +176,16 @@ class StrictTransactions:
         self.tables.at_home("a key of several changes")
         if not isinstance(key, IdempotencyKey):
             key = check_key(key)
-        until_ms = remembered_until(self.context, key, keyed_write.WINDOW_MS, "several changes")
+        until_ms = remembered_until(self.context, key, multi_update.WINDOW_MS, "several changes")
         return self.context.run(self._withdrawing(key, until_ms))
 
     def _withdrawing(self, key: str | IdempotencyKey, until_ms: int | None) -> Steps[StrictOutcome]:
         change_id, what = id_of_key(key), "(all under this key)"
-        outcome = yield from keyed_write.withdraw(self.context, change_id, what, until_ms)
+        outcome = yield from multi_update.withdraw(self.context, change_id, what, until_ms)
         if isinstance(outcome, Duplicate):
             text = key.key if isinstance(key, IdempotencyKey) else key
             try:
-                yield from keyed_write.check_counters(self.context, change_id, text)
+                yield from multi_update.check_counters(self.context, change_id, text)
             except PASSING:
                 return Unknown(what, "the marker of the key could not be read: withdraw it again")
         return outcome

@@ -37,8 +37,8 @@ from countledger.producers.sender import Sender
 from countledger.producers.sequences import sequences
 from countledger.producers.strict import creation, methods, token
 from countledger.producers.strict.change import MethodContext
-from countledger.producers.strict.keyed_write import KeyedWrite
 from countledger.producers.strict.marker import MarkerChange
+from countledger.producers.strict.multi_update import KeyedWrite
 from countledger.producers.strict.token import SetChange
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from countledger.producers.recorder import Compensator
 from countledger.producers.sequences import sequences
 from countledger.producers.sequences.sequence import Collection
 from countledger.producers.sequences.sequences import Appending, ExpectedDraw, Lease
-from countledger.producers.strict import keyed_write
-from countledger.producers.strict.keyed_write import KeyedWrite
+from countledger.producers.strict import multi_update
+from countledger.producers.strict.multi_update import KeyedWrite
 from tests.simulation import product
 from tests.simulation.canary import (
     Canary,
@@ -340,6 +340,6 @@ CANARIES: Final = [
         seed=1,
     ),
     # The marker of a key is put even if there is one.
-    Canary("transfer: its marker", unconditional(keyed_write, "_marker"), "joint", seed=2),
+    Canary("transfer: its marker", unconditional(multi_update, "_marker"), "joint", seed=2),
     Canary("transfer: refusals are confirmed", refusals_believed(KeyedWrite), "joint", seed=86),
 ]
