@@ -75,7 +75,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "ledger/namespace.py": "describe",
         "ledger/tombstones.py": "put_if_vacant",
         "producers/strict/creation.py": "_create_together",
-        "producers/strict/readmission.py": "_with_headroom",
+        "producers/strict/holds.py": "_with_headroom",
     },
 }
 
