@@ -15,9 +15,8 @@ from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.service import ConnectedServices
 from countledger.consumers.namespace_rules import WindowRules
 from countledger.consumers.quarantine import StoredQuarantine
-from countledger.consumers.record import failures_from, foreign_reason
+from countledger.consumers.record import failures_from, foreign_reason, label_of
 from countledger.consumers.region_state import RegionStateStore
-from countledger.consumers.stream import label_of
 from countledger.ledger.connection import Connection
 from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import OutOfTime

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from countledger.consumers.name_pages import NamesPage
     from countledger.consumers.over_regions import RegionsReader
     from countledger.consumers.rankings import Rankings
+    from countledger.consumers.record import LedgerStream
     from countledger.consumers.snapshot import SnapshotReader
-    from countledger.consumers.stream import LedgerStream
     from countledger.consumers.totals import Listing, TotalsReader
     from countledger.consumers.window_auditor import WindowAuditor
     from countledger.consumers.window_settings import WindowSettings
@@ -148,7 +148,7 @@ def snapshots_of(connection: Connection) -> SnapshotReader:
 
 def stream_of(connection: Connection) -> LedgerStream:
     """The stream of a stack's table `ledger`."""
-    from countledger.consumers.stream import LedgerStream
+    from countledger.consumers.record import LedgerStream
 
     return LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
 

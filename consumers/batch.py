@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.fold import Fold
     from countledger.consumers.progress import ShardProgress
-    from countledger.consumers.stream import ShardName
+    from countledger.consumers.record import ShardName
     from countledger.consumers.total_writer import Written
     from countledger.ledger.departure import Deadline
     from countledger.ledger.dynamo import DynamoClient

@@ -32,7 +32,7 @@ from countledger.consumers.progress import (
     opening_of,
     recovery_of,
 )
-from countledger.consumers.stream import CLOSED, CLOSELY, LedgerStream, StreamShard, made_at_ms
+from countledger.consumers.record import CLOSED, CLOSELY, LedgerStream, StreamShard, made_at_ms
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
@@ -47,7 +47,7 @@ from countledger.ledger.operations import Assign, Compare, Query, Update
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.consumers.stream import ShardName
+    from countledger.consumers.record import ShardName
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
 

@@ -12,13 +12,14 @@ from aws_lambda_powertools.metrics import MetricUnit
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import DueRules, RankRules, WindowRules
 from countledger.consumers.record import (
+    ShardName,
     failures_from,
     find,
     foreign_reason,
     index_of,
+    label_of,
     replaced_entries,
 )
-from countledger.consumers.stream import ShardName, label_of
 from countledger.consumers.watermark import PassedShards
 from countledger.ledger.amount import to_text
 from countledger.ledger.connection import Connection

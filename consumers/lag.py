@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.proof import is_finished
-from countledger.consumers.stream import counts, made_at_ms
+from countledger.consumers.record import counts, made_at_ms
 from countledger.consumers.totals import freshness_of
 from countledger.ledger.clock import Clock, SystemClock, show_duration
 from countledger.ledger.errors import TotalBehind
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from countledger.consumers.progress import ShardProgress
-    from countledger.consumers.stream import LedgerStream, StreamShard
+    from countledger.consumers.record import LedgerStream, StreamShard
     from countledger.consumers.totals import Freshness, TotalsReader
     from countledger.ledger.exact import ExactReader, ExactSum
     from countledger.ledger.namespace import Namespaces

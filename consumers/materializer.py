@@ -65,9 +65,8 @@ if TYPE_CHECKING:
 
     from countledger.consumers.fold import CounterChanges
     from countledger.consumers.namespace_rules import DueRules, RankRules
-    from countledger.consumers.record import EntryChange
+    from countledger.consumers.record import EntryChange, ShardName
     from countledger.consumers.rejected import Quarantine, RejectedRecord, Unstored
-    from countledger.consumers.stream import ShardName
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.windows import WindowSetting

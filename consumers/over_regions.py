@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from countledger.consumers.record import LedgerStream
 from countledger.consumers.region_state import RegionStateStore
-from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.assembly import strict_regions_of

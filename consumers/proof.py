@@ -20,7 +20,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.progress import END
-from countledger.consumers.stream import (
+from countledger.consumers.record import (
     CLOSED,
     CLOSELY,
     QUICKLY,

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from countledger.consumers.record import LedgerStream, StreamShard
     from countledger.consumers.region_state import RegionStateStore
-    from countledger.consumers.stream import LedgerStream, StreamShard
     from countledger.ledger.assembly import StrictRegions
     from countledger.ledger.attributes import Item, Key, OnCorrupt
     from countledger.ledger.dynamo import DynamoClient

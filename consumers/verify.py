@@ -31,7 +31,7 @@ from countledger.ledger.total import Total, decode_total
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from countledger.consumers.stream import LedgerStream
+    from countledger.consumers.record import LedgerStream
     from countledger.consumers.totals import TotalsReader
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item

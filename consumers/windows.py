@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from countledger.consumers.stream import LedgerStream
+    from countledger.consumers.record import LedgerStream
     from countledger.consumers.totals import TotalsReader
     from countledger.ledger.attributes import Item
     from countledger.ledger.calendar import Window

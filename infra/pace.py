@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.compaction.regions import survey_of
 from countledger.compaction.retire import Retire
-from countledger.consumers.stream import made_at_ms
+from countledger.consumers.record import made_at_ms
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 

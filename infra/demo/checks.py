@@ -15,7 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from countledger.consumers.alerts.initial_scan import wait_until_effective
-from countledger.consumers.stream import LedgerStream, made_at_ms
+from countledger.consumers.record import LedgerStream, made_at_ms
 from countledger.infra.demo.history import COMMITS, LINES
 from countledger.ledger.limits import SECOND_MS
 

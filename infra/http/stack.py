@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import ConfigDict
 
 from countledger.consumers.lag import shard_lags
-from countledger.consumers.stream import LedgerStream
+from countledger.consumers.record import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.infra.http.access import ScopeVerb
 from countledger.infra.http.calls import Called, CountedRoute, answered

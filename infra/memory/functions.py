@@ -25,7 +25,7 @@ from countledger.consumers.alerts.service import ConnectedServices
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import DueRules, RankRules, WindowRules
 from countledger.consumers.quarantine import StoredQuarantine
-from countledger.consumers.stream import ShardName, label_of
+from countledger.consumers.record import ShardName, label_of
 from countledger.consumers.watermark import PassedShards
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys

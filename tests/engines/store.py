@@ -14,7 +14,7 @@ from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
 
 from countledger import CountLedger
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.stream import ShardName, label_of
+from countledger.consumers.record import ShardName, label_of
 from countledger.consumers.totals import TotalsReader
 from countledger.infra.local.mappings import record_filter
 from countledger.infra.local.shards import StreamShardReader, list_shards

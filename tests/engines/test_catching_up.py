@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from countledger.consumers.lag import CatchingUp
-from countledger.consumers.stream import ShardName
+from countledger.consumers.record import ShardName
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.errors import NamespaceUnknown, TotalBehind, WrongKind

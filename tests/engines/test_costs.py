@@ -10,7 +10,7 @@ from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.fold import FoldedChange
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import ShardProgress, advance_of, opening_of
-from countledger.consumers.stream import ShardName
+from countledger.consumers.record import ShardName
 from countledger.consumers.total_writer import update_of
 from countledger.infra.prices import BATCH_UNITS
 from countledger.ledger import keys

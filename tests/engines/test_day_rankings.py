@@ -7,7 +7,7 @@ import pytest
 
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.rankings import Rankings
-from countledger.consumers.stream import ShardName
+from countledger.consumers.record import ShardName
 from countledger.ledger.calendar import Per, window_of
 from countledger.ledger.limits import DAY_MS
 from countledger.ledger.operations import Put

@@ -7,8 +7,8 @@ import pytest
 
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.progress import ShardProgress, advance_of
+from countledger.consumers.record import LedgerStream
 from countledger.consumers.repair import Remedy, Repairer, plan_of
-from countledger.consumers.stream import LedgerStream
 from countledger.consumers.verify import Judgement, Verifier
 from countledger.consumers.walk import Walker, start
 from countledger.ledger import keys

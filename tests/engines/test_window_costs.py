@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.stream import ShardName
+from countledger.consumers.record import ShardName
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.windows import WindowsReader
 from countledger.ledger import keys

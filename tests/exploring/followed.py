@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.stream import ShardName, label_of
+from countledger.consumers.record import ShardName, label_of
 from countledger.infra.memory.client import TableClient
 from countledger.infra.memory.functions import lambda_record, passes_ledger
 from countledger.infra.memory.stream import Record

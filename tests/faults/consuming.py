@@ -23,7 +23,7 @@ from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.rankings import Rankings
-from countledger.consumers.stream import ShardName
+from countledger.consumers.record import ShardName
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.record import find
-from countledger.consumers.stream import ShardName
+from countledger.consumers.record import ShardName, find
 from countledger.producers.event import Event
 from tests.engines.store import Record, Store
 from tests.faults.product import recorder_of

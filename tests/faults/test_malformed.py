@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from countledger.consumers import materializer as materializer_module
-from countledger.consumers.record import EntryChange
-from countledger.consumers.stream import ShardName
+from countledger.consumers.record import EntryChange, ShardName
 from countledger.consumers.total_writer import TotalWriter
 from countledger.ledger import keys
 from countledger.ledger.dynamo import DynamoClient

@@ -16,7 +16,7 @@ from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
 from countledger.compaction.retire import Retire
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.stream import ShardName, counts
+from countledger.consumers.record import ShardName, counts
 from countledger.consumers.totals import TotalsReader
 from countledger.infra.local.replicas import Copy
 from countledger.infra.local.replication import Replicator

@@ -24,7 +24,7 @@ from countledger.compaction.worker import WorkBatch, Worker
 from countledger.consumers.auditor import Auditor, why_not_exact
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
-from countledger.consumers.stream import LedgerStream
+from countledger.consumers.record import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verifier
 from countledger.consumers.window_rebuild import clear_with_windows

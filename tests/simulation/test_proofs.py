@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.stream import ShardName, label_of
+from countledger.consumers.record import ShardName, label_of
 from countledger.consumers.verify import Judgement
 from countledger.infra.memory.stream import Record
 from countledger.ledger.errors import SetupError

@@ -36,7 +36,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "compaction/s3_archive.py": "_keys",
         "compaction/salvager.py": "run",
         "consumers/name_pages.py": "names_page",
-        "consumers/stream.py": "after shards",
+        "consumers/record.py": "after shards",
         "consumers/walk.py": "rounds",
         "infra/local/shards.py": "shards",
         "ledger/dynamo.py": "_get_batch pages",

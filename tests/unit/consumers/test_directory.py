@@ -11,7 +11,7 @@ from countledger.consumers import watermark
 from countledger.consumers.directory import ProgressRecovery, ShardDirectory
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import ShardProgress, decode_progress, history_after
-from countledger.consumers.stream import ShardName
+from countledger.consumers.record import ShardName
 from countledger.consumers.verify import Judgement
 from countledger.consumers.watermark import PASSED_AGE_MS, PassedShards
 from countledger.ledger import keys

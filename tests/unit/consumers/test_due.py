@@ -7,7 +7,7 @@ import pytest
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import DueRules
-from countledger.consumers.stream import ShardName
+from countledger.consumers.record import ShardName
 from countledger.ledger import keys
 from countledger.ledger.errors import RequestRejected, Throttled
 from countledger.ledger.limits import DUE_RULE_LIFE_MS, HOUR_MS

@@ -7,7 +7,7 @@ import pytest
 
 from countledger.consumers.lag import proven_freshness, shard_lags
 from countledger.consumers.progress import ShardProgress
-from countledger.consumers.stream import ShardName, StreamShard
+from countledger.consumers.record import ShardName, StreamShard
 from countledger.consumers.totals import Freshness, TotalsReader, freshness_of
 from countledger.infra.cli.totals import freshness_text
 from tests.unit.consumers.world import COUNTERS, World

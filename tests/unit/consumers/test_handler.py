@@ -12,7 +12,7 @@ from countledger import CountLedger
 from countledger.consumers import audit_handler, handler
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import decode_progress
-from countledger.consumers.stream import ShardName
+from countledger.consumers.record import ShardName
 from countledger.ledger import keys
 from countledger.ledger.errors import Throttled
 from countledger.ledger.limits import HOUR_MS, INVOCATION_TIME_MS, late_write_ms

@@ -15,7 +15,7 @@ from countledger.consumers.progress import (
     ShardProgress,
     decode_progress,
 )
-from countledger.consumers.stream import ShardName
+from countledger.consumers.record import ShardName
 from countledger.ledger import departure, keys
 from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import (

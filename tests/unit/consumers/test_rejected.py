@@ -8,7 +8,7 @@ import pytest
 
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.stream import ShardName
+from countledger.consumers.record import ShardName
 from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import CountledgerError, OutOfTime, Throttled
 from tests.unit.consumers.records import record

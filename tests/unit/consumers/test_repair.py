@@ -9,8 +9,8 @@ import pytest
 from countledger.consumers import watermark
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.fold import fold
+from countledger.consumers.record import ShardName
 from countledger.consumers.repair import Remedy, Repairer
-from countledger.consumers.stream import ShardName
 from countledger.consumers.total_writer import TotalWriter
 from countledger.consumers.verify import Judgement
 from countledger.ledger import keys

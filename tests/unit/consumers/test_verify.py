@@ -9,7 +9,7 @@ import pytest
 
 from countledger.consumers.auditor import Auditor, why_not_exact
 from countledger.consumers.proof import Proof
-from countledger.consumers.stream import counts
+from countledger.consumers.record import counts
 from countledger.consumers.verify import Judgement, _verdict, stored_total
 from countledger.ledger import amount, keys
 from countledger.ledger.errors import CorruptItem, CountledgerError, ServiceFailed

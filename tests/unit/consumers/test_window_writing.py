@@ -12,7 +12,7 @@ from countledger.consumers.batch import BatchOutcome
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import WindowRules
-from countledger.consumers.stream import ShardName
+from countledger.consumers.record import ShardName
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per
 from countledger.ledger.errors import Throttled, Unclear

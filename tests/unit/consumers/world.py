@@ -11,8 +11,8 @@ from countledger.consumers.batch import BatchOutcome
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import ShardProgress, advance_of, history_after
+from countledger.consumers.record import LedgerStream, ShardName, StreamShard
 from countledger.consumers.repair import Repair, Repairer
-from countledger.consumers.stream import LedgerStream, ShardName, StreamShard
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verdict, Verifier
 from countledger.ledger import keys

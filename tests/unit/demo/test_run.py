@@ -12,7 +12,7 @@ import pytest
 
 from countledger import Event
 from countledger.consumers.alerts.alert_log import AlertLog
-from countledger.consumers.stream import LedgerStream
+from countledger.consumers.record import LedgerStream
 from countledger.infra.demo import checks
 from countledger.infra.demo import run as demo_run
 from countledger.infra.demo.checks import check_days, prepare, problems

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.stream import ShardName
+from countledger.consumers.record import ShardName
 from countledger.infra.memory.functions import DeliveryFailed, StreamDelivery, passes_ledger
 from countledger.infra.memory.tables import COUNTERS, LEDGER, MemoryTables
 from countledger.ledger.operations import Put
