@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from countledger.consumers.batch import BatchOutcome
+    from countledger.consumers.materializer import BatchOutcome
     from countledger.consumers.quarantine import StoredQuarantine
     from countledger.ledger.errors import CorruptItem
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from countledger import CountLedger
 from countledger.consumers.alerts.evaluator import EvaluationOutcome
-from countledger.consumers.batch import BatchOutcome
+from countledger.consumers.materializer import BatchOutcome
 from countledger.ledger.connection import Retries
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import CountledgerError

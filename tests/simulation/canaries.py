@@ -22,7 +22,7 @@ from countledger.consumers import (
     watermark,
 )
 from countledger.consumers import repair as repairing
-from countledger.consumers.batch import BatchOutcome, complete_outcome
+from countledger.consumers.materializer import BatchOutcome, complete_outcome
 from countledger.consumers.proof import Prover
 from countledger.consumers.record import EntryChange, change_of
 from countledger.consumers.verify import Verifier

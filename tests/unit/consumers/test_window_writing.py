@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.batch import BatchOutcome
 from countledger.consumers.directory import ShardDirectory
-from countledger.consumers.materializer import Materializer
+from countledger.consumers.materializer import BatchOutcome, Materializer
 from countledger.consumers.namespace_rules import WindowRules
 from countledger.consumers.record import ShardName
 from countledger.ledger import keys
