@@ -10,7 +10,6 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.namespace_rules import DueRules, RankRules, WindowRules
 from countledger.consumers.record import (
     ShardName,
     failures_from,
@@ -20,6 +19,7 @@ from countledger.consumers.record import (
     label_of,
     replaced_entries,
 )
+from countledger.consumers.total_writer import DueRules, RankRules, WindowRules
 from countledger.consumers.watermark import PassedShards
 from countledger.ledger.amount import to_text
 from countledger.ledger.connection import Connection

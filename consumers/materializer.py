@@ -30,8 +30,6 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.consumers.directory import ShardDirectory
-from countledger.consumers.fold import Reached, fold, reached
-from countledger.consumers.namespace_rules import DueMarker
 from countledger.consumers.progress import (
     ShardProgress,
     advance_of,
@@ -42,7 +40,14 @@ from countledger.consumers.progress import (
 )
 from countledger.consumers.record import MalformedRecord, above, created_at_ms, find, sequence_of
 from countledger.consumers.rejected import handle_around, put_numbered, put_unnumbered
-from countledger.consumers.total_writer import TotalWriter, Written
+from countledger.consumers.total_writer import (
+    DueMarker,
+    Reached,
+    TotalWriter,
+    Written,
+    fold,
+    reached,
+)
 from countledger.consumers.watermark import PassedShards
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.departure import Deadline, guarded
@@ -54,10 +59,9 @@ from countledger.ledger.suspension import WorkerThreads
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from countledger.consumers.fold import CounterChanges, Fold
-    from countledger.consumers.namespace_rules import DueRules, RankRules
     from countledger.consumers.record import EntryChange, ShardName
     from countledger.consumers.rejected import Quarantine, RejectedRecord, Unstored
+    from countledger.consumers.total_writer import CounterChanges, DueRules, Fold, RankRules
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.windows import WindowSetting

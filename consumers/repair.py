@@ -37,7 +37,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers import watermark
-from countledger.consumers.namespace_rules import DueMarker, DueRules, new_memory
+from countledger.consumers.total_writer import DueMarker, DueRules, new_memory
 from countledger.consumers.verify import Judgement, Verdict, stored_total, verdict_of
 from countledger.ledger import amount, keys
 from countledger.ledger.departure import guarded
@@ -67,8 +67,8 @@ from countledger.ledger.total import REPAIRED_AT, new_incarnation
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from countledger.consumers.namespace_rules import TtlCache
     from countledger.consumers.proof import Proof
+    from countledger.consumers.total_writer import TtlCache
     from countledger.consumers.verify import Evidence, StoredTotal, Verifier
     from countledger.ledger.attributes import Item
     from countledger.ledger.indexes import DueRule

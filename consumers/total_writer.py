@@ -5,23 +5,40 @@ Effect and watermark are one write, in the total as in each item of windows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, overload
 
 from countledger.consumers import watermark
-from countledger.consumers.fold import FoldedChange, after, folded_change
-from countledger.consumers.record import EntryChange
+from countledger.consumers.record import (
+    FAR_AHEAD_S,
+    EntryChange,
+    MalformedRecord,
+    are_sequences,
+    change_of,
+    created_at_ms,
+    index_of,
+    sequence_of,
+    surely_young_from_s,
+    worth_of,
+)
+from countledger.consumers.rejected import RejectedRecord
 from countledger.ledger import amount, keys
 from countledger.ledger.attributes import check_format
+from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     ConditionFailed,
+    CorruptItem,
     CountledgerError,
+    NewerFormat,
     RequestRejected,
     ServiceFailed,
     SumOverflow,
 )
-from countledger.ledger.limits import FORMAT
+from countledger.ledger.limits import DUE_RULE_LIFE_MS, FORMAT, RANK_RULE_LIFE_MS, WINDOWS_LIFE_MS
 from countledger.ledger.operations import (
     Absent,
     Add,
@@ -36,14 +53,461 @@ from countledger.ledger.operations import (
 from countledger.ledger.total import new_incarnation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from countledger.consumers.fold import CounterChanges
     from countledger.consumers.window_changes import WindowChanges
-    from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import Item, Key, OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.indexes import DueRule
     from countledger.ledger.operations import Clause
     from countledger.ledger.windows import WindowSetting
+
+
+# What a namespace's schedule, ranking and windows add to the writes of a counter's total.
+#
+# Each is read at most once a minute.
+#
+# A counter with enough entries is put into the due index, from which the dispatcher compacts it. A
+# total of a ranked namespace gets its position on the board in the update that creates the total.
+# The windows of a counter are written after its total.
+#
+# The modules of schedules, rankings and windows are loaded at the first namespace that has one:
+# most functions start without.
+
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class TtlCache(Generic[Value]):
+    """A value for each namespace, reused for a while.
+
+    If several threads miss at once, each reads; a caller with a lock lets one of them read.
+
+    Attributes:
+        life_ms: how long a value is reused.
+    """
+
+    life_ms: int
+    _known: dict[str, tuple[int, Value]] = field(default_factory=dict, repr=False)
+
+    def of(self, namespace: str, now_ms: int, read: Callable[[str], Value]) -> Value:
+        """A namespace's value, read if it is too old. Errors of `read` are raised."""
+        known = self._known.get(namespace)
+        if known is None or now_ms - known[0] >= self.life_ms:
+            known = self._known[namespace] = now_ms, read(namespace)
+        return known[1]
+
+
+def new_memory() -> TtlCache[DueRule | None]:
+    """An empty cache: a new or changed schedule is seen after a minute at the latest."""
+    return TtlCache(DUE_RULE_LIFE_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class DueRules:
+    """The number of entries from which counters are compacted, by namespace schedule.
+
+    Attributes:
+        dynamo: a DynamoDB client.
+        table: the table `counters`.
+        clock: the time.
+        known: the cache; several readers may share it.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    clock: Clock = field(default_factory=SystemClock)
+    known: TtlCache[DueRule | None] = field(default_factory=new_memory, repr=False)
+
+    def of(self, namespace: str) -> DueRule | None:
+        """The rule of a namespace; None: it has no schedule. Half a read unit a minute."""
+        return self.known.of(namespace, self.clock.now_ms(), self._read)
+
+    def _read(self, namespace: str) -> DueRule | None:
+        schedule = self.dynamo.get(self.table, keys.schedule_key(namespace))
+        if schedule is None:
+            return None
+        from countledger.ledger.indexes import rule_in  # noqa: PLC0415 - at the first schedule
+        from countledger.ledger.tombstones import present  # noqa: PLC0415 - the same
+
+        if present(schedule) is None:
+            return None
+        try:
+            return rule_in(schedule)
+        except CorruptItem:
+            # The dispatcher reports it, when it runs for this schedule.
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class DueMarker:
+    """Puts the counters of one batch into the index.
+
+    Attributes:
+        dynamo: a DynamoDB client; the SDK may retry, because a second mark is refused.
+        table: the table `counters`.
+        rules: of the namespaces.
+        now_ms: the time of the batch, ms since the epoch.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    rules: DueRules
+    now_ms: int
+
+    def mark(self, total: Item) -> None:
+        """Put a counter into the index if it has enough entries and is not in it: two write units.
+
+        Raises:
+            ServiceFailed: the rule could not be read, or the mark not written; the batch must be
+                delivered again.
+        """
+        rule = self.rules.of(keys.namespace_of(total["counter"]))
+        if rule is None:
+            return
+        from countledger.ledger.indexes import due_state_of, mark_of  # noqa: PLC0415 - the same
+
+        try:
+            update = mark_of(self.table, due_state_of(total), rule, self.now_ms)
+            if update is not None:
+                self.dynamo.update(update)
+        except (ConditionFailed, CorruptItem, RequestRejected):
+            # Marked meanwhile, or corrupted by hand: a retry would block the stream for nothing.
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class RankRules:
+    """Which namespaces are ranked.
+
+    Attributes:
+        dynamo: a DynamoDB client.
+        table: the table `counters`.
+        clock: the time.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    clock: Clock = field(default_factory=SystemClock)
+    _known: TtlCache[int | None] = field(
+        default_factory=lambda: TtlCache(RANK_RULE_LIFE_MS), repr=False
+    )
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def clauses(self, counter: str) -> tuple[Clause, ...]:
+        """The clauses to add to the update of a total. Half a read unit a minute per namespace.
+
+        Raises:
+            ServiceFailed: the rule could not be read; the changes must be delivered again.
+        """
+        partitions = self._of(keys.namespace_of(counter))
+        if partitions is None:
+            return ()
+        from countledger.ledger.indexes import clauses_for  # noqa: PLC0415 - at the first ranking
+
+        return clauses_for(counter, partitions)
+
+    def _of(self, namespace: str) -> int | None:
+        # The writers of a batch call this at once; one of them reads.
+        with self._lock:
+            return self._known.of(namespace, self.clock.now_ms(), self._read)
+
+    def _read(self, namespace: str) -> int | None:
+        ranking = self.dynamo.get(self.table, keys.ranking_key(namespace))
+        if ranking is None:
+            return None
+        from countledger.ledger.indexes import partitions_to_write  # noqa: PLC0415 - as above
+
+        return partitions_to_write(ranking)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRules:
+    """Which windows the counters of a namespace have.
+
+    Attributes:
+        dynamo: a DynamoDB client.
+        table: the table `counters`.
+        clock: the time.
+        known: the cache; several readers may share it.
+        on_corrupt: called with the error of settings that cannot be read, at each read.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    clock: Clock = field(default_factory=SystemClock)
+    known: TtlCache[tuple[WindowSetting, ...]] = field(
+        default_factory=lambda: TtlCache(WINDOWS_LIFE_MS), repr=False
+    )
+    on_corrupt: OnCorrupt = lambda _: None
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def of(self, counter: str) -> tuple[WindowSetting, ...]:
+        """The settings of a counter's namespace. A read unit a minute per namespace.
+
+        Settings that cannot be read give no windows: the totals of all namespaces go on, and those
+        of this one are rebuilt from the ledger once the settings are corrected.
+
+        Raises:
+            ServiceFailed: they could not be read; the changes must be delivered again.
+            NewerFormat: the same. Nothing is written until this release is replaced by the later
+                one, which the settings are from.
+        """
+        with self._lock:
+            return self.known.of(keys.namespace_of(counter), self.clock.now_ms(), self._read)
+
+    def _read(self, namespace: str) -> tuple[WindowSetting, ...]:
+        item = self.dynamo.get(self.table, keys.windows_key(namespace), consistent=True)
+        if item is None:
+            return ()
+        from countledger.ledger.windows import decode_settings  # noqa: PLC0415 - at first windows
+
+        try:
+            return decode_settings(item)
+        except NewerFormat:
+            raise
+        except CorruptItem as error:
+            self.on_corrupt(error)
+            return ()
+
+
+# The fold: a batch of stream records becomes one change for each counter. Pure.
+#
+# Nearly every record is the INSERT of a recent entry, written by this release. For these records a
+# check costs more per call than per byte. So `sweep` gathers the texts of a batch and checks them
+# all at once, and parses each distinct number once; that takes a third of the time. Any other
+# record is read by `change_of`. If one record of the batch is malformed, the whole batch is read
+# record by record instead, so that the malformed records are found. `sweep` accepts nothing that
+# `change_of` refuses.
+
+
+# Sequence number (also as the stream's text), delta, events, entries, and the record's `dynamodb`
+# part, in which windows find the times. A row becomes an `EntryChange` only where it is read one by
+# one, which is seldom.
+Row: TypeAlias = "tuple[str | int, Amount, int, int, Mapping[str, Any]]"
+
+
+class CounterChanges(Sequence[EntryChange]):
+    """Changes of one counter, in order.
+
+    Attributes:
+        counter: its name.
+        rows: one for each change.
+    """
+
+    __slots__ = ("counter", "rows")
+
+    def __init__(self, counter: str, rows: Sequence[Row]) -> None:
+        """The changes in these rows."""
+        self.counter = counter
+        self.rows = rows
+
+    @overload
+    def __getitem__(self, index: int) -> EntryChange: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> CounterChanges: ...
+
+    def __getitem__(self, index: int | slice) -> EntryChange | CounterChanges:
+        """One change, or a slice."""
+        if isinstance(index, slice):
+            return CounterChanges(self.counter, self.rows[index])
+        sequence, delta, events, entries, _ = self.rows[index]
+        return EntryChange(int(sequence), self.counter, delta, events, entries)
+
+    def above(self, sequence: int) -> CounterChanges:
+        """The changes after a sequence number."""
+        return CounterChanges(self.counter, [row for row in self.rows if int(row[0]) > sequence])
+
+    def __len__(self) -> int:
+        """The number of changes."""
+        return len(self.rows)
+
+
+def row_of(change: EntryChange, record: Mapping[str, Any]) -> Row:
+    """The row of a change."""
+    stream = record["dynamodb"]
+    return change.sequence, change.delta, change.events, change.entries, stream
+
+
+_NOT_WELL_FORMED: Final = (KeyError, TypeError, AttributeError, ValueError, MalformedRecord)
+
+
+def sweep(records: Sequence[Mapping[str, Any]], now_ms: int) -> Mapping[str, list[Row]] | None:
+    """What records add to totals, by counter and in order; None: a record may be malformed."""
+    try:
+        return _sweep(records, now_ms)
+    except _NOT_WELL_FORMED:
+        return None
+
+
+def _sweep(records: Sequence[Mapping[str, Any]], now_ms: int) -> Mapping[str, list[Row]] | None:
+    rows: defaultdict[str, list[Row]] = defaultdict(list)
+    deltas: dict[str, Amount] = {}
+    counts: dict[str, int] = {}
+    entries: list[str] = []
+    sequences: list[str] = []
+    young_s = surely_young_from_s(now_ms)
+    for record in records:
+        stream = record["dynamodb"]
+        sequence = stream["SequenceNumber"]
+        if (
+            record["eventName"] != "INSERT"
+            or not young_s <= stream["ApproximateCreationDateTime"] < FAR_AHEAD_S
+            or "v" in (image := stream["NewImage"])
+        ):
+            change = change_of(record, sequence_of(record), now_ms)
+            if change is not None:
+                rows[change.counter].append(row_of(change, record))
+            continue
+        key = stream["Keys"]
+        counter = key["counter"]["S"]
+        delta = deltas.get(image["delta"]["N"])
+        events = counts.get(image["events"]["N"]) if "events" in image else 1
+        if delta is None or events is None:
+            delta, events = worth_of(image, "new")
+            deltas[image["delta"]["N"]] = delta
+            if "events" in image:
+                counts[image["events"]["N"]] = events
+        entries.append(key["entry"]["S"])
+        sequences.append(sequence)
+        rows[counter].append((sequence, delta, events, 1, stream))
+    if sequences and not (set(map(type, rows)) == {str} and are_sequences(sequences)):
+        return None
+    return rows if keys.are_entries(entries) else None
+
+
+@dataclass(slots=True)
+class Fold:
+    """What a batch adds to totals.
+
+    Attributes:
+        changes: for each counter its changes, in order.
+        rejected: malformed records.
+        records: the number of records.
+        last_sequence: the last sequence number in the batch, as the stream's text.
+        last_created_at_ms: when the stream created the last record that has a time.
+    """
+
+    changes: dict[str, CounterChanges] = field(default_factory=dict)
+    rejected: list[RejectedRecord] = field(default_factory=list)
+    records: int = 0
+    last_sequence: str | None = None
+    last_created_at_ms: int | None = None
+
+
+class Reached(NamedTuple):
+    """How far a batch was handled.
+
+    Attributes:
+        sequence: the sequence number of the last record handled, as the stream's text.
+        created_at_ms: when the stream created it, or the last record before it that has a time.
+        records: how many records were handled.
+    """
+
+    sequence: str
+    created_at_ms: int
+    records: int
+
+
+class FoldedChange(NamedTuple):
+    """All changes of one counter as one change of its total.
+
+    Attributes:
+        first: the lowest sequence number in it.
+        last: the highest.
+        delta, events, entries: what it adds.
+    """
+
+    first: int
+    last: int
+    delta: Amount
+    events: int
+    entries: int
+
+
+def fold(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
+    """Fold a batch, by `sweep` if all records are well formed."""
+    rows = sweep(records, now_ms)
+    if rows is None:
+        return fold_one_by_one(records, now_ms)
+    return Fold(
+        _changes(rows),
+        records=len(records),
+        last_sequence=records[-1]["dynamodb"]["SequenceNumber"] if records else None,
+        last_created_at_ms=_last_created_at_ms(records),
+    )
+
+
+def fold_one_by_one(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
+    """Fold a batch record by record, so that malformed records are found."""
+    result = Fold(records=len(records))
+    rows: dict[str, list[Row]] = {}
+    for record in records:
+        sequence: int | None = None
+        try:
+            sequence = sequence_of(record)
+            result.last_sequence = record["dynamodb"]["SequenceNumber"]
+            change = change_of(record, sequence, now_ms)
+        except MalformedRecord as malformed:
+            result.rejected.append(RejectedRecord(record, str(malformed), sequence))
+            continue
+        if change is not None:
+            rows.setdefault(change.counter, []).append(row_of(change, record))
+    result.changes = _changes(rows)
+    result.last_created_at_ms = _last_created_at_ms(records)
+    return result
+
+
+def _changes(rows: Mapping[str, Sequence[Row]]) -> dict[str, CounterChanges]:
+    return {counter: CounterChanges(counter, found) for counter, found in rows.items()}
+
+
+def reached(records: Sequence[Mapping[str, Any]], retry_from: int | None) -> Reached | None:
+    """How far a batch was handled; None: no handled record has a number, or none has a time.
+
+    Args:
+        records: the batch.
+        retry_from: the sequence number of the first record not handled; None: all were handled.
+    """
+    done = len(records) if retry_from is None else index_of(records, retry_from)
+    for last in range(done - 1, -1, -1):
+        created_at_ms = _last_created_at_ms(records[: last + 1])
+        try:
+            sequence_of(records[last])
+        except MalformedRecord:
+            continue
+        if created_at_ms is None:
+            return None
+        return Reached(records[last]["dynamodb"]["SequenceNumber"], created_at_ms, done)
+    return None
+
+
+def after(changes: CounterChanges, watermark: int | None) -> CounterChanges:
+    """The changes above a watermark, which its total does not contain yet."""
+    return changes if watermark is None else changes.above(watermark)
+
+
+def folded_change(changes: CounterChanges) -> FoldedChange:
+    """Combine the changes of one counter (at least one)."""
+    if len(changes.rows) == 1:
+        only = changes[0]
+        return FoldedChange(only.sequence, only.sequence, only.delta, only.events, only.entries)
+    sequences, deltas, events, entries, _ = zip(*changes.rows, strict=False)
+    first, last = int(sequences[0]), int(sequences[-1])
+    return FoldedChange(first, last, amount.total_of(deltas), sum(events), sum(entries))
+
+
+def _last_created_at_ms(records: Sequence[Mapping[str, Any]]) -> int | None:
+    for record in reversed(records):
+        try:
+            return created_at_ms(record)
+        except MalformedRecord:
+            continue
+    return None
+
 
 # Another write moves the watermark only if a late write of an earlier invocation lands at the same
 # time; each attempt leaves fewer changes.

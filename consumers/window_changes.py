@@ -20,7 +20,7 @@ from countledger.ledger.windows import accepts, cells_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from countledger.consumers.fold import CounterChanges, Row
+    from countledger.consumers.total_writer import CounterChanges, Row
     from countledger.ledger.amount import Amount
     from countledger.ledger.windows import Cell, WindowSetting
 

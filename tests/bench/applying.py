@@ -11,8 +11,8 @@ import boto3
 
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.namespace_rules import DueRules
 from countledger.consumers.record import ShardName
+from countledger.consumers.total_writer import DueRules
 from countledger.ledger.calendar import Per
 from tests.bench import evaluate, fold
 from tests.bench.emitting import REGION, ledger_at

@@ -11,7 +11,7 @@ from countledger.consumers.alerts.alert_log import AlertLog, DeadLetter
 from countledger.consumers.alerts.evaluator import Evaluator
 from countledger.consumers.alerts.rule import Rule, Target
 from countledger.consumers.alerts.rule_index import RuleIndex
-from countledger.consumers.namespace_rules import WindowRules
+from countledger.consumers.total_writer import WindowRules
 from countledger.ledger import keys
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.operations import Put

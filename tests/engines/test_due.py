@@ -3,8 +3,7 @@
 import pytest
 
 from countledger.compaction.report import LastRunStore, WorkDone
-from countledger.consumers.fold import FoldedChange
-from countledger.consumers.total_writer import update_of
+from countledger.consumers.total_writer import FoldedChange, update_of
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import ConditionFailed

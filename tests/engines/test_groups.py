@@ -4,11 +4,10 @@ from itertools import pairwise
 
 import pytest
 
-from countledger.consumers.fold import FoldedChange
 from countledger.consumers.group_items import Group
 from countledger.consumers.groups import Groups
 from countledger.consumers.rankings import Rankings
-from countledger.consumers.total_writer import update_of
+from countledger.consumers.total_writer import FoldedChange, update_of
 from countledger.consumers.totals import Listing
 from countledger.ledger import keys
 from countledger.ledger.errors import (

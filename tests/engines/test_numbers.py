@@ -5,8 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from countledger.consumers.fold import FoldedChange
-from countledger.consumers.total_writer import update_of
+from countledger.consumers.total_writer import FoldedChange, update_of
 from countledger.ledger import amount
 from countledger.ledger.amount import Amount, parse_delta
 from countledger.ledger.errors import BadDelta, SumOverflow, Unclear

@@ -6,11 +6,9 @@ from decimal import Decimal
 import pytest
 
 from countledger.consumers.boards import Ranked, ranked
-from countledger.consumers.fold import FoldedChange
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.namespace_rules import RankRules
 from countledger.consumers.rankings import Rankings
-from countledger.consumers.total_writer import and_also, update_of
+from countledger.consumers.total_writer import FoldedChange, RankRules, and_also, update_of
 from countledger.ledger import keys
 from countledger.ledger.amount import Amount
 from countledger.ledger.errors import BadSetting, CorruptItem, NamespaceUnknown, NotRanked

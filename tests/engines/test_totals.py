@@ -7,10 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from countledger.consumers import total_writer, watermark
-from countledger.consumers.fold import CounterChanges, FoldedChange
 from countledger.consumers.progress import ShardProgress, advance_of, opening_of
 from countledger.consumers.record import EntryChange, LedgerStream, ShardName
-from countledger.consumers.total_writer import TotalWriter, update_of
+from countledger.consumers.total_writer import CounterChanges, FoldedChange, TotalWriter, update_of
 from countledger.ledger import keys
 from countledger.ledger.errors import (
     ConditionFailed,

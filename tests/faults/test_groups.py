@@ -8,8 +8,8 @@ import pytest
 from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.groups import Groups
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.namespace_rules import RankRules
 from countledger.consumers.rankings import Rankings
+from countledger.consumers.total_writer import RankRules
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.errors import NoSuchGroup

@@ -92,7 +92,7 @@ def test_extra_tests_go_by_package_and_exist() -> None:
         "tests/e2e/test_alerts.py",
         "tests/e2e/test_commands.py",
     ]
-    assert "tests/e2e/test_audit.py" in extra_tests("consumers/fold.py")
+    assert "tests/e2e/test_audit.py" in extra_tests("consumers/total_writer.py")
     assert extra_tests("ledger/keys.py") == []
     assert [one for one in EXTRA if not list((ROOT / one).glob("*.py"))] == []
     patterns = [pattern for some in EXTRA.values() for pattern in some]

@@ -13,14 +13,7 @@ import pytest
 from countledger.compaction import plan
 from countledger.compaction.plan import AgeLimit
 from countledger.compaction.run import Run
-from countledger.consumers import (
-    fold,
-    materializer,
-    namespace_rules,
-    total_writer,
-    totals,
-    watermark,
-)
+from countledger.consumers import materializer, total_writer, totals, watermark
 from countledger.consumers import repair as repairing
 from countledger.consumers.materializer import BatchOutcome, complete_outcome
 from countledger.consumers.proof import Prover
@@ -162,7 +155,7 @@ _TOTALS: Final = [
     Canary(
         "REMOVE adds nothing",
         all_of(
-            replaced(fold, "change_of", _subtracting),
+            replaced(total_writer, "change_of", _subtracting),
             replaced(world, "record_filter", lambda _patterns: lambda _record: True),
         ),
     ),
@@ -257,7 +250,7 @@ _LEDGER: Final = [
     # A mark that failed is not tried again: here every mark fails.
     Canary(
         "due marks are set again",
-        replaced(namespace_rules.DueMarker, "mark", lambda *_: None),
+        replaced(total_writer.DueMarker, "mark", lambda *_: None),
         "due",
         seed=2,
     ),

@@ -14,9 +14,9 @@ from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.service import Alerts
-from countledger.consumers.namespace_rules import WindowRules
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import label_of
+from countledger.consumers.total_writer import WindowRules
 from countledger.consumers.totals import TotalsReader
 from countledger.infra.local.mappings import record_filter
 from countledger.infra.template import mapping_settings

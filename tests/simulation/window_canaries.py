@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from countledger.consumers import window_rebuild, window_writer
-from countledger.consumers.fold import CounterChanges
-from countledger.consumers.total_writer import TotalWriter
+from countledger.consumers.total_writer import CounterChanges, TotalWriter
 from countledger.consumers.window_changes import WindowChanges
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import windows

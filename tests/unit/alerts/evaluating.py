@@ -10,7 +10,7 @@ from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.message import body_of
 from countledger.consumers.alerts.rule import Direction, Rule, Target
 from countledger.consumers.alerts.rule_index import RuleIndex
-from countledger.consumers.namespace_rules import WindowRules
+from countledger.consumers.total_writer import WindowRules
 from countledger.ledger.amount import Amount, to_text
 from countledger.ledger.errors import Throttled
 from countledger.ledger.limits import SECOND_MS

@@ -6,8 +6,8 @@ import pytest
 
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.namespace_rules import DueRules
 from countledger.consumers.record import ShardName
+from countledger.consumers.total_writer import DueRules
 from countledger.ledger import keys
 from countledger.ledger.errors import RequestRejected, Throttled
 from countledger.ledger.limits import DUE_RULE_LIFE_MS, HOUR_MS

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.fold import fold
 from countledger.consumers.record import EntryChange, MalformedRecord, change_of, find, sequence_of
+from countledger.consumers.total_writer import fold
 from countledger.ledger.limits import STREAM_RECORD_MAX_AGE_MS
 from tests.unit.consumers.records import COUNTER, image, record, with_stream
 from tests.unit.ledger.clocks import NOW_MS

@@ -8,10 +8,9 @@ import pytest
 
 from countledger.consumers import watermark
 from countledger.consumers.directory import ShardDirectory
-from countledger.consumers.fold import fold
 from countledger.consumers.record import ShardName
 from countledger.consumers.repair import Remedy, Repairer
-from countledger.consumers.total_writer import TotalWriter
+from countledger.consumers.total_writer import TotalWriter, fold
 from countledger.consumers.verify import Judgement
 from countledger.ledger import keys
 from countledger.ledger.errors import AccessDenied, Throttled, Unclear

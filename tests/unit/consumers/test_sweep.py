@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.consumers.fold import (
+from countledger.consumers.record import EntryChange, MalformedRecord, are_sequences, sequence_of
+from countledger.consumers.total_writer import (
     CounterChanges,
     Fold,
     fold,
@@ -15,7 +16,6 @@ from countledger.consumers.fold import (
     folded_change,
     sweep,
 )
-from countledger.consumers.record import EntryChange, MalformedRecord, are_sequences, sequence_of
 from countledger.ledger import keys
 from countledger.ledger.limits import STREAM_RECORD_MAX_AGE_MS
 from tests.unit.consumers.records import COUNTER, image, record, with_stream

@@ -3,9 +3,8 @@
 import pytest
 
 from countledger.consumers import watermark
-from countledger.consumers.fold import CounterChanges, fold
 from countledger.consumers.record import EntryChange
-from countledger.consumers.total_writer import TotalWriter
+from countledger.consumers.total_writer import CounterChanges, TotalWriter, fold
 from countledger.ledger.errors import (
     NewerFormat,
     RequestRejected,

@@ -10,8 +10,8 @@ import pytest
 
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import BatchOutcome, Materializer
-from countledger.consumers.namespace_rules import WindowRules
 from countledger.consumers.record import ShardName
+from countledger.consumers.total_writer import WindowRules
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per
 from countledger.ledger.errors import Throttled, Unclear

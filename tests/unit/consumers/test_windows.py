@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from countledger.consumers import window_settings
-from countledger.consumers.namespace_rules import WindowRules
 from countledger.consumers.repair import Remedy
+from countledger.consumers.total_writer import WindowRules
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement
 from countledger.consumers.window_rebuild import WindowRebuilder, clear_with_windows
