@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from countledger.consumers.audit import CHUNK, Audit, FileBookmarks, NoBookmarks
-from countledger.consumers.directory import ProgressRecovery
+from countledger.consumers.progress import ProgressRecovery
 from countledger.consumers.repair import Remedy, Repair, Repairer, unrepaired
 from countledger.consumers.verify import Judgement
 from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker

@@ -10,6 +10,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.materializer import Materializer
+from countledger.consumers.progress import PassedShards
 from countledger.consumers.record import (
     ShardName,
     failures_from,
@@ -20,7 +21,6 @@ from countledger.consumers.record import (
     replaced_entries,
 )
 from countledger.consumers.total_writer import DueRules, RankRules, WindowRules
-from countledger.consumers.watermark import PassedShards
 from countledger.ledger.amount import to_text
 from countledger.ledger.connection import Connection
 from countledger.ledger.departure import Deadline

@@ -29,8 +29,9 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.progress import (
+    PassedShards,
+    ShardDirectory,
     ShardProgress,
     advance_of,
     attempt_ended_of,
@@ -48,7 +49,6 @@ from countledger.consumers.total_writer import (
     fold,
     reached,
 )
-from countledger.consumers.watermark import PassedShards
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.departure import Deadline, guarded
 from countledger.ledger.errors import ConditionFailed, CountledgerError, OutOfTime

@@ -7,24 +7,78 @@ is never applied again: a batch is compared with it first.
 The progress item also stores two earlier positions. So one read shows how far the shard had been
 handled some time ago (`passed`). By now each write of an invocation that read less than that has
 landed.
+
+The directory of stream shards: which are known, so that lost progress is never read as none.
+
+A shard's records are compared with its progress before they are applied. If lost progress were read
+as zero, records that a mapping delivers again would count twice. So a shard gets its progress (of
+no record) and then its entry in this directory before its first batch is applied:
+
+    progress    entry
+    present     any        continue; while nothing was handled, write the entry
+    absent      absent     a new shard: write the progress, then the entry
+    absent      present    the progress was lost: stop
+    unreadable  any        the same
+
+The entry expires before the progress does, and after the last time at which a record of the shard
+can be delivered.
+
+A shard whose progress is lost is recovered on request. How far it had been handled is unknown, so
+it counts as handled to its end: all its records up to there are dropped, and none counts twice.
+Records that had not been handled are missing from the totals until a repair adds them from the
+ledger.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from base64 import urlsafe_b64encode
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from countledger.consumers.record import CLOSED, CLOSELY, LedgerStream, StreamShard, made_at_ms
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require
-from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import CorruptItem, NewerFormat, ProgressLost
-from countledger.ledger.limits import LATE_WRITE_MS, PROGRESS_LIFE_MS, SECOND_MS
-from countledger.ledger.operations import Absent, Add, Assign, Compare, Drop, Update, all_unchanged
+from countledger.ledger.clock import Clock, SystemClock, to_datetime
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CorruptItem,
+    CountledgerError,
+    NewerFormat,
+    ProgressLost,
+    ServiceFailed,
+)
+from countledger.ledger.limits import (
+    KNOWN_SHARD_LIFE_MS,
+    KNOWN_SHARD_RENEWED_MS,
+    LATE_WRITE_MS,
+    MINUTE_MS,
+    PROGRESS_LIFE_MS,
+    SECOND_MS,
+    WATERMARK_LIFE_MS,
+)
+from countledger.ledger.operations import (
+    Absent,
+    Add,
+    Assign,
+    Compare,
+    Drop,
+    Query,
+    Update,
+    all_unchanged,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
+    from countledger.consumers.record import ShardName
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Clause
+
 
 # Texts of one length compare like their numbers.
 _DIGITS: Final = 40
@@ -243,3 +297,308 @@ def _number(item: Item, name: str, text: str) -> int:
     if len(text) > _DIGITS or not text.isdecimal():
         raise CorruptItem(f"progress {item.get('counter')!r}: {name!r} is {text[:60]!r}")
     return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardDirectory:
+    """Opens shards, and stores when this process renewed their entries."""
+
+    _renewed: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def open(
+        self, dynamo: DynamoClient, table: str, shard: ShardName, now_ms: int
+    ) -> ShardProgress:
+        """The progress of a shard: one read unit; for a new shard three, and two write units.
+
+        Raises:
+            ProgressLost: the shard is known, and its progress is absent or cannot be read.
+            ServiceFailed: the progress could not be read or created; nothing may be applied.
+        """
+        progress = _read_one(dynamo, table, shard)
+        if progress is None and is_known(_entry(dynamo, table, shard), now_ms):
+            # Another invocation may have written both since the first read.
+            progress = _read_one(dynamo, table, shard)
+            if progress is None:
+                raise lost(shard)
+        if progress is None:
+            with suppress(ConditionFailed):
+                dynamo.update(opening_of(table, str(shard), now_ms))
+            progress = _read_one(dynamo, table, shard)
+            if progress is None:
+                raise ServiceFailed(f"the progress of {shard} was written and is gone; try again")
+        if progress.position == 0:
+            dynamo.update(entry_of(table, shard, now_ms))
+            self._renewed[str(shard)] = now_ms
+        return progress
+
+    def renew(self, dynamo: DynamoClient, table: str, shard: ShardName, now_ms: int) -> None:
+        """Extend a shard's entry after its progress moved: one write unit a day.
+
+        If the write fails, the next batch tries again.
+        """
+        if now_ms - self._renewed.get(str(shard), 0) < KNOWN_SHARD_RENEWED_MS:
+            return
+        with suppress(CountledgerError):
+            dynamo.update(entry_of(table, shard, now_ms))
+            self._renewed[str(shard)] = now_ms
+
+
+def _read_one(dynamo: DynamoClient, table: str, shard: ShardName) -> ShardProgress | None:
+    item = dynamo.get(table, keys.progress_key(str(shard)), consistent=True)
+    return None if item is None else known_progress(item)
+
+
+def _entry(dynamo: DynamoClient, table: str, shard: ShardName) -> Item | None:
+    return dynamo.get(table, keys.known_shard_key(shard.stream, shard.id), consistent=True)
+
+
+def is_known(entry: Item | None, now_ms: int) -> bool:
+    """Whether an entry is valid: an expired item may stay in the table for days."""
+    expires_at = (entry or {}).get("expires_at")
+    return isinstance(expires_at, int) and expires_at * SECOND_MS > now_ms
+
+
+def entry_of(table: str, shard: ShardName, now_ms: int) -> Update:
+    """Enter a shard into the directory, or extend its entry. One write unit."""
+    expires_at = (now_ms + KNOWN_SHARD_LIFE_MS) // SECOND_MS
+    key = keys.known_shard_key(shard.stream, shard.id)
+    return Update(table, key, (Assign("expires_at", expires_at),))
+
+
+def known_shards(dynamo: DynamoClient, table: str, stream: str) -> Iterator[str]:
+    """The ids of a stream's known shards, in no order: half a read unit for about 50 of them."""
+    condition = Compare("counter", "=", keys.STREAM_PREFIX + stream)
+    for page in dynamo.pages(Query(table, condition)):
+        for item in page:
+            yield str(item["part"])
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRecovery:
+    """Finds shards whose progress is lost, and writes new progress for them.
+
+    Attributes:
+        dynamo: a DynamoDB client.
+        table: the table `counters`.
+        stream: the stream of `ledger`.
+        clock: the time.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    stream: LedgerStream
+    clock: Clock = field(default_factory=SystemClock)
+
+    def recover(self) -> Iterator[str]:
+        """Mark each known shard without readable progress as handled to its end.
+
+        Two read units for each shard of the stream; for each recovered shard one write unit, and
+        all its records are read. Repair all totals afterwards.
+
+        Returns:
+            The names of the recovered shards, as they are recovered.
+
+        Raises:
+            SetupError: the stream was switched off.
+        """
+        self.stream.check_on()
+        for one in self.stream.shards():
+            item = self.dynamo.get(self.table, keys.progress_key(str(one.shard)), consistent=True)
+            if self._is_lost(one, item) and self._recover(one, item):
+                yield str(one.shard)
+
+    def _is_lost(self, one: StreamShard, item: Item | None) -> bool:
+        if item is None:
+            key = keys.known_shard_key(one.shard.stream, one.shard.id)
+            entry = self.dynamo.get(self.table, key, consistent=True)
+            return is_known(entry, self.clock.now_ms())
+        try:
+            known_progress(item)
+        except ProgressLost:
+            return True
+        return False
+
+    def _recover(self, one: StreamShard, item: Item | None) -> bool:
+        sequence, made_ms = "0", 0
+        pages = CLOSED if one.closed else CLOSELY
+        for record in self.stream.after(one.shard, None, empty_pages=pages):
+            sequence, made_ms = record["dynamodb"]["SequenceNumber"], int(made_at_ms(record))
+        now_ms = self.clock.now_ms()
+        recovered = ShardProgress(str(one.shard), sequence, made_ms, now_ms, 0, 0, 0)
+        try:
+            self.dynamo.update(recovery_of(self.table, recovered, item))
+        except ConditionFailed as refused:
+            # Another process wrote it, or an attempt of this one that got no answer.
+            found = refused.item or {}
+            return (found.get("sequence"), found.get("handled_at")) == (sequence, now_ms)
+        return True
+
+
+# Watermarks: up to which record of a stream shard a total contains the shard's records.
+#
+# A watermark is an attribute of the total's own item, so effect and watermark are one write. A
+# shard delivers its records in order the first time, so each record at or below the watermark has
+# been applied.
+#
+# A counter's records come from several shards (its entries may be in several partitions, and each
+# shard is replaced by a child within hours). So a total has one watermark for each shard: an
+# attribute named `w` and a hash of the shard, which holds 17 bytes of sequence number and 4 bytes
+# of the minute when the watermark was last moved. Compared as bytes, the sequence number decides.
+#
+# A watermark is removed when it can refuse nothing any more. Each delivered record is first
+# compared with the shard's progress, and dropped if it is at or below it. So a watermark at or
+# below the progress refuses only writes of invocations that began before the progress was stored.
+# Once these writes have landed, the watermark can go. A total therefore has the watermarks of the
+# open shards and a few more, of 34 bytes each, and stays below 1 KB, which is one write unit.
+
+
+PREFIX: Final = "w"
+# Sequence numbers have up to 40 digits; DynamoDB's numbers hold 38, and texts of different
+# lengths do not compare like numbers.
+_SEQUENCE_BYTES: Final = 17
+_MINUTE_BYTES: Final = 4
+_SHARD_HASH_BYTES: Final = 9
+# Below this many stale ones the clean-up would cost more writes than it saves.
+STALE_ENOUGH: Final = 4
+
+if 1 << 8 * _SEQUENCE_BYTES <= END:
+    raise AssertionError("a sequence number of 40 digits must fit")
+
+
+@lru_cache(maxsize=1_000)
+def attribute(shard: str) -> str:
+    """The attribute that holds the watermark of a stream shard."""
+    digest = blake2b(shard.encode(), digest_size=_SHARD_HASH_BYTES).digest()
+    return PREFIX + urlsafe_b64encode(digest).decode()
+
+
+def encode(sequence: int, moved_at_ms: int) -> bytes:
+    """A watermark's value."""
+    minute = moved_at_ms // MINUTE_MS
+    return sequence.to_bytes(_SEQUENCE_BYTES) + minute.to_bytes(_MINUTE_BYTES)
+
+
+def floor(sequence: int) -> bytes:
+    """The least value of a watermark at this sequence number; earlier watermarks are lower."""
+    return sequence.to_bytes(_SEQUENCE_BYTES) + bytes(_MINUTE_BYTES)
+
+
+def sequence_in(total: Item | None, shard: str) -> int | None:
+    """The sequence number of a shard's watermark in a total's item; None: no watermark."""
+    value = (total or {}).get(attribute(shard))
+    return sequence_of(value) if isinstance(value, bytes) else None
+
+
+def sequence_of(value: bytes) -> int:
+    """The sequence number in a watermark's value."""
+    return int.from_bytes(value[:_SEQUENCE_BYTES])
+
+
+def marks_in(total: Item) -> dict[str, bytes]:
+    """All watermarks of a total, by attribute name."""
+    return {
+        name: value
+        for name, value in total.items()
+        if name.startswith(PREFIX) and isinstance(value, bytes)
+    }
+
+
+def stale(total: Item, now_ms: int) -> dict[str, bytes]:
+    """The watermarks not moved for so long that no record they refuse can be delivered."""
+    limit = (now_ms - WATERMARK_LIFE_MS) // MINUTE_MS
+    return {
+        name: value
+        for name, value in marks_in(total).items()
+        if int.from_bytes(value[_SEQUENCE_BYTES:]) < limit
+    }
+
+
+# How long a read is reused. Later progress only allows more watermarks to be removed.
+PASSED_AGE_MS: Final = 5 * MINUTE_MS
+
+
+@dataclass(slots=True)
+class PassedShards:
+    """Finds watermarks that can be removed, by how far shards had been handled some time ago.
+
+    Attributes:
+        late_ms: how long a write that did not know a shard's progress may still land.
+        enough: from how many watermarks on a total is cleaned up.
+        age_ms: how long a read of progress is reused.
+    """
+
+    late_ms: int = LATE_WRITE_MS
+    enough: int = STALE_ENOUGH
+    age_ms: int = PASSED_AGE_MS
+    _names: dict[str, str] = field(default_factory=dict, repr=False)
+    _listed_at_ms: dict[str, int] = field(default_factory=dict, repr=False)
+    _known: dict[str, tuple[int, ShardProgress | None]] = field(default_factory=dict, repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def removable(
+        self, dynamo: DynamoClient, table: str, total: Item, stream: str, now_ms: int
+    ) -> dict[str, bytes]:
+        """The watermarks of a total that can be removed; none if they are few.
+
+        At most once in `age_ms`: half a read unit for about 50 known shards of the stream, and half
+        a read unit for each shard that has a watermark in a total.
+
+        Args:
+            dynamo: a DynamoDB client.
+            table: the table `counters`.
+            total: the total's item.
+            stream: the label of the stream whose shards are read.
+            now_ms: the time, ms since the epoch.
+
+        Raises:
+            ServiceFailed: the service did not answer.
+        """
+        marks = marks_in(total)
+        if len(marks) < self.enough:
+            return {}
+        found = stale(total, now_ms)
+        # The writers of a batch call this at once: one of them reads, the others do not wait.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._learn(dynamo, table, marks, stream, now_ms)
+            finally:
+                self._lock.release()
+        for name, value in marks.items():
+            _, progress = self._known.get(name, (0, None))
+            passed = None if progress is None else progress.passed(now_ms, self.late_ms)
+            if passed is not None and sequence_of(value) <= passed:
+                found[name] = value
+        return found if len(found) >= self.enough else {}
+
+    def _learn(
+        self, dynamo: DynamoClient, table: str, names: Iterable[str], stream: str, now_ms: int
+    ) -> None:
+        old = [name for name in names if not self._is_fresh(name, now_ms)]
+        if not old:
+            return
+        listed_at_ms = self._listed_at_ms.get(stream)
+        unknown = any(name not in self._names for name in old)
+        if unknown and (listed_at_ms is None or now_ms - listed_at_ms >= self.age_ms):
+            for shard_id in known_shards(dynamo, table, stream):
+                shard = f"{stream}/{shard_id}"
+                self._names[attribute(shard)] = shard
+            self._listed_at_ms[stream] = now_ms
+        wanted = {name: self._names[name] for name in old if name in self._names}
+        progress = _read_all(dynamo, table, wanted.values())
+        for name, shard in wanted.items():
+            self._known[name] = now_ms, progress.get(shard)
+
+    def _is_fresh(self, name: str, now_ms: int) -> bool:
+        known = self._known.get(name)
+        return known is not None and now_ms - known[0] < self.age_ms
+
+
+def _read_all(dynamo: DynamoClient, table: str, shards: Iterable[str]) -> dict[str, ShardProgress]:
+    found: dict[str, ShardProgress] = {}
+    for item in dynamo.get_many(table, [keys.progress_key(shard) for shard in shards]):
+        try:
+            progress = decode_progress(item)
+        except CorruptItem:
+            continue  # that shard's own batches stop, with an error
+        found[progress.shard] = progress
+    return found

@@ -36,7 +36,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers import watermark
+from countledger.consumers import progress
 from countledger.consumers.total_writer import DueMarker, DueRules, new_memory
 from countledger.consumers.verify import Judgement, Verdict, stored_total, verdict_of
 from countledger.ledger import amount, keys
@@ -257,9 +257,9 @@ def raised(item: Item | None, proof: Proof, now_ms: int) -> Iterator[Assign]:
     progress, and all earlier requests have landed.
     """
     for shard, handled in proof.handled.items():
-        found = watermark.sequence_in(item, shard)
+        found = progress.sequence_in(item, shard)
         if shard not in proof.landed and (found is None or found < handled):
-            yield Assign(watermark.attribute(shard), watermark.encode(handled, now_ms))
+            yield Assign(progress.attribute(shard), progress.encode(handled, now_ms))
 
 
 def _is_applied(plan: Update, item: Item | None) -> bool:

@@ -12,7 +12,7 @@ from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, overload
 
-from countledger.consumers import watermark
+from countledger.consumers import progress
 from countledger.consumers.record import (
     FAR_AHEAD_S,
     EntryChange,
@@ -546,7 +546,7 @@ def update_of(table: str, counter: str, step: FoldedChange, shard: str, now_ms: 
 
     Conditional on the watermark being lower than the change's first record.
     """
-    mark = watermark.attribute(shard)
+    mark = progress.attribute(shard)
     return Update(
         table,
         keys.total_key(counter),
@@ -556,13 +556,13 @@ def update_of(table: str, counter: str, step: FoldedChange, shard: str, now_ms: 
             Add("entries", step.entries),
             _NEXT_VERSION,
             Assign("updated_at", now_ms),
-            Assign(mark, watermark.encode(step.last, now_ms)),
+            Assign(mark, progress.encode(step.last, now_ms)),
             AssignOnce("incarnation", new_incarnation(shard, step.first, now_ms)),
         ),
         AllOf(
             _READABLE,
             _NOT_STRICT,
-            AnyOf(Absent(mark), Compare(mark, "<", watermark.floor(step.first))),
+            AnyOf(Absent(mark), Compare(mark, "<", progress.floor(step.first))),
         ),
         returning="ALL_NEW",
     )
@@ -696,7 +696,7 @@ class TotalWriter:
                     raise RequestRejected(
                         f"counter {counter!r} is strict or a sequence: entries are not added to it"
                     ) from failed
-                left = after(pending, watermark.sequence_in(failed.item, self.shard))
+                left = after(pending, progress.sequence_in(failed.item, self.shard))
                 if not left:
                     return 0, failed.item or {}
                 pending, windowed = left, self._window_changes(counter, left)
@@ -721,8 +721,8 @@ class TotalWriter:
     def _removable(self, item: Item) -> dict[str, bytes]:
         if self.removable is not None:
             return self.removable(item)
-        stale = watermark.stale(item, self.now_ms)
-        return stale if len(stale) >= watermark.STALE_ENOUGH else {}
+        stale = progress.stale(item, self.now_ms)
+        return stale if len(stale) >= progress.STALE_ENOUGH else {}
 
 
 def _of_windows(windowed: Sequence[WindowChanges], shard: str, first: int) -> tuple[Clause, ...]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers import watermark
+from countledger.consumers import progress
 from countledger.ledger import amount, keys
 from countledger.ledger.attributes import check_format
 from countledger.ledger.errors import (
@@ -82,12 +82,12 @@ def item_update_of(  # noqa: PLR0917 - of one write
 
     Conditional on the shard's watermark being lower than the first of the changes.
     """
-    mark = watermark.attribute(shard)
+    mark = progress.attribute(shard)
     clauses: list[Clause] = [
         Add("sum", step.delta),
         Add("events", step.events),
         _NEXT_VERSION,
-        Assign(mark, watermark.encode(step.last, now_ms)),
+        Assign(mark, progress.encode(step.last, now_ms)),
         *also,
     ]
     if step.expires_at is not None:
@@ -95,7 +95,7 @@ def item_update_of(  # noqa: PLR0917 - of one write
     for number, (delta, events) in step.cells.items():
         clauses += (Add(SUM + number, delta), Add(EVENTS + number, events))
     condition = AllOf(
-        _READABLE, AnyOf(Absent(mark), Compare(mark, "<", watermark.floor(step.first)))
+        _READABLE, AnyOf(Absent(mark), Compare(mark, "<", progress.floor(step.first)))
     )
     return Update(table, key, tuple(clauses), condition, returning="ALL_NEW")
 
@@ -191,7 +191,7 @@ class WindowWriter:
                 item = self.dynamo.update(update)
             except ConditionFailed as failed:
                 check_format(failed.item or {})
-                pending = pending.above(watermark.sequence_in(failed.item, self.shard))
+                pending = pending.above(progress.sequence_in(failed.item, self.shard))
                 if not pending.parts:
                     return 0
             else:

@@ -23,10 +23,10 @@ from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.service import ConnectedServices
 from countledger.consumers.materializer import Materializer
+from countledger.consumers.progress import PassedShards
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import ShardName, label_of
 from countledger.consumers.total_writer import DueRules, RankRules, WindowRules
-from countledger.consumers.watermark import PassedShards
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
 from countledger.ledger.errors import CountledgerError

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import boto3
 
-from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
+from countledger.consumers.progress import ShardDirectory
 from countledger.consumers.record import ShardName
 from countledger.consumers.total_writer import DueRules
 from countledger.ledger.calendar import Per

@@ -6,9 +6,8 @@ from typing import Final
 
 import pytest
 
-from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.progress import ShardProgress, advance_of, opening_of
+from countledger.consumers.progress import ShardDirectory, ShardProgress, advance_of, opening_of
 from countledger.consumers.record import ShardName
 from countledger.consumers.total_writer import FoldedChange, update_of
 from countledger.infra.prices import BATCH_UNITS

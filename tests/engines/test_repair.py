@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from countledger.consumers.directory import ShardDirectory
-from countledger.consumers.progress import ShardProgress, advance_of
+from countledger.consumers.progress import ShardDirectory, ShardProgress, advance_of
 from countledger.consumers.record import LedgerStream
 from countledger.consumers.repair import Remedy, Repairer, plan_of
 from countledger.consumers.verify import Judgement, Verifier

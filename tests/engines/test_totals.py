@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from countledger.consumers import total_writer, watermark
+from countledger.consumers import progress, total_writer
 from countledger.consumers.progress import ShardProgress, advance_of, opening_of
 from countledger.consumers.record import EntryChange, LedgerStream, ShardName
 from countledger.consumers.total_writer import CounterChanges, FoldedChange, TotalWriter, update_of
@@ -80,15 +80,15 @@ def test_effect_and_watermark_are_one_write(store: Store, counter: str) -> None:
     for first, last in ((5, 9), (1, 4), (9, 9), (9, 12), (6, 30)):
         with pytest.raises(ConditionFailed) as failed:
             dynamo.update(update(first, last))
-        assert watermark.sequence_in(failed.value.item, "shard") == 9
+        assert progress.sequence_in(failed.value.item, "shard") == 9
     dynamo.update(update(10, 10**39))
     dynamo.update(update(1, 1, "another shard"))
 
     item = store.item(store.counters, keys.total_key(counter))
     assert item is not None
     assert (item["total"], item["events"], item["entries"], item["version"]) == (30, 6, 3, 3)
-    assert watermark.sequence_in(item, "shard") == 10**39
-    assert watermark.sequence_in(item, "another shard") == 1
+    assert progress.sequence_in(item, "shard") == 10**39
+    assert progress.sequence_in(item, "another shard") == 1
 
 
 def test_a_total_of_a_later_release_is_left_alone(store: Store, counter: str) -> None:
@@ -197,7 +197,7 @@ def test_what_moves_a_stale_watermark_beside_its_clean_up_counts_once(
         raise AssertionError(reason)
 
     with rule.watched():
-        for number in range(watermark.STALE_ENOUGH):
+        for number in range(progress.STALE_ENOUGH):
             deliver(f"old {number}", 1, old_ms)
         # The update of the total is the first one, the clean-up the second.
         with before_call(dynamo.client, "UpdateItem", lambda: deliver("old 0", 2), number=2):
@@ -206,8 +206,8 @@ def test_what_moves_a_stale_watermark_beside_its_clean_up_counts_once(
         deliver("old 0", 1)
 
         total = store.totals().read(counter, consistent=True)
-        if total.value != watermark.STALE_ENOUGH + 2:
-            raise WrongNumber(f"{total.value} of {watermark.STALE_ENOUGH + 2} entries")
+        if total.value != progress.STALE_ENOUGH + 2:
+            raise WrongNumber(f"{total.value} of {progress.STALE_ENOUGH + 2} entries")
 
 
 def test_updates_at_the_same_time_are_all_in_the_total(store: Store, counter: str) -> None:

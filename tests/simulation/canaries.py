@@ -13,7 +13,7 @@ import pytest
 from countledger.compaction import plan
 from countledger.compaction.plan import AgeLimit
 from countledger.compaction.run import Run
-from countledger.consumers import materializer, total_writer, totals, watermark
+from countledger.consumers import materializer, progress, total_writer, totals
 from countledger.consumers import repair as repairing
 from countledger.consumers.materializer import BatchOutcome, complete_outcome
 from countledger.consumers.proof import Prover
@@ -62,8 +62,8 @@ def _watermarks_as_old_as_their_shards(patch: pytest.MonkeyPatch) -> None:
                 table, counter, step, shard, met.setdefault(shard, now_ms)
             ),
         ),
-        replaced(watermark, "WATERMARK_LIFE_MS", 300_000),
-        replaced(watermark, "STALE_ENOUGH", 1),
+        replaced(progress, "WATERMARK_LIFE_MS", 300_000),
+        replaced(progress, "STALE_ENOUGH", 1),
     )(patch)
 
 
@@ -133,13 +133,13 @@ def _brief(put: Put) -> Put:
 _TOTALS: Final = [
     Canary("watermark", unconditional(total_writer, "update_of"), seed=5),
     Canary(
-        "watermark for each stream shard", replaced(watermark, "attribute", lambda *_: "w"), seed=11
+        "watermark for each stream shard", replaced(progress, "attribute", lambda *_: "w"), seed=11
     ),
     Canary(
         "watermarks outlive the writes that they refuse",
         all_of(
-            replaced(watermark, "WATERMARK_LIFE_MS", 120_000),
-            replaced(watermark, "STALE_ENOUGH", 1),
+            replaced(progress, "WATERMARK_LIFE_MS", 120_000),
+            replaced(progress, "STALE_ENOUGH", 1),
         ),
         seed=49,
     ),

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from countledger.consumers import directory, materializer, proof, repair, watermark
-from countledger.consumers.progress import ShardProgress
+from countledger.consumers import materializer, progress, proof, repair
+from countledger.consumers.progress import PassedShards, ShardProgress
 from countledger.consumers.proof import Prover
 from countledger.consumers.quarantine import StoredQuarantine, body, quarantined_of
-from countledger.consumers.watermark import PassedShards
 from countledger.infra.template import mapping_settings
 from countledger.ledger.attributes import Item
 from countledger.ledger.departure import Deadline
@@ -56,7 +55,7 @@ def _by_age(passed: PassedShards, _dynamo: Any, _table: str, total: Any, *at: An
     limit_ms = at[1] - passed.late_ms - MINUTE_MS
     return {
         name: value
-        for name, value in watermark.marks_in(total).items()
+        for name, value in progress.marks_in(total).items()
         if int.from_bytes(value[17:]) * MINUTE_MS < limit_ms
     }
 
@@ -100,7 +99,7 @@ CANARIES: Final = [
         "lost progress is not zero",
         all_of(
             little_but("forget", "remake", "split"),
-            replaced(directory, "is_known", lambda *_: False),
+            replaced(progress, "is_known", lambda *_: False),
         ),
         "progress",
         within=800,

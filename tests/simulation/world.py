@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from botocore.exceptions import ClientError
 
-from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.handler import answer_of, shard_of
 from countledger.consumers.materializer import Materializer
+from countledger.consumers.progress import PassedShards, ShardDirectory
 from countledger.consumers.total_writer import DueRules, TtlCache, WindowRules, new_memory
-from countledger.consumers.watermark import PassedShards
 from countledger.infra.local.mappings import record_filter
 from countledger.infra.memory.items import key_of
 from countledger.infra.template import mapping_settings

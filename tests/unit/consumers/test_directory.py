@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers import watermark
-from countledger.consumers.directory import ProgressRecovery, ShardDirectory
+from countledger.consumers import progress
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.progress import ShardProgress, decode_progress, history_after
+from countledger.consumers.progress import (
+    PASSED_AGE_MS,
+    PassedShards,
+    ProgressRecovery,
+    ShardDirectory,
+    ShardProgress,
+    decode_progress,
+    history_after,
+)
 from countledger.consumers.record import ShardName
 from countledger.consumers.verify import Judgement
-from countledger.consumers.watermark import PASSED_AGE_MS, PassedShards
 from countledger.ledger import keys
 from countledger.ledger.errors import ProgressLost, Throttled
 from countledger.ledger.limits import (
@@ -218,7 +224,7 @@ def test_a_total_of_a_hundred_past_shards_costs_one_unit() -> None:
 
     total = dynamo.tables[COUNTERS]["a:b", "total"]
     assert total["total"] == 100
-    assert len(watermark.marks_in(total)) <= watermark.STALE_ENOUGH + 4
+    assert len(progress.marks_in(total)) <= progress.STALE_ENOUGH + 4
     size = sum(len(name) + len(str(value)) for name, value in total.items())
     assert size < 1_024
 

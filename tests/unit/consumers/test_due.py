@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
+from countledger.consumers.progress import ShardDirectory
 from countledger.consumers.record import ShardName
 from countledger.consumers.total_writer import DueRules
 from countledger.ledger import keys

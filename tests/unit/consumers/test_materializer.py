@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from countledger.consumers import materializer
-from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.handler import shard_of
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import (
+    ShardDirectory,
     ShardProgress,
     decode_progress,
 )

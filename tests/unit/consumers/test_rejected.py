@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
+from countledger.consumers.progress import ShardDirectory
 from countledger.consumers.record import ShardName
 from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import CountledgerError, OutOfTime, Throttled

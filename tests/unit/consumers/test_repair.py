@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger.consumers import watermark
-from countledger.consumers.directory import ShardDirectory
+from countledger.consumers import progress
+from countledger.consumers.progress import ShardDirectory
 from countledger.consumers.record import ShardName
 from countledger.consumers.repair import Remedy, Repairer
 from countledger.consumers.total_writer import TotalWriter, fold
@@ -336,6 +336,6 @@ def test_only_shards_that_were_handled_lately_leave_a_watermark(world: World) ->
 
     assert world.repair().remedy is Remedy.MADE
 
-    assert set(watermark.marks_in(world.total())) == {watermark.attribute("label/other")}
+    assert set(progress.marks_in(world.total())) == {progress.attribute("label/other")}
     world.deliver(records)
     assert world.total()["total"] == 5

@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.consumers import watermark
+from countledger.consumers import progress
 from countledger.consumers.record import EntryChange
 from countledger.consumers.total_writer import CounterChanges, TotalWriter, fold
 from countledger.ledger.errors import (
@@ -136,14 +136,14 @@ def test_stale_watermarks_are_removed_by_the_way_when_they_are_many(stale: int, 
     item = dynamo.items(TABLE)[0]
     marks = [name for name, value in item.items() if isinstance(value, bytes)]
     assert len(marks) == left
-    assert watermark.attribute(SHARD) in marks
+    assert progress.attribute(SHARD) in marks
     assert item["total"] == stale + 1
 
 
 def test_a_repair_of_many_shards_leaves_no_watermarks_for_good() -> None:
     dynamo = MemoryClient()
     old_ms = NOW_MS - WATERMARK_LIFE_MS - 120_000
-    marks = {watermark.attribute(f"label/{n}"): watermark.encode(n, old_ms) for n in range(256)}
+    marks = {progress.attribute(f"label/{n}"): progress.encode(n, old_ms) for n in range(256)}
     _writer(dynamo).write(COUNTER, _changes(1))
     dynamo.tables[TABLE][COUNTER, "total"] |= marks
 
@@ -151,7 +151,7 @@ def test_a_repair_of_many_shards_leaves_no_watermarks_for_good() -> None:
         writer = TotalWriter(dynamo, TABLE, f"label/new-{number}", Aside(), NOW_MS)
         assert writer.write(COUNTER, _changes(1)).error is None
 
-    assert len(watermark.stale(dynamo.items(TABLE)[0], NOW_MS)) < watermark.STALE_ENOUGH
+    assert len(progress.stale(dynamo.items(TABLE)[0], NOW_MS)) < progress.STALE_ENOUGH
 
 
 def test_a_clean_up_that_fails_changes_no_total() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import BatchOutcome, Materializer
+from countledger.consumers.progress import ShardDirectory
 from countledger.consumers.record import ShardName
 from countledger.consumers.total_writer import WindowRules
 from countledger.ledger import keys

@@ -7,9 +7,8 @@ from typing import Any, cast
 
 from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
 
-from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import BatchOutcome, Materializer
-from countledger.consumers.progress import ShardProgress, advance_of, history_after
+from countledger.consumers.progress import ShardDirectory, ShardProgress, advance_of, history_after
 from countledger.consumers.record import LedgerStream, ShardName, StreamShard
 from countledger.consumers.repair import Repair, Repairer
 from countledger.consumers.totals import TotalsReader
