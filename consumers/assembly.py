@@ -16,12 +16,10 @@ if TYPE_CHECKING:
     from countledger.consumers.groups import Groups
     from countledger.consumers.lag import CatchingUp
     from countledger.consumers.leftovers import Leftovers
-    from countledger.consumers.name_pages import NamesPage
     from countledger.consumers.over_regions import RegionsReader
     from countledger.consumers.rankings import Rankings
     from countledger.consumers.record import LedgerStream
-    from countledger.consumers.snapshot import SnapshotReader
-    from countledger.consumers.totals import Listing, TotalsReader
+    from countledger.consumers.totals import Listing, NamesPage, SnapshotReader, TotalsReader
     from countledger.consumers.window_auditor import WindowAuditor
     from countledger.consumers.window_settings import WindowSettings
     from countledger.consumers.windows import WindowsReader
@@ -118,7 +116,7 @@ def names_of(connection: Connection, prefix: str) -> Iterator[str]:
 
 def names_page_of(connection: Connection, prefix: str, after: str | None, limit: int) -> NamesPage:
     """A part of the counters that have a total and begin with a prefix."""
-    from countledger.consumers.name_pages import names_page
+    from countledger.consumers.totals import names_page
     from countledger.ledger import keys
     from countledger.ledger.assembly import strict_table_of
 
@@ -138,7 +136,7 @@ def listing_of(connection: Connection, namespaces: Namespaces) -> Listing:
 def snapshots_of(connection: Connection) -> SnapshotReader:
     """The reader of many totals at one moment."""
     from countledger.consumers.region_state import RegionStateStore
-    from countledger.consumers.snapshot import SnapshotReader
+    from countledger.consumers.totals import SnapshotReader
     from countledger.ledger.assembly import strict_regions_of
 
     region, strict = RegionStateStore.of(connection), strict_regions_of(connection)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import json
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from countledger.consumers.progress import ShardProgress, known_progress
 from countledger.ledger import keys
+from countledger.ledger.attempts import Attempts, DynamoPerformer, ask, run
 from countledger.ledger.attributes import decoded, optional
-from countledger.ledger.clock import to_datetime
+from countledger.ledger.clock import Backoff, Clock, SystemClock, to_datetime
+from countledger.ledger.errors import BadSetting, CorruptItem, Throttled, TooManyCounters, shown
+from countledger.ledger.limits import (
+    PARTITION_KEY_MAX_BYTES,
+    SORT_KEY_MAX_BYTES,
+    TRANSACTION_ACTIONS,
+)
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.ledger.operations import AllOf, BeginsWith, Compare, Query, Scan
+from countledger.ledger.operations import AllOf, BeginsWith, Compare, Query, Scan, TransactGet
 from countledger.ledger.tombstones import removed_id
 from countledger.ledger.total import Total, decode_total, with_bins
 
@@ -21,9 +30,247 @@ if TYPE_CHECKING:
     from countledger.consumers.record import LedgerStream, StreamShard
     from countledger.consumers.region_state import RegionStateStore
     from countledger.ledger.assembly import StrictRegions
+    from countledger.ledger.attempts import Exhausted
     from countledger.ledger.attributes import Item, Key, OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Condition
+
+
+# The names of counters in parts, each of a bounded number of requests.
+#
+# A table has no index of names, so a search reads all of it. In parts, a caller decides after each
+# of them whether to go on.
+
+
+NAMES_MAX: Final = 1_000
+_ITEMS_OF_A_REQUEST: Final = 1_000
+_REQUESTS: Final = 20
+_TIME_MS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class NamesPage:
+    """A part of the names.
+
+    Attributes:
+        names: in no order.
+        after: where the next part begins; None: this is the last one.
+        items_read: how many items of the tables were read for this part.
+    """
+
+    names: tuple[str, ...]
+    after: str | None
+    items_read: int
+
+
+def names_page(
+    dynamo: DynamoClient, tables: Sequence[str], prefix: str, after: str | None, limit: int
+) -> NamesPage:
+    """The names with a prefix that come after a place: half a read unit for each 4 KB read.
+
+    A part ends after 20 requests for 1,000 items each, and after a request that ends two seconds
+    or more after the part began: an answer comes soon, however slow a table is.
+
+    Args:
+        dynamo: a DynamoDB client.
+        tables: those with totals, one after the other.
+        prefix: of the names; "" = all.
+        after: the place, as `NamesPage.after` has it.
+        limit: the largest number of names.
+
+    Raises:
+        BadSetting: the limit is out of range, or no place is written like this.
+    """
+    if type(limit) is not int or not 1 <= limit <= NAMES_MAX:
+        raise BadSetting(f"limit {shown(limit)} is not a number from 1 to {NAMES_MAX:,}")
+    at, key = _place(after, len(tables))
+    condition: Condition = Compare("part", "=", keys.TOTAL)
+    where = AllOf(condition, BeginsWith("counter", prefix)) if prefix else condition
+    names: list[str] = []
+    items_read, until_ms = 0, dynamo.clock.now_ms() + _TIME_MS
+    for _ in range(_REQUESTS):
+        only = ("counter",)
+        page = dynamo.page(Scan(tables[at], where, only, after=key, page_size=_ITEMS_OF_A_REQUEST))
+        items_read += page.items_read
+        names += [item["counter"] for item in page.items]
+        if len(names) > limit:
+            last = names[limit - 1]
+            return NamesPage(tuple(names[:limit]), _written(at, keys.total_key(last)), items_read)
+        at, key = (at, page.after) if page.after else (at + 1, None)
+        if at == len(tables):
+            return NamesPage(tuple(names), None, items_read)
+        if dynamo.clock.now_ms() >= until_ms:
+            break
+    return NamesPage(tuple(names), _written(at, key), items_read)
+
+
+def _written(table: int, key: Key | None) -> str:
+    """A place: the number of a table, and the key of its last item that was read."""
+    return json.dumps([table] if key is None else [table, key["counter"], key["part"]])
+
+
+def _place(after: str | None, tables: int) -> tuple[int, Key | None]:
+    if after is None:
+        return 0, None
+    match _parsed(after):
+        case [int() as table] if 0 <= table < tables:
+            return table, None
+        case [int() as table, str() as counter, str() as part] if (
+            0 <= table < tables
+            and 0 < len(counter.encode()) <= PARTITION_KEY_MAX_BYTES
+            and 0 < len(part.encode()) <= SORT_KEY_MAX_BYTES
+        ):
+            return table, {"counter": counter, "part": part}
+    raise BadSetting(f"place {shown(after)} is not the end of a page of names: start without one")
+
+
+def _parsed(after: str) -> object:
+    try:
+        return json.loads(after)
+    except ValueError:
+        return None
+
+
+# Snapshots: the totals of several counters as of one moment, by one TransactGetItems.
+#
+# The items of `counters` are read at one moment. A strict counter's value, with its bins, is
+# exact. A ledger counter's total is what the materializer had written by then, so the totals of
+# two ledger counters may be at different positions of the stream. `totals` reads more counters
+# than one transaction can, but not at one moment.
+
+
+_POLICY: Final = Backoff(attempts=10, base_ms=10, cap_ms=500)
+# A spread counter may be made again, with other bins, while its bins are looked for.
+_LOOKS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Totals as of one moment.
+
+    Attributes:
+        totals: by counter, in the order of the request; zeros if it was never recorded.
+        read_at_ms: when the reading ended, by this machine's clock.
+    """
+
+    totals: Mapping[str, Total]
+    read_at_ms: int
+
+    @property
+    def read_at(self) -> datetime:
+        """`read_at_ms` as a datetime in UTC."""
+        return to_datetime(self.read_at_ms)
+
+    @property
+    def as_materialized(self) -> tuple[str, ...]:
+        """The counters that the materializer keeps: exact up to its lag, not to this moment.
+
+        A counter without a total is among them: its first entries may be under way.
+        """
+        return tuple(one.counter for one in self.totals.values() if one.method is None)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReader:
+    """Reads snapshots.
+
+    Attributes:
+        dynamo: a DynamoDB client; the SDK may retry its reads.
+        table: the table `counters`.
+        clock: the time; waits between attempts.
+        random: the source of the jitter of these waits.
+        region: the state of this region, which must be ready; None: it always is.
+        strict: the strict counters over regions, which cannot be read in a transaction.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=Random)
+    region: RegionStateStore | None = None
+    strict: StrictRegions | None = None
+
+    def read(self, counters: Iterable[str]) -> Snapshot:
+        """The totals of up to 100 counters as of one moment: two read units each.
+
+        A strict counter with bins counts as one more for each bin. If there are bins, everything is
+        read a second time, with the bins.
+
+        Raises:
+            TooManyCounters: the counters and their bins do not fit into one transaction.
+            BadCounterName: a name breaks the grammar.
+            BadSetting: a counter is over regions, in a table without transactions.
+            CorruptItem: a total cannot be read.
+            Throttled: conflicting writes made each attempt fail.
+            RegionRebuilding: the totals of this region are incomplete.
+        """
+        if self.region is not None:
+            self.region.check()
+        names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
+        _check_size(len(names), "counters")
+        if self.strict is not None:
+            self.strict.refuse(names, "its table has no transactions: read it by `totals`")
+        bins: dict[str, int] = {}
+        for _ in range(_LOOKS):
+            places = _places(names, bins)
+            _check_size(len(places), "counters and bins")
+            found = dict(zip(places, self._items(list(places.values())), strict=True))
+            totals = {name: _total(name, found[name, None]) for name in names}
+            needed = {name: one.bins for name, one in totals.items() if one.bins > 1}
+            if needed == bins:
+                whole = {name: _whole(totals[name], found) for name in names}
+                return Snapshot(whole, self.clock.now_ms())
+            bins = needed
+        raise Throttled("strict counters with bins were recreated during each read; try again")
+
+    def _items(self, wanted: Sequence[Key]) -> list[Item | None]:
+        if not wanted:
+            return []
+
+        def give_up(exhausted: Exhausted[None]) -> NoReturn:
+            raise Throttled(
+                f"no snapshot: writes were in the way of each attempt ({exhausted.error})"
+            ) from exhausted.error
+
+        attempts = Attempts(self.clock, self.random, _POLICY)
+        perform = DynamoPerformer(self.dynamo, self.dynamo, self.clock)
+        items: list[Item | None] = run(
+            ask(TransactGet(self.table, wanted), attempts, give_up), perform
+        )
+        return items
+
+
+_Places = dict[tuple[str, int | None], "Key"]
+
+
+def _places(names: Sequence[str], bins: Mapping[str, int]) -> _Places:
+    """What has to be read: each counter's main item, and the bins that it is known to have."""
+    places: _Places = {(name, None): keys.total_key(name) for name in names}
+    for name, count in bins.items():
+        places |= {(name, number): keys.bin_key(name, number) for number in range(count)}
+    return places
+
+
+def _total(name: str, item: Item | None) -> Total:
+    return Total(name) if item is None else decode_total(item)
+
+
+def _whole(total: Total, found: Mapping[tuple[str, int | None], Item | None]) -> Total:
+    if total.bins == 1:
+        return total
+    items = [found[total.counter, number] for number in range(total.bins)]
+    there = [item for item in items if item is not None]
+    if len(there) < total.bins:
+        raise CorruptItem(f"strict counter {total.counter!r} lacks some of its bins")
+    return with_bins(total, there)
+
+
+def _check_size(number: int, what: str) -> None:
+    if number > TRANSACTION_ACTIONS:
+        raise TooManyCounters(
+            f"{number} {what}: a snapshot reads up to {TRANSACTION_ACTIONS} as of one moment; "
+            "`totals` reads any number, but not as of one moment"
+        )
 
 
 def counters_beginning(dynamo: DynamoClient, table: str, prefix: str) -> Iterator[str]:

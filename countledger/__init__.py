@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from countledger.consumers.over_regions import RegionAnswer, TotalOverRegions
     from countledger.consumers.progress import ShardProgress
     from countledger.consumers.repair import Remedy, Repair
-    from countledger.consumers.snapshot import Snapshot
-    from countledger.consumers.totals import Freshness
+    from countledger.consumers.totals import Freshness, Snapshot
     from countledger.consumers.verify import Judgement, Verdict
     from countledger.consumers.window_sums import WindowSum
     from countledger.counting import counted
@@ -132,7 +131,7 @@ _MODULES: Final = {
     "ShardProgress": "countledger.consumers.progress",
     "Remedy": "countledger.consumers.repair",
     "Repair": "countledger.consumers.repair",
-    "Snapshot": "countledger.consumers.snapshot",
+    "Snapshot": "countledger.consumers.totals",
     "RegionAnswer": "countledger.consumers.over_regions",
     "TotalOverRegions": "countledger.consumers.over_regions",
     "Freshness": "countledger.consumers.totals",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.alerts.initial_scan import is_past, silence_of
 from countledger.consumers.alerts.rule import Direction
-from countledger.consumers.name_pages import NamesPage
+from countledger.consumers.totals import NamesPage
 from countledger.infra.cli.output import notice
 from countledger.ledger.amount import add, negated, to_text
 from countledger.ledger.clock import to_datetime

@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.consumers.name_pages import NamesPage, names_page
+from countledger.consumers.totals import NamesPage, names_page
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.operations import Put

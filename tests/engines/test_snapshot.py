@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 from countledger import Snapshot, Total
-from countledger.consumers.snapshot import SnapshotReader
 from countledger.consumers.total_writer import FoldedChange, update_of
+from countledger.consumers.totals import SnapshotReader
 from countledger.ledger.errors import BadCounterName, RequestRejected, TooManyCounters
 from countledger.producers.strict.counters import StrictCounters
 from tests.engines.clock import HandClock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.consumers.snapshot import SnapshotReader
+from countledger.consumers.totals import SnapshotReader
 from countledger.ledger.errors import RequestRejected, Throttled
 from tests.engines.clock import HandClock
 from tests.engines.store import Store

@@ -35,7 +35,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "producers/strict/release.py": "_lapsed",
         "compaction/s3_archive.py": "_keys",
         "compaction/salvager.py": "run",
-        "consumers/name_pages.py": "names_page",
+        "consumers/totals.py": "names_page",
         "consumers/record.py": "after shards",
         "consumers/walk.py": "rounds",
         "infra/local/shards.py": "shards",
@@ -56,7 +56,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     },
     "reading again: several reads must show one and the same moment": {
         "consumers/alerts/rules.py": "read",
-        "consumers/snapshot.py": "read",
+        "consumers/totals.py": "read",
         "consumers/verify.py": "compare",
         "ledger/exact.py": "read",
     },

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from countledger.consumers.snapshot import SnapshotReader
+from countledger.consumers.totals import SnapshotReader
 from countledger.ledger.operations import AllOf, Compare, Condition
 from countledger.producers.strict import multi_update
 from countledger.producers.strict.counters import StrictCounters

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.name_pages import names_page
+from countledger.consumers.totals import names_page
 from countledger.infra.memory.dynamo import MemoryDynamo
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys

@@ -6,8 +6,7 @@ import pytest
 
 from countledger.consumers.rankings import Rankings
 from countledger.consumers.region_state import CACHED_MS, Phase, RegionState, RegionStateStore
-from countledger.consumers.snapshot import SnapshotReader
-from countledger.consumers.totals import TotalsReader
+from countledger.consumers.totals import SnapshotReader, TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import CorruptItem, RegionRebuilding
