@@ -76,7 +76,7 @@ def totals_of(connection: Connection, namespaces: Namespaces | None = None) -> T
         connection: to the stack.
         namespaces: as the process knows them; None: they are read again.
     """
-    from countledger.consumers.region_state import RegionStateStore
+    from countledger.consumers.over_regions import RegionStateStore
     from countledger.consumers.totals import TotalsReader
     from countledger.ledger.assembly import strict_regions_of
 
@@ -135,7 +135,7 @@ def listing_of(connection: Connection, namespaces: Namespaces) -> Listing:
 
 def snapshots_of(connection: Connection) -> SnapshotReader:
     """The reader of many totals at one moment."""
-    from countledger.consumers.region_state import RegionStateStore
+    from countledger.consumers.over_regions import RegionStateStore
     from countledger.consumers.totals import SnapshotReader
     from countledger.ledger.assembly import strict_regions_of
 
@@ -193,8 +193,8 @@ def deletable_totals_of(
 
 def rankings_of(connection: Connection, namespaces: Namespaces) -> Rankings:
     """The rankings of a stack."""
+    from countledger.consumers.over_regions import RegionStateStore
     from countledger.consumers.rankings import Rankings
-    from countledger.consumers.region_state import RegionStateStore
 
     dynamo, table = _counters_of(connection)
     region = RegionStateStore.of(connection)

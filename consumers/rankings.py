@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import date
 
-    from countledger.consumers.region_state import RegionStateStore
+    from countledger.consumers.over_regions import RegionStateStore
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Condition, Update

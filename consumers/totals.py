@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from countledger.consumers.over_regions import RegionStateStore
     from countledger.consumers.record import LedgerStream, StreamShard
-    from countledger.consumers.region_state import RegionStateStore
     from countledger.ledger.assembly import StrictRegions
     from countledger.ledger.attempts import Exhausted
     from countledger.ledger.attributes import Item, Key, OnCorrupt

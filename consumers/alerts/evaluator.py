@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.alert import Publisher
     from countledger.consumers.alerts.alert_log import DeadLetters
     from countledger.consumers.alerts.rule_index import KnownRules, RuleIndex
-    from countledger.consumers.region_state import RegionStateStore
+    from countledger.consumers.over_regions import RegionStateStore
     from countledger.consumers.rejected import Quarantine, Unstored
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.windows import WindowSetting

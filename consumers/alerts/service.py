@@ -11,7 +11,7 @@ from countledger.consumers.alerts.delivery import ServicePublisher, Targets
 from countledger.consumers.alerts.initial_scan import InitialScan, wait_until_effective
 from countledger.consumers.alerts.rule_spec import changed_rule, check_watched, refuse_now, rule_of
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.region_state import RegionStateStore
+from countledger.consumers.over_regions import RegionStateStore
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.assembly import strict_regions_of

@@ -10,7 +10,7 @@ import typer
 from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.promotion import Promotion
 from countledger.compaction.regions import Regions
-from countledger.consumers.region_state import Phase
+from countledger.consumers.over_regions import Phase
 from countledger.infra.cli.deploy import RoleArn  # noqa: TC001 - Typer
 from countledger.infra.cli.destroy import deployment_of
 from countledger.infra.cli.options import BadUsage, Options, shared

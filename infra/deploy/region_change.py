@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.region_state import Phase, RegionState, RegionStateStore
+from countledger.consumers.over_regions import Phase, RegionState, RegionStateStore
 from countledger.infra.deploy.change_set import Effect, parameters_in, tags_in
 from countledger.infra.deploy.region_checks import (
     home_by_epoch,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction.lease import decode_shown
+from countledger.consumers.over_regions import RegionState, RegionStateStore
 from countledger.consumers.record import LedgerStream, counts, made_at_ms
-from countledger.consumers.region_state import RegionState, RegionStateStore
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement
 from countledger.infra.deploy.stack_operation import DeployFailed

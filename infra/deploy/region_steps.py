@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.region_state import Phase, RegionState
+from countledger.consumers.over_regions import Phase, RegionState
 from countledger.ledger.errors import BadInput, WrongRegion
 
 if TYPE_CHECKING:

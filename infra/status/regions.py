@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from countledger.consumers.assembly import auditor_of
 from countledger.consumers.lag import proven_freshness
+from countledger.consumers.over_regions import Phase, RegionStateStore
 from countledger.consumers.record import LedgerStream
-from countledger.consumers.region_state import Phase, RegionStateStore
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement
 from countledger.infra.deploy.region_checks import replicas_of

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from countledger import CountLedger, Settings
-from countledger.consumers.region_state import Phase, RegionStateStore
+from countledger.consumers.over_regions import Phase, RegionStateStore
 from countledger.infra.cli.options import Options
 from countledger.infra.cli.region_changes import change_of
 from countledger.infra.deploy.region_change import Code, RegionChange

@@ -8,7 +8,7 @@ import pytest
 from countledger import CountLedger, Settings
 from countledger.compaction.lease import Epoch
 from countledger.compaction.promotion import Promotion
-from countledger.consumers.region_state import Phase, RegionStateStore
+from countledger.consumers.over_regions import Phase, RegionStateStore
 from countledger.infra.deploy.home_change import HomeChange, HomeStep
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys

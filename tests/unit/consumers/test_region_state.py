@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from countledger.consumers.over_regions import CACHED_MS, Phase, RegionState, RegionStateStore
 from countledger.consumers.rankings import Rankings
-from countledger.consumers.region_state import CACHED_MS, Phase, RegionState, RegionStateStore
 from countledger.consumers.totals import SnapshotReader, TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.connection import Connection

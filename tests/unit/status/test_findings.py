@@ -9,7 +9,7 @@ import pytest
 
 from countledger import Schedule
 from countledger.compaction.report import LastRun, WorkDone
-from countledger.consumers.region_state import Phase
+from countledger.consumers.over_regions import Phase
 from countledger.consumers.walk import ForeignItems
 from countledger.infra.status.facts import (
     AlarmFact,
