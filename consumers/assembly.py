@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from countledger.consumers.auditor import Auditor
     from countledger.consumers.groups import Groups
-    from countledger.consumers.lag import CatchingUp
     from countledger.consumers.leftovers import Leftovers
     from countledger.consumers.over_regions import RegionsReader
+    from countledger.consumers.proof import CatchingUp
     from countledger.consumers.rankings import Rankings
     from countledger.consumers.record import LedgerStream
     from countledger.consumers.totals import Listing, NamesPage, SnapshotReader, TotalsReader
@@ -90,7 +90,7 @@ def _counters_of(connection: Connection) -> tuple[DynamoClient, str]:
 
 def catching_up_of(totals: TotalsReader, exact: ExactReader, namespaces: Namespaces) -> CatchingUp:
     """What waits until a stack's totals include what was recorded."""
-    from countledger.consumers.lag import CatchingUp
+    from countledger.consumers.proof import CatchingUp
 
     return CatchingUp(totals, exact, namespaces, totals.dynamo.clock)
 

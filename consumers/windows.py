@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.lag import waiting_since_ms
+from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.total_writer import TtlCache
 from countledger.consumers.totals import freshness_of
 from countledger.consumers.window_sums import (

@@ -426,7 +426,7 @@ class CountLedger:
         """
         if not prove:
             return self._totals.freshness(self._stream)
-        from countledger.consumers.lag import proven_freshness
+        from countledger.consumers.proof import proven_freshness
 
         return proven_freshness(self._totals, self._stream)
 

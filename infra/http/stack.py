@@ -10,7 +10,7 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse, Response
 from pydantic import ConfigDict
 
-from countledger.consumers.lag import shard_lags
+from countledger.consumers.proof import shard_lags
 from countledger.consumers.record import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.infra.http.access import ScopeVerb

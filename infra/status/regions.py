@@ -7,8 +7,8 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from countledger.consumers.assembly import auditor_of
-from countledger.consumers.lag import proven_freshness
 from countledger.consumers.over_regions import Phase, RegionStateStore
+from countledger.consumers.proof import proven_freshness
 from countledger.consumers.record import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from countledger.consumers.lag import CatchingUp
+from countledger.consumers.proof import CatchingUp
 from countledger.consumers.record import ShardName
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from countledger.consumers.lag import proven_freshness, shard_lags
 from countledger.consumers.progress import ShardProgress
+from countledger.consumers.proof import proven_freshness, shard_lags
 from countledger.consumers.record import ShardName, StreamShard
 from countledger.consumers.totals import Freshness, TotalsReader, freshness_of
 from countledger.infra.cli.totals import freshness_text
