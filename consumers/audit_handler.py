@@ -16,9 +16,8 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.audit import AUDIT_MODES, CHUNK, Audit, ItemBookmarks
 from countledger.consumers.record import LedgerStream
-from countledger.consumers.repair import Remedy, Repair, Repairer, unrepaired
 from countledger.consumers.totals import TotalsReader
-from countledger.consumers.verify import Judgement, Verifier
+from countledger.consumers.verify import Judgement, Remedy, Repair, Repairer, Verifier, unrepaired
 from countledger.consumers.walk import Walker
 from countledger.ledger.amount import to_text
 from countledger.ledger.connection import Connection

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from countledger.consumers.audit import CHUNK, Audit, FileBookmarks, NoBookmarks
 from countledger.consumers.progress import ProgressRecovery
-from countledger.consumers.repair import Remedy, Repair, Repairer, unrepaired
-from countledger.consumers.verify import Judgement
+from countledger.consumers.verify import Judgement, Remedy, Repair, Repairer, unrepaired
 from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker
 from countledger.ledger import keys
 from countledger.ledger.errors import CorruptItem

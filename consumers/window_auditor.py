@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.audit import Audit
     from countledger.consumers.auditor import Auditor
-    from countledger.consumers.repair import Repair
-    from countledger.consumers.verify import Verdict
+    from countledger.consumers.verify import Repair, Verdict
     from countledger.ledger.entry import Entry
 
 # Of a walk: each proof may wait as long as clocks differ, and all entries of these are in memory.

@@ -16,8 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from countledger.consumers.repair import Remedy, Repair, clear_total, raised, refuse_if_old
-from countledger.consumers.verify import Judgement
+from countledger.consumers.verify import (
+    Judgement,
+    Remedy,
+    Repair,
+    clear_total,
+    raised,
+    refuse_if_old,
+)
 from countledger.consumers.window_chain import (
     cells_in,
     counted,

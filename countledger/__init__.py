@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from countledger.consumers.group_items import Group
     from countledger.consumers.over_regions import RegionAnswer, TotalOverRegions
     from countledger.consumers.progress import ShardProgress
-    from countledger.consumers.repair import Remedy, Repair
     from countledger.consumers.totals import Freshness, Snapshot
-    from countledger.consumers.verify import Judgement, Verdict
+    from countledger.consumers.verify import Judgement, Remedy, Repair, Verdict
     from countledger.consumers.window_sums import WindowSum
     from countledger.counting import counted
     from countledger.ledger import errors
@@ -129,8 +128,8 @@ _MODULES: Final = {
     "Group": "countledger.consumers.group_items",
     "Ranked": "countledger.consumers.boards",
     "ShardProgress": "countledger.consumers.progress",
-    "Remedy": "countledger.consumers.repair",
-    "Repair": "countledger.consumers.repair",
+    "Remedy": "countledger.consumers.verify",
+    "Repair": "countledger.consumers.verify",
     "Snapshot": "countledger.consumers.totals",
     "RegionAnswer": "countledger.consumers.over_regions",
     "TotalOverRegions": "countledger.consumers.over_regions",

@@ -7,8 +7,7 @@ import pytest
 
 from countledger.consumers.progress import ShardDirectory, ShardProgress, advance_of
 from countledger.consumers.record import LedgerStream
-from countledger.consumers.repair import Remedy, Repairer, plan_of
-from countledger.consumers.verify import Judgement, Verifier
+from countledger.consumers.verify import Judgement, Remedy, Repairer, Verifier, plan_of
 from countledger.consumers.walk import Walker, start
 from countledger.ledger import keys
 from countledger.ledger.errors import ConditionFailed

@@ -14,7 +14,7 @@ from countledger.compaction import plan
 from countledger.compaction.plan import AgeLimit
 from countledger.compaction.run import Run
 from countledger.consumers import materializer, progress, total_writer, totals
-from countledger.consumers import repair as repairing
+from countledger.consumers import verify as repairing
 from countledger.consumers.materializer import BatchOutcome, complete_outcome
 from countledger.consumers.proof import Prover
 from countledger.consumers.record import EntryChange, change_of

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from countledger.consumers import materializer, progress, proof, repair
+from countledger.consumers import materializer, progress, proof, verify
 from countledger.consumers.progress import PassedShards, ShardProgress
 from countledger.consumers.proof import Prover
 from countledger.consumers.quarantine import StoredQuarantine, body, quarantined_of
@@ -117,7 +117,7 @@ CANARIES: Final = [
         "repair raises watermarks",
         all_of(
             little_but("remake", "split"),
-            replaced(repair, "raised", lambda *_: ()),
+            replaced(verify, "raised", lambda *_: ()),
             replaced(running_operations, "DELETED", 1.0),
             rated(Fault.LATE, 0.15),
             shaped(life_ms=MINUTE_MS, latency_ms=10.0, gap_ms=1_000.0, skew_ms=0),

@@ -3,8 +3,7 @@
 from typing import Final
 
 from countledger.compaction.report import CompactionReport, RunOutcome
-from countledger.consumers.repair import Remedy
-from countledger.consumers.verify import Judgement
+from countledger.consumers.verify import Judgement, Remedy
 from countledger.ledger import keys
 from countledger.ledger.errors import (
     NamespaceUnknown,

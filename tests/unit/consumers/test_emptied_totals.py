@@ -2,8 +2,7 @@
 
 import pytest
 
-from countledger.consumers.repair import clear_total
-from countledger.consumers.verify import Judgement
+from countledger.consumers.verify import Judgement, clear_total
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.exact import Head, encode_head

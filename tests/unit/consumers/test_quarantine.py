@@ -9,7 +9,7 @@ import pytest
 
 from countledger.consumers.auditor import Auditor, RepairCounter, review_alert_log
 from countledger.consumers.quarantine import body, quarantined_of
-from countledger.consumers.repair import Repair, Repairer
+from countledger.consumers.verify import Repair, Repairer
 from countledger.consumers.window_rebuild import WindowRebuilder
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger.limits import MESSAGE_MAX_BYTES

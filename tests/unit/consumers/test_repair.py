@@ -9,9 +9,8 @@ import pytest
 from countledger.consumers import progress
 from countledger.consumers.progress import ShardDirectory
 from countledger.consumers.record import ShardName
-from countledger.consumers.repair import Remedy, Repairer
 from countledger.consumers.total_writer import TotalWriter, fold
-from countledger.consumers.verify import Judgement
+from countledger.consumers.verify import Judgement, Remedy, Repairer
 from countledger.ledger import keys
 from countledger.ledger.errors import AccessDenied, Throttled, Unclear
 from countledger.ledger.limits import HOUR_MS, LATE_WRITE_MS

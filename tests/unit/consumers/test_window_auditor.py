@@ -9,8 +9,7 @@ import pytest
 
 from countledger.consumers.auditor import Auditor, RepairCounter
 from countledger.consumers.quarantine import quarantined_of
-from countledger.consumers.repair import Remedy
-from countledger.consumers.verify import Judgement
+from countledger.consumers.verify import Judgement, Remedy
 from countledger.consumers.window_auditor import WindowAuditor
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.repair import Remedy, Repair
-from countledger.consumers.verify import Judgement, Verdict
+from countledger.consumers.verify import Judgement, Remedy, Repair, Verdict
 from countledger.consumers.window_chain import cells_in
 from countledger.consumers.window_rebuild import WindowRebuilder
 from countledger.consumers.window_verify import WindowEvidence, WindowVerifier

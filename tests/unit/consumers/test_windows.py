@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from countledger.consumers import window_settings
-from countledger.consumers.repair import Remedy
 from countledger.consumers.total_writer import WindowRules
 from countledger.consumers.totals import TotalsReader
-from countledger.consumers.verify import Judgement
+from countledger.consumers.verify import Judgement, Remedy
 from countledger.consumers.window_rebuild import WindowRebuilder, clear_with_windows
 from countledger.consumers.window_settings import WindowSettings
 from countledger.consumers.window_sums import WindowSum

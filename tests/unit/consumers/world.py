@@ -10,9 +10,8 @@ from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
 from countledger.consumers.materializer import BatchOutcome, Materializer
 from countledger.consumers.progress import ShardDirectory, ShardProgress, advance_of, history_after
 from countledger.consumers.record import LedgerStream, ShardName, StreamShard
-from countledger.consumers.repair import Repair, Repairer
 from countledger.consumers.totals import TotalsReader
-from countledger.consumers.verify import Verdict, Verifier
+from countledger.consumers.verify import Repair, Repairer, Verdict, Verifier
 from countledger.ledger import keys
 from countledger.ledger.amount import Amount
 from countledger.ledger.attributes import Item, encode
