@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from countledger.consumers.auditor import Auditor
+    from countledger.consumers.audit import Auditor
     from countledger.consumers.groups import Groups
     from countledger.consumers.leftovers import Leftovers
     from countledger.consumers.over_regions import RegionsReader
@@ -180,7 +180,7 @@ def deletable_totals_of(
     Callable[[str, int], list[str]],
 ]:
     """What a deletion does with a region's totals: read, prove, clear and tidy, in this order."""
-    from countledger.consumers.auditor import why_not_exact
+    from countledger.consumers.audit import why_not_exact
     from countledger.consumers.window_rebuild import clear_with_windows
     from countledger.ledger.assembly import exact_of
 
@@ -236,7 +236,7 @@ def windows_of(connection: Connection) -> WindowsReader:
 
 def auditor_of(connection: Connection, exact: ExactReader, namespaces: Namespaces) -> Auditor:
     """What verifies and repairs the totals of a stack."""
-    from countledger.consumers.auditor import Auditor
+    from countledger.consumers.audit import Auditor
     from countledger.consumers.totals import TotalsReader
     from countledger.consumers.verify import Verifier
     from countledger.ledger.limits import late_write_ms
@@ -277,7 +277,7 @@ def quarantine_of(
         ingest: the redrive of records of Kinesis; it is made for each of them, because it needs an
             extra that the others do not.
     """
-    from countledger.consumers.auditor import RepairCounter, review_alert_log
+    from countledger.consumers.audit import RepairCounter, review_alert_log
     from countledger.ledger.quarantine import (
         QuarantineService,
         QuarantineSource,

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from countledger.consumers.audit import AUDIT_MODES, CHUNK, Audit, ItemBookmarks
+from countledger.consumers.audit import AUDIT_MODES, CHUNK, Audit, ItemBookmarks, Walker
 from countledger.consumers.record import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement, Remedy, Repair, Repairer, Verifier, unrepaired
-from countledger.consumers.walk import Walker
 from countledger.ledger.amount import to_text
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.walk import SEGMENTS_DEFAULT
+from countledger.consumers.audit import SEGMENTS_DEFAULT
 from countledger.consumers.window_rebuild import WindowRebuilder
 from countledger.consumers.window_sums import no_windows
 from countledger.consumers.window_verify import WindowVerifier
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from countledger.consumers.audit import Audit
-    from countledger.consumers.auditor import Auditor
+    from countledger.consumers.audit import Audit, Auditor
     from countledger.consumers.verify import Repair, Verdict
     from countledger.ledger.entry import Entry
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         WindowSettings,
         WindowsReader,
     )
-    from countledger.consumers.auditor import Auditor
+    from countledger.consumers.audit import Auditor
     from countledger.ledger.assembly import ExactReader, Namespaces, OnCorrupt
     from countledger.producers.assembly import Claims, Quotas, Recorder, Sequences, StrictCounters
     from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
@@ -436,7 +436,7 @@ class CountLedger:
         Raises:
             WrongKind: the counter is strict and has no ledger; its total is exact.
         """
-        from countledger.consumers.auditor import of_a_ledger
+        from countledger.consumers.audit import of_a_ledger
 
         return self._exact.read(of_a_ledger(self.namespaces, counter))
 

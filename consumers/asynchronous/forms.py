@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from countledger.consumers.alerts.service import Alerts
-from countledger.consumers.auditor import Auditor
+from countledger.consumers.audit import Auditor
 from countledger.consumers.groups import Groups
 from countledger.consumers.rankings import Rankings
 from countledger.consumers.window_auditor import WindowAuditor

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from countledger.consumers.walk import SEGMENTS_DEFAULT, SEGMENTS_MAX
+from countledger.consumers.audit import SEGMENTS_DEFAULT, SEGMENTS_MAX
 from countledger.infra.cli.audit_outcomes import (
     all_with_holds,
     has_holds,

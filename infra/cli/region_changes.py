@@ -30,7 +30,7 @@ from countledger.ledger.assembly import exact_of, namespaces_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from countledger.consumers.auditor import Auditor
+    from countledger.consumers.audit import Auditor
     from countledger.infra.deploy.region_steps import Observed
 
 OtherRegion = Annotated[str, typer.Argument(metavar="REGION", help="The region.")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from countledger.consumers.walk import SEGMENTS_DEFAULT
+from countledger.consumers.audit import SEGMENTS_DEFAULT
 from countledger.consumers.window_sums import no_windows
 from countledger.infra.cli.arguments import parse_duration_ms
 from countledger.infra.cli.audit import (

@@ -30,7 +30,7 @@ from countledger.ledger.service_errors import translated
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from countledger.consumers.auditor import Auditor
+    from countledger.consumers.audit import Auditor
     from countledger.infra.deploy.change_set import Proposal
     from countledger.infra.deploy.deployment import Deployment
     from countledger.infra.deploy.destruction import Destruction

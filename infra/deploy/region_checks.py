@@ -21,7 +21,7 @@ from countledger.ledger.tombstones import NOT_REMOVED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from countledger.consumers.auditor import Auditor
+    from countledger.consumers.audit import Auditor
     from countledger.infra.deploy.destruction import DestroyPlan
     from countledger.infra.deploy.region_steps import Step
     from countledger.ledger.clock import Clock

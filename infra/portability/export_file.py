@@ -19,8 +19,7 @@ from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from countledger.consumers.audit import decode_position, encode_position
-from countledger.consumers.walk import WalkedTable
+from countledger.consumers.audit import WalkedTable, decode_position, encode_position
 from countledger.infra.portability.lines import (
     CounterLine,
     HeaderLine,
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from countledger.consumers.audit import WalkPosition
-    from countledger.consumers.walk import ForeignItems
+    from countledger.consumers.audit import ForeignItems, WalkPosition
     from countledger.infra.portability.lines import ExportLine
 
 # The first line of a file that is no part of an export may be as long as the file.

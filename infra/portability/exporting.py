@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.audit import Audit, NoBookmarks
-from countledger.consumers.walk import (
+from countledger.consumers.audit import (
     ENTRIES_PER_PAGE,
     SEGMENTS_DEFAULT,
     TOTALS_PER_PAGE,
+    Audit,
+    NoBookmarks,
     Walker,
 )
 from countledger.infra.portability.lines import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.consumers.walk import ForeignItems
+from countledger.consumers.audit import ForeignItems
 from countledger.infra.deploy.quotas import ServiceQuotas
 from countledger.ledger.clock import SystemClock, to_datetime, to_ms
 from countledger.ledger.errors import AccessDenied

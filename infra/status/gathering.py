@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction.report import LastRunStore
-from countledger.consumers.walk import ForeignItems
+from countledger.consumers.audit import ForeignItems
 from countledger.infra.deploy.quotas import read_quotas
 from countledger.infra.local.mappings import PUMPED_TAG
 from countledger.infra.status.facts import (

@@ -10,8 +10,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from countledger import CountLedger, Settings
-from countledger.consumers.audit import ItemBookmarks
-from countledger.consumers.walk import ForeignItems
+from countledger.consumers.audit import ForeignItems, ItemBookmarks
 from countledger.infra.local.mappings import MAPPINGS, PUMPED_TAG
 from countledger.infra.local.stack import LocalStack, session_of
 from countledger.infra.status.findings import findings

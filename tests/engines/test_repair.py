@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from countledger.consumers.audit import Walker, start
 from countledger.consumers.progress import ShardDirectory, ShardProgress, advance_of
 from countledger.consumers.record import LedgerStream
 from countledger.consumers.verify import Judgement, Remedy, Repairer, Verifier, plan_of
-from countledger.consumers.walk import Walker, start
 from countledger.ledger import keys
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.limits import HOUR_MS

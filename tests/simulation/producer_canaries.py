@@ -5,7 +5,7 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any, Final
 
-from countledger.consumers import walk
+from countledger.consumers import audit
 from countledger.consumers.leftovers import Leftovers
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
@@ -255,7 +255,7 @@ CANARIES: Final = [
     # A counter that gets its total between the two tables is in neither.
     Canary(
         "export: the ledger before the totals",
-        replaced(walk, "ORDER", tuple(reversed(walk.ORDER))),
+        replaced(audit, "ORDER", tuple(reversed(audit.ORDER))),
         "moving",
         seed=18,
     ),

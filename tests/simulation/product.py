@@ -21,7 +21,7 @@ from countledger.compaction.schedule import schedule_in
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import Triggers
 from countledger.compaction.worker import WorkBatch, Worker
-from countledger.consumers.auditor import Auditor, why_not_exact
+from countledger.consumers.audit import Auditor, why_not_exact
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
 from countledger.consumers.record import LedgerStream

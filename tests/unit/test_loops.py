@@ -37,7 +37,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "compaction/salvager.py": "run",
         "consumers/totals.py": "names_page",
         "consumers/record.py": "after shards",
-        "consumers/walk.py": "rounds",
+        "consumers/audit.py": "rounds",
         "infra/local/shards.py": "shards",
         "ledger/dynamo.py": "_get_batch pages",
         "ledger/message_queue.py": "__iter__",

@@ -14,10 +14,13 @@ from countledger.consumers.audit import (
     FileBookmarks,
     ItemBookmarks,
     NoBookmarks,
+    WalkedTable,
+    Walker,
     WalkPosition,
+    WalkSegment,
+    start,
 )
 from countledger.consumers.verify import Judgement, Verdict
-from countledger.consumers.walk import WalkedTable, Walker, WalkSegment, start
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.operations import Assign, Put, Scan, Update

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.auditor import Auditor, RepairCounter, review_alert_log
+from countledger.consumers.audit import Auditor, RepairCounter, review_alert_log
 from countledger.consumers.quarantine import body, quarantined_of
 from countledger.consumers.verify import Repair, Repairer
 from countledger.consumers.window_rebuild import WindowRebuilder

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from countledger.consumers.auditor import Auditor, why_not_exact
+from countledger.consumers.audit import Auditor, why_not_exact
 from countledger.consumers.proof import Proof
 from countledger.consumers.record import counts
 from countledger.consumers.verify import Judgement, _verdict, stored_total

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from countledger.consumers.auditor import Auditor, RepairCounter
+from countledger.consumers.audit import Auditor, RepairCounter
 from countledger.consumers.quarantine import quarantined_of
 from countledger.consumers.verify import Judgement, Remedy
 from countledger.consumers.window_auditor import WindowAuditor

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from countledger.consumers.audit import WalkPosition
-from countledger.consumers.walk import start
+from countledger.consumers.audit import WalkPosition, start
 from countledger.infra.portability.export_file import (
     ExportFile,
     open_export,

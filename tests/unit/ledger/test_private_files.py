@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from countledger.consumers.audit import FileBookmarks, WalkPosition
-from countledger.consumers.walk import start
+from countledger.consumers.audit import FileBookmarks, WalkPosition, start
 from countledger.infra.portability.place_file import FilePlace, open_place
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.private_files import replace_private

@@ -9,8 +9,8 @@ import pytest
 
 from countledger import Schedule
 from countledger.compaction.report import LastRun, WorkDone
+from countledger.consumers.audit import ForeignItems
 from countledger.consumers.over_regions import Phase
-from countledger.consumers.walk import ForeignItems
 from countledger.infra.status.facts import (
     AlarmFact,
     Facts,
