@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from countledger.consumers.record import LedgerStream
     from countledger.consumers.totals import Listing, NamesPage, SnapshotReader, TotalsReader
     from countledger.consumers.window_auditor import WindowAuditor
-    from countledger.consumers.window_settings import WindowSettings
-    from countledger.consumers.windows import WindowsReader
+    from countledger.consumers.windows import WindowSettings, WindowsReader
     from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
@@ -204,7 +203,7 @@ def rankings_of(connection: Connection, namespaces: Namespaces) -> Rankings:
 
 def window_settings_of(connection: Connection, namespaces: Namespaces) -> WindowSettings:
     """The windows of a stack's namespaces."""
-    from countledger.consumers.window_settings import WindowSettings, window_delay_ms
+    from countledger.consumers.windows import WindowSettings, window_delay_ms
 
     skew_ms, replication_ms = (
         connection.settings.clock_skew_ms,

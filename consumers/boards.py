@@ -12,7 +12,7 @@ from datetime import date
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.window_sums import no_windows, of_the_zone
+from countledger.consumers.windows import no_windows, of_the_zone
 from countledger.ledger.amount import negated
 from countledger.ledger.attributes import require, require_amount
 from countledger.ledger.calendar import Per, Window, window_of, window_on

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.audit import SEGMENTS_DEFAULT
 from countledger.consumers.window_rebuild import WindowRebuilder
-from countledger.consumers.window_sums import no_windows
 from countledger.consumers.window_verify import WindowVerifier
+from countledger.consumers.windows import no_windows
 from countledger.ledger import keys
 from countledger.ledger.windows import decode_settings
 

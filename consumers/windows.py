@@ -2,39 +2,631 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from math import inf
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.total_writer import TtlCache
 from countledger.consumers.totals import freshness_of
-from countledger.consumers.window_sums import (
-    WindowSum,
-    WindowSums,
-    check_counted,
-    check_kept,
-    check_per,
-    check_range,
-    no_windows,
-    of_the_zone,
+from countledger.ledger import amount, keys
+from countledger.ledger.attributes import decoded, optional
+from countledger.ledger.calendar import Per, Window, rules_of, rules_version, window_of, windows_in
+from countledger.ledger.clock import Backoff, Clock, SystemClock, show_duration, to_datetime, to_ms
+from countledger.ledger.departure import guarded
+from countledger.ledger.errors import (
+    BadSetting,
+    BadTime,
+    ConditionFailed,
+    NoWindows,
+    Throttled,
+    Unclear,
+    shown,
 )
-from countledger.ledger import keys
-from countledger.ledger.calendar import Per, windows_in
-from countledger.ledger.clock import Clock, SystemClock, to_ms
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, SECOND_MS, WINDOWS_LIFE_MS
-from countledger.ledger.operations import AllOf, Between, Compare, Query
+from countledger.ledger.ids import new_id
+from countledger.ledger.limits import (
+    CLOCK_SKEW_DEFAULT_MS,
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    REPLICATION_BOUND_DEFAULT_MS,
+    SECOND_MS,
+    WINDOW_SETTINGS_MAX,
+    WINDOWS_KEPT_DEFAULT_MS,
+    WINDOWS_LIFE_MS,
+    WINDOWS_MAX,
+    WINDOWS_SEND_MS,
+)
+from countledger.ledger.namespace import Kind
+from countledger.ledger.operations import AllOf, Between, Compare, Put, Query, unchanged
 from countledger.ledger.total import repaired_ms_of, windows_id_of
-from countledger.ledger.windows import decode_settings, item_name, slots_of
+from countledger.ledger.windows import (
+    FINEST,
+    LATEST_MS,
+    WindowSetting,
+    decode_settings,
+    encode_settings,
+    item_name,
+    slots_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from countledger.consumers.record import LedgerStream
     from countledger.consumers.totals import TotalsReader
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.calendar import Window
-    from countledger.ledger.windows import WindowSetting
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import Item, OnCorrupt
+    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.namespace import Namespaces
+    from countledger.ledger.windows import Slot
+
+
+# The windows of namespaces: users switch them on, change them, switch them off and list them.
+#
+# A change is effective a fixed time after it is written, so that every materializer knows it by
+# then. Settings never change: the one before ends when the next one begins, each with items of its
+# own.
+
+
+# Only another change of the same namespace at the same time defeats an attempt.
+_BACKOFF: Final = Backoff(attempts=6, base_ms=50, cap_ms=800)
+_ID_LENGTH: Final = 8
+
+
+def window_delay_ms(clock_skew_ms: int) -> int:
+    """How long after its write a change of windows is known to every materializer."""
+    return WINDOWS_SEND_MS + WINDOWS_LIFE_MS + clock_skew_ms
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSettings:
+    """The windows of the namespaces of one region.
+
+    Attributes:
+        dynamo: a DynamoDB client; every write here carries a condition.
+        table: the table `counters`.
+        namespaces: kind and horizon of each namespace.
+        clock_skew_ms: by how much clocks may differ.
+        replication_ms: the longest time in which an entry reaches every region.
+        delay_ms: how long after its write a change is effective.
+        clock: for that time.
+        new_id: makes ids.
+        random: for the jitter of waits.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    namespaces: Namespaces
+    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+    replication_ms: int = REPLICATION_BOUND_DEFAULT_MS
+    delay_ms: int = window_delay_ms(CLOCK_SKEW_DEFAULT_MS)
+    clock: Clock = field(default_factory=SystemClock)
+    new_id: Callable[[int], str] = new_id
+    random: Random = field(default_factory=Random)
+
+    def enable(
+        self,
+        namespace: str,
+        *,
+        by: str,
+        time_zone: str = "UTC",
+        keep_ms: int = WINDOWS_KEPT_DEFAULT_MS,
+        max_lateness_ms: int | None = None,
+        ranked: int = 0,
+        first: bool = False,
+    ) -> WindowSetting:
+        """Switch windows on, or change them: a read unit, and a write unit for each KB.
+
+        Each event then costs more, by the items that a batch touches (docs/windows.md). What is
+        recorded before the setting's `from_ms`, about a minute ahead, is in no window.
+        Switching on again with the same values changes nothing, unless the installed `tzdata` has
+        newer rules for the zone.
+
+        Args:
+            namespace: of kind `ledger`.
+            by: the finest windows: `minute`, `hour` or `day`; the coarser ones come with them.
+            time_zone: whose hours, days and months they are: a name of the IANA database. Windows
+                of an earlier zone stay stored, but only those of the newest zone are read.
+            keep_ms: for how long after their day minutes and hours are kept: an hour to ten years.
+                Days and months are kept for ever.
+            max_lateness_ms: what happened longer ago when it is recorded counts at the time of its
+                recording, so that a window is final some time after its end. None: it counts when
+                it happened, and no window is ever final.
+            ranked: over how many partitions of the index the days are ranked, 1 to 100
+                (`rankings.top(..., day=)`); each takes about 500 changed days a second. 0: they are
+                not ranked, and cost nothing for it. Rankings are kept as long as hours.
+            first: only if the namespace never had windows; else its newest setting stays.
+
+        Raises:
+            BadSetting: a value breaks its rule, or `tzdata` is older than the rules in use.
+            NamespaceUnknown: the namespace does not exist.
+            NoWindows: it holds strict counters or sequences, which have no entries.
+            Throttled: other changes of the same namespace came first each time.
+            Unclear: windows may lack entries (rebuild them), or others changed them (look at them).
+        """
+        found = self.namespaces.get(namespace := keys.check_namespace(namespace))
+        _check_kind(namespace, found.kind)
+        wanted = WindowSetting(
+            id="",
+            finest=_finest(by),
+            zone=time_zone,
+            rules=rules_of(time_zone),
+            rules_version=rules_version(),
+            keep_ms=keep_ms,
+            max_lateness_ms=max_lateness_ms,
+            horizon_ms=found.horizon_ms,
+            skew_ms=self.clock_skew_ms,
+            replication_ms=self.replication_ms,
+            from_ms=0,
+            ranked=ranked,
+        )
+
+        def decide(known: tuple[WindowSetting, ...], at_ms: int) -> tuple[WindowSetting, ...]:
+            newest = known[-1] if known else None
+            if first and newest is not None:
+                return known
+            _check_rules(wanted, known)
+            if newest is not None and newest.ended_ms is None:
+                if _means_the_same(wanted, newest):
+                    return known
+                known = (*known[:-1], replace(newest, ended_ms=max(at_ms, newest.from_ms)))
+            begin_ms = at_ms if newest is None else max(at_ms, known[-1].ended_ms or 0)
+            return (*known, replace(wanted, id=self._setting_id(at_ms), from_ms=begin_ms))
+
+        return self._change(namespace, decide)[-1]
+
+    def disable(self, namespace: str) -> WindowSetting | None:
+        """Switch windows off, about a minute ahead: a read unit, and a write unit for each KB.
+
+        What they have counted stays stored and can be read.
+
+        Returns:
+            The setting that ends; None: windows are off already.
+
+        Raises:
+            NamespaceUnknown: the namespace does not exist.
+            Throttled, Unclear: as `enable`.
+        """
+        namespace = keys.check_namespace(namespace)
+        self.namespaces.get(namespace)
+        before = self.of(namespace)
+        if not before or before[-1].ended_ms is not None:
+            return None
+
+        def decide(known: tuple[WindowSetting, ...], at_ms: int) -> tuple[WindowSetting, ...]:
+            if not known or known[-1].ended_ms is not None:
+                return known
+            return (*known[:-1], replace(known[-1], ended_ms=max(at_ms, known[-1].from_ms)))
+
+        return self._change(namespace, decide)[-1]
+
+    def of(self, namespace: str) -> tuple[WindowSetting, ...]:
+        """The settings of a namespace, the oldest first, read consistently: one read unit.
+
+        Raises:
+            CorruptItem: one of them cannot be read.
+        """
+        namespace = keys.check_namespace(namespace)
+        return decode_settings(self._item(namespace))
+
+    def list(self, *, on_corrupt: OnCorrupt | None = None) -> Iterator[tuple[str, WindowSetting]]:
+        """The namespaces that ever had windows, each with its newest setting.
+
+        Half a read unit for each namespace of the stack, and each 4 KB of settings.
+
+        Args:
+            on_corrupt: called with the error of each item that cannot be read; it is left out.
+
+        Raises:
+            CorruptItem: one cannot be read, and `on_corrupt` is not given.
+        """
+        names = sorted(one.name for one in self.namespaces.list(on_corrupt=on_corrupt))
+        items = self.dynamo.get_many(self.table, [keys.windows_key(name) for name in names])
+        there = {item["counter"]: item for item in items}
+        for name in names:
+            item = there.get(keys.windows_key(name)["counter"])
+            for settings in decoded([item] if item else [], decode_settings, on_corrupt):
+                if settings:
+                    yield name, settings[-1]
+
+    def _item(self, namespace: str) -> Item | None:
+        return self.dynamo.get(self.table, keys.windows_key(namespace), consistent=True)
+
+    def _setting_id(self, at_ms: int) -> str:
+        # The last digits of an id are random; the first ones are its time.
+        return self.new_id(at_ms)[-_ID_LENGTH:]
+
+    def _change(
+        self,
+        namespace: str,
+        decide: Callable[[tuple[WindowSetting, ...], int], tuple[WindowSetting, ...]],
+    ) -> tuple[WindowSetting, ...]:
+        """Write the settings that `decide` makes of the stored ones and an effective time.
+
+        After an attempt without an answer nothing is decided again: what it wrote may have been
+        effective, and another call has changed it since.
+        """
+        for _ in _BACKOFF.tries(self.clock, self.random):
+            item = self._item(namespace)
+            known = decode_settings(item)
+            revision = None if item is None else optional(item, "revision", str)
+            at_ms = self.clock.now_ms()
+            wanted = decide(known, at_ms + self.delay_ms)
+            if wanted == known:
+                return known
+            _check_number(namespace, wanted)
+            own = self.new_id(at_ms)
+            item = encode_settings(namespace, wanted, own)
+            put = Put(self.table, item, unchanged("revision", revision))
+            try:
+                with guarded(partial(self._refuse_late, namespace, at_ms)):
+                    self.dynamo.put(put)
+            except Throttled:
+                continue
+            except ConditionFailed as failed:
+                if failed.item is None or failed.item.get("revision") != own:
+                    if failed.maybe_applied:
+                        raise Unclear(
+                            f"windows of namespace {namespace!r} were changed by another call, "
+                            "after an attempt of this one that got no answer: look at them, and "
+                            "call again"
+                        ) from None
+                    continue  # another change came first
+            if self.clock.now_ms() - at_ms > WINDOWS_SEND_MS:
+                raise Unclear(
+                    f"windows of namespace {namespace!r} were changed, but too late for some "
+                    "materializers: windows of that time may be wrong until `countledger windows "
+                    f"rebuild --namespace {namespace}`"
+                )
+            return wanted
+        raise Throttled(f"windows of namespace {namespace!r} kept being changed; try again")
+
+    def _refuse_late(self, namespace: str, at_ms: int) -> None:
+        late_ms = self.clock.now_ms() - at_ms
+        if late_ms > WINDOWS_SEND_MS:
+            raise Throttled(
+                f"windows of namespace {namespace!r}: this process was suspended for {late_ms} ms "
+                "before the change was sent; nothing was written"
+            )
+
+
+def _check_kind(namespace: str, kind: Kind) -> None:
+    if kind is not Kind.LEDGER:
+        raise NoWindows(
+            f"namespace {namespace!r} is of kind {kind}: only entries of a ledger have times from "
+            "which windows can be counted and verified; record what windows are wanted of in a "
+            "ledger counter as well"
+        )
+
+
+def _finest(by: str) -> Per:
+    if by not in list(FINEST):
+        raise BadSetting(f"windows by {shown(str(by))} do not exist: give {', '.join(FINEST)}")
+    return Per(by)
+
+
+def _check_rules(wanted: WindowSetting, known: tuple[WindowSetting, ...]) -> None:
+    """Refuse rules of the zone that are older than those by which its windows are counted.
+
+    Raises:
+        BadSetting: naming both versions.
+    """
+    of_zone = [one for one in known if one.zone == wanted.zone]
+    if not of_zone or wanted.rules == of_zone[-1].rules:
+        return
+    stored = of_zone[-1].rules_version
+    if wanted.rules_version < stored and not _means_the_same(wanted, known[-1]):
+        raise BadSetting(
+            f"the package tzdata installed here has rules of {wanted.zone} of "
+            f"{wanted.rules_version}, and its windows are counted by those of {stored}: rules only "
+            "move forward; install a newer tzdata, then try again"
+        )
+
+
+def _means_the_same(wanted: WindowSetting, newest: WindowSetting) -> bool:
+    """Whether a setting would change nothing; rules older than the stored ones never do."""
+    older = wanted.rules_version <= newest.rules_version
+    same = replace(wanted, id=newest.id, from_ms=newest.from_ms, rules_version=newest.rules_version)
+    return (replace(same, rules=newest.rules) if older else same) == newest
+
+
+def _check_number(namespace: str, settings: tuple[WindowSetting, ...]) -> None:
+    if len(settings) > WINDOW_SETTINGS_MAX:
+        raise BadSetting(
+            f"windows of namespace {namespace!r} were changed {len(settings) - 1} times, which is "
+            "the most: record in a namespace of another name"
+        )
+
+
+# The windows of a counter, added up from their items, and what is known of each. Pure.
+
+
+_LENGTH_MS: Final = {
+    Per.MINUTE: MINUTE_MS,
+    Per.HOUR: HOUR_MS,
+    Per.DAY: DAY_MS,
+    Per.MONTH: 30 * DAY_MS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSum:
+    """What a counter's entries of one window come to.
+
+    Attributes:
+        name: of the window, as `2026-11-22` or `2026-11-22T13+01:00`.
+        start: its first moment, in its time zone.
+        end: the first moment after it.
+        value: the sum of the deltas of its entries.
+        events: how many events they carried.
+        complete: whether everything that was recorded before its end is in it: the stream has been
+            handled past its end, windows were on all that time, the rules of the zone were the same
+            for all of it, and the total was not repaired since. Later entries may still be of this
+            window.
+        final: whether no later entry can be of it: `max_lateness` after its end has passed, and
+            the time in which an entry of then could still arrive.
+        zone: the name of its time zone.
+    """
+
+    name: str
+    start: datetime
+    end: datetime
+    value: Amount
+    events: int
+    complete: bool
+    final: bool
+    zone: str
+
+
+@dataclass(slots=True)
+class WindowSums:
+    """Adds up what items say about windows that follow each other.
+
+    Attributes:
+        windows: in order, without gaps.
+        per: of which kind they are.
+        sums, events: of each.
+        repaired_ms: when the total was last repaired without a rebuild of its windows since: what
+            was recorded before may be missing from them. None: never.
+    """
+
+    windows: Sequence[Window]
+    per: Per
+    repaired_ms: int | None = None
+    sums: list[Amount] = field(init=False)
+    events: list[int] = field(init=False)
+    _starts: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing in them so far."""
+        self.sums, self.events = [0] * len(self.windows), [0] * len(self.windows)
+        self._starts = [window.start_ms for window in self.windows]
+
+    def add(self, slots: Iterable[Slot]) -> None:
+        """Add what is in an item. A month is added up from its days.
+
+        What was counted under other rules of the zone may have other bounds: it is added to the
+        window in which its middle is, so a day stays the day of its date.
+        """
+        for slot in slots:
+            middle_ms = _middle_ms(slot.window)
+            place = bisect_right(self._starts, middle_ms) - 1
+            if place < 0 or middle_ms >= self.windows[place].end_ms:
+                continue
+            self.sums[place] = amount.add(self.sums[place], slot.sum)
+            self.events[place] += slot.events
+
+    def read(self, settings: Sequence[WindowSetting], through_ms: int) -> list[WindowSum]:
+        """The windows, with what is known of each.
+
+        Args:
+            settings: of the same zone, the oldest first.
+            through_ms: up to when the stream has been handled.
+        """
+        with_kind = [one for one in settings if one.has(self.per)]
+        found: list[WindowSum] = []
+        for place, window in enumerate(self.windows):
+            complete = (
+                through_ms >= window.end_ms
+                and covered(window, with_kind)
+                and not is_torn(window, self.per, settings)
+                and not self._is_doubtful(window, with_kind)
+            )
+            found.append(
+                WindowSum(
+                    window.name,
+                    _local(window.start_ms, settings[-1]),
+                    _local(window.end_ms, settings[-1]),
+                    self.sums[place],
+                    self.events[place],
+                    complete,
+                    final=complete and final_from_ms(window, settings) <= through_ms,
+                    zone=settings[-1].zone,
+                )
+            )
+        return found
+
+    def _is_doubtful(self, window: Window, settings: Sequence[WindowSetting]) -> bool:
+        """Whether something of a window may have been recorded before the total was repaired."""
+        if self.repaired_ms is None:
+            return False
+        return any(
+            max(one.from_ms, window.start_ms - one.skew_ms) <= self.repaired_ms + one.skew_ms
+            for one in settings
+        )
+
+
+def no_windows(namespace: str) -> NoWindows:
+    """The error for a namespace that never had windows."""
+    return NoWindows(
+        f"namespace {namespace!r} has no windows: `countledger windows enable {namespace} --by "
+        "day` switches them on, for what is recorded from then on"
+    )
+
+
+def of_the_zone(settings: Sequence[WindowSetting]) -> list[WindowSetting]:
+    """The settings whose windows are those of the newest one: of the same time zone."""
+    return [one for one in settings if one.zone == settings[-1].zone]
+
+
+def check_per(per: str, namespace: str, settings: Sequence[WindowSetting]) -> Per:
+    """The kind of windows, if a namespace has them.
+
+    Raises:
+        BadSetting: no kind has that name, or the namespace has only coarser ones.
+    """
+    if per not in list(Per):
+        raise BadSetting(f"windows by {shown(str(per))} do not exist: give {', '.join(Per)}")
+    if not any(one.has(Per(per)) for one in settings):
+        raise BadSetting(
+            f"namespace {namespace!r} has windows by {settings[-1].finest}, not by {per}: "
+            f"`countledger windows enable {namespace} --by {per}` adds them, for what is recorded "
+            "from then on"
+        )
+    return Per(per)
+
+
+def check_range(per: Per, start_ms: int, end_ms: int) -> None:
+    """Refuse a range that is empty, or has too many windows for one call.
+
+    Raises:
+        BadTime: naming the rule that it breaks.
+    """
+    if not 0 <= start_ms < end_ms <= LATEST_MS:
+        raise BadTime(
+            f"windows since {to_datetime(start_ms).isoformat()} until "
+            f"{to_datetime(end_ms).isoformat()}: give a time from 1970 on, and a later one, up to "
+            f"{to_datetime(LATEST_MS).isoformat()}"
+        )
+    count = (end_ms - start_ms) // _LENGTH_MS[per]
+    if count > WINDOWS_MAX:
+        coarser = list(Per)[list(Per).index(per) + 1] if per is not Per.MONTH else per
+        raise BadTime(
+            f"{show_duration(end_ms - start_ms)} has about {count} windows by {per}; one call "
+            f"reads up to {WINDOWS_MAX}: give a shorter time, or windows by {coarser}"
+        )
+
+
+def check_kept(per: Per, first: Window, settings: Sequence[WindowSetting], now_ms: int) -> None:
+    """Refuse minutes and hours that may have been deleted.
+
+    Raises:
+        BadTime: the first window has not been kept until now.
+    """
+    for one in _adding(settings, first):
+        day = window_of(first.start_ms, Per.DAY, one.calendar)
+        if day.end_ms + one.keep_ms <= now_ms:
+            raise BadTime(
+                f"windows by {per} are kept for {show_duration(one.keep_ms)} after their day, and "
+                f"those of {day.name} no longer: give a later time, or windows by day"
+            )
+
+
+def check_counted(
+    per: Per, windows: Iterable[Window], settings: Sequence[WindowSetting], namespace: str
+) -> None:
+    """Refuse windows in whose time only coarser ones were counted.
+
+    Raises:
+        BadTime: naming the first of them.
+    """
+    coarser = [one for one in settings if not one.has(per)]
+    for window in windows if coarser else ():
+        if _is_within(window.start_ms, window.end_ms, coarser):
+            by = next(one.finest for one in coarser if one.holds_at(window.start_ms))
+            raise BadTime(
+                f"windows by {per} of namespace {namespace!r} were not counted in {window.name}, "
+                f"but windows by {by}: read those, or another time"
+            )
+
+
+def _adding(settings: Sequence[WindowSetting], window: Window) -> list[WindowSetting]:
+    """The settings whose entries may be of a window: not those that ended before it began.
+
+    What is recorded up to the clock skew before a window may be dated in it.
+    """
+    found = [one for one in settings if _may_add(one, window)]
+    return found or [settings[-1]]
+
+
+def _may_add(setting: WindowSetting, window: Window) -> bool:
+    return setting.ended_ms is None or setting.ended_ms + setting.skew_ms > window.start_ms
+
+
+def covered(window: Window, settings: Sequence[WindowSetting]) -> bool:
+    """Whether windows of this kind were on while anything was recorded that may be of a window.
+
+    That is from the clock skew before its beginning, when it may have been dated ahead, to its end.
+    """
+    skew_ms = max((one.skew_ms for one in settings if _may_add(one, window)), default=0)
+    return _is_within(window.start_ms - skew_ms, window.end_ms, settings)
+
+
+def is_torn(window: Window, per: Per, settings: Sequence[WindowSetting]) -> bool:
+    """Whether a setting with other rules may have counted a part of it elsewhere, or more in it.
+
+    Args:
+        window: with the bounds of the newest setting.
+        per: its kind.
+        settings: of the same zone, the oldest first.
+    """
+    for one in settings[:-1]:
+        if one.rules == settings[-1].rules or not one.has(per):
+            continue
+        counted_ms = (one.ended_ms or 0) + one.skew_ms
+        for other in windows_in(window.start_ms, window.end_ms, per, one.calendar):
+            until_ms = min(other.end_ms, counted_ms)
+            if other.start_ms >= until_ms:
+                continue  # it has counted nothing there
+            if window.start_ms <= _middle_ms(other) < window.end_ms:
+                is_right = window.start_ms <= other.start_ms and until_ms <= window.end_ms
+            else:
+                is_right = window.end_ms <= other.start_ms or until_ms <= window.start_ms
+            if not is_right:
+                return True
+    return False
+
+
+def _middle_ms(window: Window) -> int:
+    """What was counted under other bounds is of the window in which its middle is."""
+    return (window.start_ms + window.end_ms) // 2
+
+
+def _is_within(start_ms: int, end_ms: int, settings: Sequence[WindowSetting]) -> bool:
+    """Whether settings hold for the whole of a time, one after the other."""
+    reached_ms = start_ms
+    for one in settings:
+        if one.holds_at(reached_ms):
+            if one.ended_ms is None or one.ended_ms >= end_ms:
+                return True
+            reached_ms = one.ended_ms
+    return False
+
+
+def final_from_ms(window: Window, settings: Sequence[WindowSetting]) -> float:
+    """When no entry can be of a window any more; infinity: at no time."""
+    latest_ms = 0
+    for one in _adding(settings, window):
+        if one.max_lateness_ms is None:
+            return inf
+        latest_ms = max(latest_ms, window.end_ms + one.max_lateness_ms + one.late_entry_ms)
+    return latest_ms
+
+
+def _local(at_ms: int, setting: WindowSetting) -> datetime:
+    """A moment with the offset of the zone then.
+
+    Times of one `ZoneInfo` are compared and subtracted by what the clocks show, which is wrong
+    where clocks go back; times with offsets are compared by the moment.
+    """
+    local = to_datetime(at_ms).astimezone(setting.calendar)
+    return local.astimezone(timezone(local.utcoffset() or timedelta(0)))
+
 
 # In an item of this kind are the windows of each kind.
 _ITEM_OF: Final = {

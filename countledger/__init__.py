@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from countledger.consumers.progress import ShardProgress
     from countledger.consumers.totals import Freshness, Snapshot
     from countledger.consumers.verify import Judgement, Remedy, Repair, Verdict
-    from countledger.consumers.window_sums import WindowSum
+    from countledger.consumers.windows import WindowSum
     from countledger.counting import counted
     from countledger.ledger import errors
     from countledger.ledger.amount import Amount
@@ -136,7 +136,7 @@ _MODULES: Final = {
     "Freshness": "countledger.consumers.totals",
     "Judgement": "countledger.consumers.verify",
     "Verdict": "countledger.consumers.verify",
-    "WindowSum": "countledger.consumers.window_sums",
+    "WindowSum": "countledger.consumers.windows",
     "Amount": "countledger.ledger.amount",
     "Entry": "countledger.ledger.entry",
     "CountledgerError": "countledger.ledger.errors",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from countledger.consumers.alerts.rule import Direction, Rule, target_of
-from countledger.consumers.window_sums import check_per
+from countledger.consumers.windows import check_per
 from countledger.ledger import keys
 from countledger.ledger.errors import BadRule, NoWindows, WrongKind
 from countledger.ledger.windows import decode_settings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from countledger.consumers.audit import SEGMENTS_DEFAULT
-from countledger.consumers.window_sums import no_windows
+from countledger.consumers.windows import no_windows
 from countledger.infra.cli.arguments import parse_duration_ms
 from countledger.infra.cli.audit import (
     Archived,

@@ -30,7 +30,7 @@ from countledger.producers.payload import MAX_BYTES, load_object
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from countledger.consumers.window_settings import WindowSettings
+    from countledger.consumers.windows import WindowSettings
     from countledger.ledger.namespace import Namespace
     from countledger.ledger.windows import WindowSetting
 

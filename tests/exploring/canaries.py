@@ -21,7 +21,7 @@ from countledger.compaction import (
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.run import Run
 from countledger.compaction.schedules import Schedules
-from countledger.consumers import group_board, memberships, rankings, window_settings
+from countledger.consumers import group_board, memberships, rankings, windows
 from countledger.consumers.alerts import rule_items
 from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.group_board import GroupBoard
@@ -240,7 +240,7 @@ def _any_rule(patch: pytest.MonkeyPatch) -> None:
 
 
 def _any_windows(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(window_settings, "unchanged", lambda *_: _HOLDS)
+    patch.setattr(windows, "unchanged", lambda *_: _HOLDS)
 
 
 def _any_description(patch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from countledger.consumers.verify import Judgement
 from countledger.consumers.window_rebuild import WindowRebuilder
-from countledger.consumers.window_settings import window_delay_ms
+from countledger.consumers.windows import window_delay_ms
 from countledger.infra.memory.table import Change
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item

@@ -69,7 +69,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "consumers/group_items.py": "make_again switch",
         "consumers/rankings.py": "_changed _sweep_until_agreed _write_rule",
         "consumers/total_writer.py": "_apply",
-        "consumers/window_settings.py": "_change",
+        "consumers/windows.py": "_change",
         "consumers/window_writer.py": "_apply",
         "infra/portability/copying.py": "complete",
         "ledger/namespace.py": "describe",

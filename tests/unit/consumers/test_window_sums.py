@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from countledger.consumers.window_sums import (
+from countledger.consumers.windows import (
     WindowSums,
     check_kept,
     check_range,

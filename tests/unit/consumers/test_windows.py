@@ -5,15 +5,13 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers import window_settings
+from countledger.consumers import windows
 from countledger.consumers.total_writer import WindowRules
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement, Remedy
 from countledger.consumers.window_rebuild import WindowRebuilder, clear_with_windows
-from countledger.consumers.window_settings import WindowSettings
-from countledger.consumers.window_sums import WindowSum
 from countledger.consumers.window_verify import WindowVerifier
-from countledger.consumers.windows import WindowsReader
+from countledger.consumers.windows import WindowSettings, WindowsReader, WindowSum
 from countledger.ledger import keys
 from countledger.ledger.calendar import rules_of
 from countledger.ledger.clock import to_datetime, to_ms
@@ -506,10 +504,10 @@ def test_windows_of_the_last_years_of_the_calendar_are_refused(world: Windowed, 
 
 def test_rules_of_a_zone_never_go_back(world: Windowed, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process with an older tzdata changes only what has nothing to do with them."""
-    monkeypatch.setattr(window_settings, "rules_version", lambda: "2026b")
+    monkeypatch.setattr(windows, "rules_version", lambda: "2026b")
     world.enable("day", time_zone="Asia/Almaty")
-    monkeypatch.setattr(window_settings, "rules_version", lambda: "2023c")
-    monkeypatch.setattr(window_settings, "rules_of", lambda _: rules_of("Asia/Omsk"))
+    monkeypatch.setattr(windows, "rules_version", lambda: "2023c")
+    monkeypatch.setattr(windows, "rules_of", lambda _: rules_of("Asia/Omsk"))
 
     for values in ({"ranked": 4}, {"keep_ms": DAY_MS}):
         with pytest.raises(BadSetting, match=r"2023c.*2026b.*only move forward"):

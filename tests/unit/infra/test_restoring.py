@@ -8,7 +8,7 @@ import pytest
 from countledger import CountLedger
 from countledger.compaction.schedules import Schedules
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.window_settings import WindowSettings
+from countledger.consumers.windows import WindowSettings
 from countledger.infra.memory.tables import COUNTERS, LEDGER
 from countledger.infra.portability.restoring import RestoredTables, Restorer, is_copied
 from countledger.ledger import keys

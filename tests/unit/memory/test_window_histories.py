@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countledger.consumers import window_rebuild, window_settings, window_sums, windows
+from countledger.consumers import window_rebuild, windows
 from countledger.consumers.window_rebuild import WindowRebuilder
-from countledger.consumers.window_sums import WindowSum, WindowSums, covered
+from countledger.consumers.windows import WindowSum, WindowSums, covered
 from countledger.ledger import keys
 from countledger.ledger.calendar import Window, rules_of
 from countledger.ledger.errors import BadSetting, BadTime
@@ -229,8 +229,8 @@ class RulesHistory(History):
     def install(self, zone: str, version: str) -> None:
         """From now on `tzdata` has these rules."""
         self.rules = ZoneInfo(zone)
-        self.patch.setattr(window_settings, "rules_version", lambda: version)
-        self.patch.setattr(window_settings, "rules_of", lambda _: rules_of(zone))
+        self.patch.setattr(windows, "rules_version", lambda: version)
+        self.patch.setattr(windows, "rules_of", lambda _: rules_of(zone))
 
     def enable(self, **values: Any) -> None:  # noqa: ANN401 - handed on
         self.ledger.window_settings.enable("views", time_zone=_ZONE, **values)
@@ -302,10 +302,10 @@ _EAST: Final = ("Asia/Almaty", "Asia/Omsk")
     ("owner", "name", "off", "change"),
     [
         # A day that moved west begins in the day before.
-        pytest.param(window_sums, "_middle_ms", lambda day: day.start_ms, _WEST, id="middle"),
-        pytest.param(window_sums, "is_torn", lambda *_: False, _WEST, id="torn, west"),
-        pytest.param(window_sums, "is_torn", lambda *_: False, _EAST, id="torn, east"),
-        pytest.param(window_settings, "_check_rules", lambda *_: None, _WEST, id="forward"),
+        pytest.param(windows, "_middle_ms", lambda day: day.start_ms, _WEST, id="middle"),
+        pytest.param(windows, "is_torn", lambda *_: False, _WEST, id="torn, west"),
+        pytest.param(windows, "is_torn", lambda *_: False, _EAST, id="torn, east"),
+        pytest.param(windows, "_check_rules", lambda *_: None, _WEST, id="forward"),
     ],
 )
 def test_a_history_of_rules_finds_each_rule_that_is_off(
@@ -516,7 +516,7 @@ _DAYS_ONLY: Final[list[Switch | Pass | Count]] = [
             id="counted",
         ),
         pytest.param(
-            window_sums,
+            windows,
             "covered",
             _covered_without_skew,
             lambda: _run_ahead([Switch("minute", [(70, 55)])]),
