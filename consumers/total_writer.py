@@ -55,7 +55,7 @@ from countledger.ledger.total import new_incarnation
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from countledger.consumers.window_changes import WindowChanges
+    from countledger.consumers.window_writer import WindowChanges
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, Key, OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
@@ -646,7 +646,7 @@ class TotalWriter:
         settings = self.windows(counter) if self.windows is not None else ()
         if not settings:
             return []
-        from countledger.consumers.window_changes import window_changes  # noqa: PLC0415 - at first windows
+        from countledger.consumers.window_writer import window_changes  # noqa: PLC0415 - at first windows
 
         return window_changes(changes, settings)
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from countledger.consumers.total_writer import fold, folded_change
-from countledger.consumers.window_changes import window_changes
+from countledger.consumers.window_writer import window_changes
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from tests.unit.ledger.window_settings import window_setting

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from countledger.consumers import window_rebuild, window_writer
 from countledger.consumers.total_writer import CounterChanges, TotalWriter
-from countledger.consumers.window_changes import WindowChanges
 from countledger.consumers.window_verify import WindowVerifier
+from countledger.consumers.window_writer import WindowChanges
 from countledger.ledger import windows
 from countledger.ledger.attributes import Item
 from countledger.ledger.calendar import zone_of
