@@ -24,13 +24,15 @@ from countledger.consumers.verify import (
     raised,
     refuse_if_old,
 )
-from countledger.consumers.window_chain import (
+from countledger.consumers.window_verify import (
+    WindowEvidence,
+    WindowVerifier,
     cells_in,
     counted,
     is_expired,
     name_in,
+    verdict_of,
 )
-from countledger.consumers.window_verify import WindowEvidence, WindowVerifier, verdict_of
 from countledger.ledger import amount, keys
 from countledger.ledger.attempts import wrote
 from countledger.ledger.departure import guarded
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.proof import Proof
     from countledger.consumers.verify import Verifier
-    from countledger.consumers.window_chain import CountedWindows
+    from countledger.consumers.window_verify import CountedWindows
     from countledger.ledger.entry import Entry
     from countledger.ledger.operations import Clause
     from countledger.ledger.windows import WindowSetting

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from countledger.consumers.boards import board_of_day, top_of
-from countledger.consumers.window_chain import broken_links
+from countledger.consumers.window_verify import broken_links
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per, window_of
 from countledger.ledger.errors import BadSetting, BadTime, NotRanked, NoWindows

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.window_chain import (
+from countledger.consumers.window_verify import (
     Worth,
     broken_links,
     cells_in,

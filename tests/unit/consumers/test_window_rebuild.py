@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from countledger.consumers.verify import Judgement, Remedy, Repair, Verdict
-from countledger.consumers.window_chain import cells_in
 from countledger.consumers.window_rebuild import WindowRebuilder
-from countledger.consumers.window_verify import WindowEvidence, WindowVerifier
+from countledger.consumers.window_verify import WindowEvidence, WindowVerifier, cells_in
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.calendar import Per
