@@ -180,7 +180,7 @@ def deletable_totals_of(
 ]:
     """What a deletion does with a region's totals: read, prove, clear and tidy, in this order."""
     from countledger.consumers.audit import why_not_exact
-    from countledger.consumers.window_rebuild import clear_with_windows
+    from countledger.consumers.window_audit import clear_with_windows
     from countledger.ledger.assembly import exact_of
 
     audit = auditor_of(connection, exact_of(connection), namespaces)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.audit import SEGMENTS_DEFAULT
-from countledger.consumers.window_rebuild import WindowRebuilder
+from countledger.consumers.window_audit import WindowRebuilder
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.consumers.windows import no_windows
 from countledger.ledger import keys

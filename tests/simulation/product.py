@@ -27,7 +27,7 @@ from countledger.consumers.leftovers import Leftovers
 from countledger.consumers.record import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verifier
-from countledger.consumers.window_rebuild import clear_with_windows
+from countledger.consumers.window_audit import clear_with_windows
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import keys
 from countledger.ledger.assembly import StrictRegions

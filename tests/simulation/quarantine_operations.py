@@ -6,7 +6,7 @@ One counter is there for it. Everything else shares shards with it, and must go 
 from typing import Any, Final
 
 from countledger.consumers.audit import RepairCounter, review_alert_log
-from countledger.consumers.window_rebuild import WindowRebuilder
+from countledger.consumers.window_audit import WindowRebuilder
 from countledger.ledger import keys
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine import (

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from zoneinfo import ZoneInfo
 
 from countledger.consumers.verify import Judgement
-from countledger.consumers.window_rebuild import WindowRebuilder
+from countledger.consumers.window_audit import WindowRebuilder
 from countledger.consumers.windows import window_delay_ms
 from countledger.infra.memory.table import Change
 from countledger.ledger import keys

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from countledger.consumers import window_rebuild, window_writer
+from countledger.consumers import window_audit, window_writer
 from countledger.consumers.total_writer import CounterChanges, TotalWriter
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.consumers.window_writer import WindowChanges
@@ -106,7 +106,7 @@ CANARIES: Final = [
     ),
     Canary(
         "a rebuild replaces what it has seen alone",
-        replaced(window_rebuild, "unchanged", lambda *_: Absent("never")),
+        replaced(window_audit, "unchanged", lambda *_: Absent("never")),
         WINDOWS,
         seed=292,
     ),

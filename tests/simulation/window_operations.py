@@ -7,7 +7,7 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from countledger.consumers.verify import Remedy
-from countledger.consumers.window_rebuild import WindowRebuilder
+from countledger.consumers.window_audit import WindowRebuilder
 from countledger.ledger import keys
 from countledger.ledger.errors import CountledgerError
 from tests.simulation.product import Product

@@ -10,7 +10,7 @@ import pytest
 from countledger.consumers.audit import Auditor, RepairCounter, review_alert_log
 from countledger.consumers.quarantine import body, quarantined_of
 from countledger.consumers.verify import Repair, Repairer
-from countledger.consumers.window_rebuild import WindowRebuilder
+from countledger.consumers.window_audit import WindowRebuilder
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger.limits import MESSAGE_MAX_BYTES
 from countledger.ledger.operations import Put

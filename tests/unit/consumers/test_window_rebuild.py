@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from countledger.consumers.verify import Judgement, Remedy, Repair, Verdict
-from countledger.consumers.window_rebuild import WindowRebuilder
+from countledger.consumers.window_audit import WindowRebuilder
 from countledger.consumers.window_verify import WindowEvidence, WindowVerifier, cells_in
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item

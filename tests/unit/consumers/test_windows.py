@@ -9,7 +9,7 @@ from countledger.consumers import windows
 from countledger.consumers.total_writer import WindowRules
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement, Remedy
-from countledger.consumers.window_rebuild import WindowRebuilder, clear_with_windows
+from countledger.consumers.window_audit import WindowRebuilder, clear_with_windows
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.consumers.windows import WindowSettings, WindowsReader, WindowSum
 from countledger.ledger import keys

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countledger.consumers import window_rebuild, windows
-from countledger.consumers.window_rebuild import WindowRebuilder
+from countledger.consumers import window_audit, windows
+from countledger.consumers.window_audit import WindowRebuilder
 from countledger.consumers.windows import WindowSum, WindowSums, covered
 from countledger.ledger import keys
 from countledger.ledger.calendar import Window, rules_of
@@ -175,7 +175,7 @@ _LOST: Final = [Count("views:a", 12), Loss("views:a")]
     [
         pytest.param(WindowSums, "_is_doubtful", lambda *_: False, _LOST, id="doubt"),
         pytest.param(
-            window_rebuild,
+            window_audit,
             "_id_of",
             lambda found, setting, now_ms: new_windows_id(setting.id, found.counter, now_ms),
             _LOST,

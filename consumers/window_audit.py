@@ -36,10 +36,7 @@ from countledger.consumers.window_verify import (
 from countledger.ledger import amount, keys
 from countledger.ledger.attempts import wrote
 from countledger.ledger.departure import guarded
-from countledger.ledger.errors import (
-    CountledgerError,
-    SetupError,
-)
+from countledger.ledger.errors import CountledgerError, SetupError
 from countledger.ledger.indexes import day_clauses
 from countledger.ledger.operations import (
     AllOf,
