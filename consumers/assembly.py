@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from countledger.consumers.rankings import Rankings
     from countledger.consumers.record import LedgerStream
     from countledger.consumers.totals import Listing, NamesPage, SnapshotReader, TotalsReader
-    from countledger.consumers.window_auditor import WindowAuditor
+    from countledger.consumers.window_audit import WindowAuditor
     from countledger.consumers.windows import WindowSettings, WindowsReader
     from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
@@ -260,7 +260,7 @@ def window_auditor_of(
         auditor: of the totals.
         archive_at: as `WindowAuditor.archive_at`.
     """
-    from countledger.consumers.window_auditor import WindowAuditor
+    from countledger.consumers.window_audit import WindowAuditor
 
     return WindowAuditor(auditor, archive_at)
 

@@ -6,7 +6,7 @@ from countledger.consumers.alerts.service import Alerts
 from countledger.consumers.audit import Auditor
 from countledger.consumers.groups import Groups
 from countledger.consumers.rankings import Rankings
-from countledger.consumers.window_auditor import WindowAuditor
+from countledger.consumers.window_audit import WindowAuditor
 from countledger.consumers.windows import WindowSettings
 from countledger.ledger.asynchronous.forms import (
     AsyncForm,

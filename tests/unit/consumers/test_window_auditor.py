@@ -10,7 +10,7 @@ import pytest
 from countledger.consumers.audit import Auditor, RepairCounter
 from countledger.consumers.quarantine import quarantined_of
 from countledger.consumers.verify import Judgement, Remedy
-from countledger.consumers.window_auditor import WindowAuditor
+from countledger.consumers.window_audit import WindowAuditor
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.entry import Entry
