@@ -45,7 +45,7 @@ from countledger.ledger.tombstones import present
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from countledger.consumers.group_items import GroupItems
+    from countledger.consumers.groups import GroupItems
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Update

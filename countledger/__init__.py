@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Direction, Rule
     from countledger.consumers.audit import Audit
     from countledger.consumers.boards import Ranked
-    from countledger.consumers.group_items import Group
+    from countledger.consumers.groups import Group
     from countledger.consumers.over_regions import RegionAnswer, TotalOverRegions
     from countledger.consumers.progress import ShardProgress
     from countledger.consumers.totals import Freshness, Snapshot
@@ -125,7 +125,7 @@ _MODULES: Final = {
     "Direction": "countledger.consumers.alerts.rule",
     "Rule": "countledger.consumers.alerts.rule",
     "Audit": "countledger.consumers.audit",
-    "Group": "countledger.consumers.group_items",
+    "Group": "countledger.consumers.groups",
     "Ranked": "countledger.consumers.boards",
     "ShardProgress": "countledger.consumers.progress",
     "Remedy": "countledger.consumers.verify",

@@ -4,8 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from countledger.consumers.group_items import Group
-from countledger.consumers.groups import Groups
+from countledger.consumers.groups import Group, Groups
 from countledger.consumers.rankings import Rankings
 from countledger.consumers.total_writer import FoldedChange, update_of
 from countledger.consumers.totals import Listing

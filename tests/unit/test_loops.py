@@ -66,7 +66,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     },
     "optimism: reads, decides again and writes another request; an error of a request ends it": {
         "consumers/alerts/chain.py": "_finish",
-        "consumers/group_items.py": "make_again switch",
+        "consumers/groups.py": "make_again switch",
         "consumers/rankings.py": "_changed _sweep_until_agreed _write_rule",
         "consumers/total_writer.py": "_apply",
         "consumers/windows.py": "_change",

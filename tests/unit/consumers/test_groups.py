@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from countledger.consumers.group_items import GroupItems
+from countledger.consumers.groups import GroupItems
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import (
