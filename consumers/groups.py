@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.boards import check_limit, ranked, top_of
 from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.memberships import Memberships, member_of
+from countledger.consumers.rankings import check_limit, ranked, top_of
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, decoded, require
 from countledger.ledger.clock import Clock, SystemClock
@@ -64,7 +64,7 @@ from countledger.ledger.tombstones import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from countledger.consumers.boards import Ranked
+    from countledger.consumers.rankings import Ranked
     from countledger.consumers.totals import TotalsReader
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.dynamo import DynamoClient

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from countledger.compaction.schedule import Schedule
     from countledger.consumers.alerts.rule import Direction, Rule
     from countledger.consumers.audit import Audit
-    from countledger.consumers.boards import Ranked
     from countledger.consumers.groups import Group
     from countledger.consumers.over_regions import RegionAnswer, TotalOverRegions
     from countledger.consumers.progress import ShardProgress
+    from countledger.consumers.rankings import Ranked
     from countledger.consumers.totals import Freshness, Snapshot
     from countledger.consumers.verify import Judgement, Remedy, Repair, Verdict
     from countledger.consumers.windows import WindowSum
@@ -126,7 +126,7 @@ _MODULES: Final = {
     "Rule": "countledger.consumers.alerts.rule",
     "Audit": "countledger.consumers.audit",
     "Group": "countledger.consumers.groups",
-    "Ranked": "countledger.consumers.boards",
+    "Ranked": "countledger.consumers.rankings",
     "ShardProgress": "countledger.consumers.progress",
     "Remedy": "countledger.consumers.verify",
     "Repair": "countledger.consumers.verify",

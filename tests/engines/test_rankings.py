@@ -5,9 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from countledger.consumers.boards import Ranked, ranked
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.rankings import Rankings
+from countledger.consumers.rankings import Ranked, Rankings, ranked
 from countledger.consumers.total_writer import FoldedChange, RankRules, and_also, update_of
 from countledger.ledger import keys
 from countledger.ledger.amount import Amount

@@ -8,7 +8,7 @@ import pytest
 from countledger.compaction.schedule import Schedule
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.audit import start
-from countledger.consumers.boards import check_limit
+from countledger.consumers.rankings import check_limit
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.exact import newest_first
 from countledger.ledger.quarantine import QuarantineService

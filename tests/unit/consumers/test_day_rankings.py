@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.boards import board_of_day, top_of
+from countledger.consumers.rankings import board_of_day, top_of
 from countledger.consumers.window_verify import broken_links
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per, window_of
