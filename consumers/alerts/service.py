@@ -9,7 +9,7 @@ from countledger.consumers.alerts.alert import trial_alert
 from countledger.consumers.alerts.alert_log import AlertLog, QueueDeadLetters, Resender
 from countledger.consumers.alerts.delivery import ServicePublisher, Targets
 from countledger.consumers.alerts.initial_scan import InitialScan, wait_until_effective
-from countledger.consumers.alerts.rule_spec import changed_rule, check_watched, refuse_now, rule_of
+from countledger.consumers.alerts.rule import changed_rule, check_watched, refuse_now, rule_of
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.over_regions import RegionStateStore
 from countledger.consumers.totals import TotalsReader
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.alerts.alert import Alert
     from countledger.consumers.alerts.alert_log import LoggedAlert, Resent
-    from countledger.consumers.alerts.rule import Rule
-    from countledger.consumers.alerts.rule_spec import RuleSpec
+    from countledger.consumers.alerts.rule import Rule, RuleSpec
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Put

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from countledger.consumers.alerts.rule import check_rule_name
-from countledger.consumers.alerts.rule_spec import rule_of
+from countledger.consumers.alerts.rule import check_rule_name, rule_of
 from countledger.infra.cli.spec_text import RuleText, ScheduleText
 from countledger.ledger.errors import BadInput, BadRule, BadSetting
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from countledger.compaction.schedule import ScheduleSpec
-    from countledger.consumers.alerts.rule_spec import RuleSpec
+    from countledger.consumers.alerts.rule import RuleSpec
 
 
 M = TypeVar("M", bound=BaseModel)

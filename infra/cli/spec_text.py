@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from countledger.compaction.schedule import ScheduleSpec
-    from countledger.consumers.alerts.rule_spec import RuleSpec
+    from countledger.consumers.alerts.rule import RuleSpec
     from countledger.ledger.amount import Amount
 
 # What removes a setting that has no other text for "none".

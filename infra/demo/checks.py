@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from countledger import Amount, CountLedger, Event, Total
-    from countledger.consumers.alerts.rule import Rule
-    from countledger.consumers.alerts.rule_spec import RuleSpec
+    from countledger.consumers.alerts.rule import Rule, RuleSpec
 
 # Facts of a run by name, as `countledger demo --json` prints them; a list has a row for each thing.
 Report: TypeAlias = dict[str, Any]

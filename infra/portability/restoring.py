@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from countledger import Audit, CountLedger, Repair
-    from countledger.consumers.alerts.rule import Rule
+    from countledger.consumers.alerts.rule import Rule, RuleSpec
     from countledger.consumers.alerts.rule_items import RuleSnapshot
-    from countledger.consumers.alerts.rule_spec import RuleSpec
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
 

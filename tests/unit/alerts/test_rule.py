@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from countledger.consumers.alerts.delivery import check_place
-from countledger.consumers.alerts.rule import Direction, Rule, Topic
-from countledger.consumers.alerts.rule_spec import changed_rule, rule_of
+from countledger.consumers.alerts.rule import Direction, Rule, Topic, changed_rule, rule_of
 from countledger.ledger.errors import BadCounterName, BadRule
 
 ARN = "arn:aws:sns:eu-central-1:111122223333:alarms"

@@ -13,8 +13,7 @@ from countledger.consumers.alerts.alert_log import (
     encode_dead_letter,
 )
 from countledger.consumers.alerts.message import alert_in, body_of
-from countledger.consumers.alerts.rule import Bus
-from countledger.consumers.alerts.rule_spec import check_watched, refuse_now, rule_of
+from countledger.consumers.alerts.rule import Bus, check_watched, refuse_now, rule_of
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.amount import Amount, to_text
