@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from countledger import Audit, CountLedger, Repair
     from countledger.consumers.alerts.rule import Rule, RuleSpec
-    from countledger.consumers.alerts.rule_items import RuleSnapshot
+    from countledger.consumers.alerts.rules import RuleSnapshot
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from countledger.consumers.alerts.evaluator import Evaluator
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rule_index import RuleCache
-from countledger.consumers.alerts.rule_items import RuleStamp, encode_rule, encode_stamp
-from countledger.consumers.alerts.rules import Rules
+from countledger.consumers.alerts.rules import Rules, RuleStamp, encode_rule, encode_stamp
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.operations import Put
 from tests.unit.ledger.memory import MemoryClient

@@ -22,7 +22,7 @@ from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.run import Run
 from countledger.compaction.schedules import Schedules
 from countledger.consumers import group_board, memberships, rankings, windows
-from countledger.consumers.alerts import rule_items
+from countledger.consumers.alerts import rules
 from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.rankings import Rankings
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import pytest
 
     from countledger.consumers.alerts.rule import Rule
-    from countledger.consumers.alerts.rule_items import RuleSnapshot, RuleStamp
+    from countledger.consumers.alerts.rules import RuleSnapshot, RuleStamp
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Condition, Put, Update, Write
@@ -123,21 +123,21 @@ def _no_id_of_a_change(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_id_of_an_end(patch: pytest.MonkeyPatch) -> None:
-    ended = rule_items._ended
+    ended = rules._ended
 
     def without_id(snapshot: RuleSnapshot, name: str, until_ms: int, _id: str) -> Rule | None:
         return ended(snapshot, name, until_ms, "")
 
-    patch.setattr(rule_items, "_ended", without_id)
+    patch.setattr(rules, "_ended", without_id)
 
 
 def _any_number(patch: pytest.MonkeyPatch) -> None:
-    stamp = rule_items._stamp
+    stamp = rules._stamp
 
     def unconditional(table: str, snapshot: RuleSnapshot, change: RuleStamp) -> Put:
         return replace(stamp(table, snapshot, change), condition=None)
 
-    patch.setattr(rule_items, "_stamp", unconditional)
+    patch.setattr(rules, "_stamp", unconditional)
 
 
 def _any_age(patch: pytest.MonkeyPatch) -> None:

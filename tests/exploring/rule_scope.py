@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.alerts.rule_items import RuleSnapshot, snapshot_of
+from countledger.consumers.alerts.rules import RuleSnapshot, snapshot_of
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
 from countledger.ledger.errors import NoSuchRule, RuleExists

@@ -10,7 +10,7 @@ from countledger.consumers.alerts import (
     alert,
     chain,
     initial_scan,
-    rule_items,
+    rules,
     state,
     state_item,
     window_records,
@@ -168,7 +168,7 @@ CANARIES: Final = [
     Canary(
         "alerts: no half change of a rule",
         all_of(
-            replaced(rule_items, "_is_whole", lambda *_: True),
+            replaced(rules, "_is_whole", lambda *_: True),
             replaced(transactions, "_SPREAD_MS", (300,)),
         ),
         "alerts",

@@ -225,7 +225,7 @@ def test_a_rule_that_cannot_be_read_hides_no_other(rules: Rules) -> None:
 
 
 def test_rules_are_bounded(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("countledger.consumers.alerts.rule_items.ALERT_RULES_MAX", 2)
+    monkeypatch.setattr("countledger.consumers.alerts.rules.ALERT_RULES_MAX", 2)
     rules.create(RULE)
     rules.set("r", _raised(200))
 
