@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.consumers.alerts.alert import Alert, FailedAlert, state_name
 from countledger.consumers.alerts.alert_log import DeadLetter, plan_log
-from countledger.consumers.alerts.state import decide
-from countledger.consumers.alerts.state_item import (
+from countledger.consumers.alerts.state import (
     PublishFiring,
     WriteState,
+    decide,
     decode_state,
     published_write_of,
     write_of,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.alert_log import DeadLetters
     from countledger.consumers.alerts.crossing import TotalChange
     from countledger.consumers.alerts.rule import Rule, Target
-    from countledger.consumers.alerts.state_item import AlertState
+    from countledger.consumers.alerts.state import AlertState
     from countledger.ledger.attributes import Item
     from countledger.ledger.clock import Clock
     from countledger.ledger.departure import Deadline

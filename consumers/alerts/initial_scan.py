@@ -27,8 +27,7 @@ from countledger.consumers.alerts.crossing import (
     last_passed,
 )
 from countledger.consumers.alerts.rule import Direction
-from countledger.consumers.alerts.state import decide_scan
-from countledger.consumers.alerts.state_item import decode_state, scan_write_of
+from countledger.consumers.alerts.state import decide_scan, decode_state, scan_write_of
 from countledger.consumers.totals import counters_beginning
 from countledger.ledger import keys
 from countledger.ledger.attributes import require_amount

@@ -6,15 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from countledger.consumers.alerts import (
-    alert,
-    chain,
-    initial_scan,
-    rules,
-    state,
-    state_item,
-    window_records,
-)
+from countledger.consumers.alerts import alert, chain, initial_scan, rules, state, window_records
 from countledger.consumers.alerts import evaluator as evaluator_module
 from countledger.consumers.alerts.alert import Firing
 from countledger.consumers.alerts.alert_log import QueueDeadLetters
@@ -22,11 +14,11 @@ from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Lin
 from countledger.consumers.alerts.crossing import TotalChange
 from countledger.consumers.alerts.rule import Rule
 from countledger.consumers.alerts.rules import RuleChanger
-from countledger.consumers.alerts.state import decide
-from countledger.consumers.alerts.state_item import (
+from countledger.consumers.alerts.state import (
     AlertState,
     PublishFiring,
     WriteState,
+    decide,
     encode_state,
     published_write_of,
 )
@@ -58,7 +50,7 @@ class Hasty(ChainEvaluator):
 def _write_over_unpublished(table: str, write: WriteState) -> Put:
     """A state is written whether the alerts of the last one have been published or not."""
     if write.over is not None:  # beside the total of an initial scan
-        return state_item.write_of(table, write)
+        return state.write_of(table, write)
     before = AnyOf(Absent("version"), Compare("version", "<", write.state.version))
     return Put(table, encode_state(write.state), before)
 

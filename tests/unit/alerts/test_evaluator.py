@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from countledger.consumers.alerts.rule import Topic
-from countledger.consumers.alerts.state_item import AlertState, decode_state, encode_state
+from countledger.consumers.alerts.state import AlertState, decode_state, encode_state
 from countledger.ledger import keys
 from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import (

@@ -12,8 +12,7 @@ from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.crossing import TotalChange
 from countledger.consumers.alerts.initial_scan import as_unchanged
 from countledger.consumers.alerts.message import alert_in, body_of
-from countledger.consumers.alerts.state import decide_scan
-from countledger.consumers.alerts.state_item import AlertState, WriteState
+from countledger.consumers.alerts.state import AlertState, WriteState, decide_scan
 from countledger.consumers.total_writer import FoldedChange, update_of
 from countledger.ledger import keys
 from countledger.ledger.operations import Delete
