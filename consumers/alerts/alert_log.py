@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from countledger.consumers.alerts.alert import Alert, decode_firing, encode_firing
-from countledger.consumers.alerts.message import alert_in, message_of
+from countledger.consumers.alerts.message import (
+    Alert,
+    alert_in,
+    decode_firing,
+    encode_firing,
+    message_of,
+)
 from countledger.consumers.alerts.rule import target_of
 from countledger.ledger import keys
 from countledger.ledger.attributes import (
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_sqs import SQSClient
 
-    from countledger.consumers.alerts.alert import Firing, Publisher
+    from countledger.consumers.alerts.message import Firing, Publisher
     from countledger.consumers.alerts.rule import Target
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.dynamo import DynamoClient

@@ -13,7 +13,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from countledger.consumers.alerts.alert import checked_incarnation
+from countledger.consumers.alerts.message import checked_incarnation
 from countledger.consumers.alerts.rule import Crossing, Direction, Watch
 from countledger.consumers.record import MalformedRecord, created_at_ms, integer_in, subject_of
 from countledger.ledger import amount, keys
@@ -24,7 +24,7 @@ from countledger.ledger.limits import CROSSINGS_MAX, FORMAT, STREAM_RECORD_MAX_A
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from countledger.consumers.alerts.alert import AlertWindow
+    from countledger.consumers.alerts.message import AlertWindow
     from countledger.consumers.alerts.rule import Rule
     from countledger.ledger.amount import Amount
 

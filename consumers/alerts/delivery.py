@@ -8,8 +8,7 @@ from fnmatch import fnmatchcase
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from countledger.consumers.alerts.alert import Alert, FailedAlert
-from countledger.consumers.alerts.message import body_of
+from countledger.consumers.alerts.message import Alert, FailedAlert, body_of
 from countledger.consumers.alerts.rule import Bus, Topic
 from countledger.ledger.attempts import (
     Again,

@@ -6,7 +6,10 @@ uses floats would round after the 16th. The version is below 2^53, so it is a JS
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+import re
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 
 from pydantic import (
     AwareDatetime,
@@ -18,12 +21,284 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from countledger.consumers.alerts.alert import INCARNATION_PATTERN, Alert, AlertWindow
-from countledger.consumers.alerts.rule import Direction
+from countledger.consumers.alerts.rule import Crossing, Direction, target_of
 from countledger.ledger.amount import from_number, to_text
 from countledger.ledger.calendar import Per
 from countledger.ledger.clock import to_datetime, to_ms
-from countledger.ledger.errors import BadPayload, BadTime, CorruptItem
+from countledger.ledger.errors import BadPayload, BadTime, CorruptItem, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from countledger.consumers.alerts.rule import Rule, Target
+    from countledger.ledger.amount import Amount
+
+
+# The alert: one crossing of one threshold, and its id; and the log of alerts.
+#
+# The id is made of what the alert is, and of nothing that a second delivery could change: region,
+# rule and revision, the total's incarnation and version, threshold, direction and counter.
+
+
+INCARNATION_PATTERN: Final = r"^[A-Za-z0-9_-]{1,64}$"
+_INCARNATION: Final = re.compile(INCARNATION_PATTERN)
+
+
+@dataclass(frozen=True, slots=True)
+class AlertWindow:
+    """One minute, hour, day or month of a counter.
+
+    Attributes:
+        windows: the id of the counter's windows, as its total names them: a counter that is deleted
+            and used again has windows of another id.
+        per: of which kind it is.
+        name: unique among the windows of its kind, as `2026-11-22`.
+        start_ms: its first millisecond.
+        end_ms: the first millisecond after it.
+        zone: the name of its time zone.
+        last_ms: nothing is added to it later than that; None: it has no such bound.
+    """
+
+    windows: str
+    per: Per
+    name: str
+    start_ms: int
+    end_ms: int
+    zone: str
+    last_ms: int | None = None
+
+
+def checked_incarnation(found: object) -> str | None:
+    """The incarnation of a total as its item names it, or None.
+
+    Raises:
+        ValueError: it is none that an alert's id can contain.
+    """
+    if found is None or (isinstance(found, str) and _INCARNATION.fullmatch(found)):
+        return found
+    raise ValueError(f"{shown(found)} is no incarnation of a total")
+
+
+def state_name(rule: str, window: AlertWindow | None) -> str:
+    """The name of the alert state of a rule for a counter, or for one of its windows."""
+    return rule if window is None else f"{rule}#{window.windows}#{window.name}"
+
+
+def encode_window(window: AlertWindow) -> dict[str, Any]:
+    """A window as an attribute."""
+    return {name: value for name, value in asdict(window).items() if value is not None} | {
+        "per": str(window.per)
+    }
+
+
+def decode_window(stored: dict[str, Any]) -> AlertWindow:
+    """The window in an attribute.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is none.
+    """
+    return AlertWindow(**{**stored, "per": Per(stored["per"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One crossing, as it is published.
+
+    Attributes:
+        rule: the rule's name.
+        revision: which revision of it.
+        counter: whose total crossed.
+        direction: rising or falling: which way.
+        threshold: what it crossed; of a range the first.
+        through: of a range (more than a hundred thresholds in one update) the last; else None.
+        count: how many thresholds that are.
+        old: the total before the update.
+        new: the total after it.
+        version: of the total after the update.
+        region: where it was evaluated.
+        at_ms: when the stream made the update's record, in whole seconds.
+        window: of whose sum it is; None: of the total.
+        incarnation: which total of that name it is; None: of a window, or of a total without one.
+        test: whether it only tests the way to the target.
+    """
+
+    rule: str
+    revision: str
+    counter: str
+    direction: Direction
+    threshold: Amount
+    through: Amount | None = None
+    count: int = 1
+    old: Amount
+    new: Amount
+    version: int
+    region: str
+    at_ms: int
+    window: AlertWindow | None = None
+    incarnation: str | None = None
+    test: bool = False
+
+    @property
+    def id(self) -> str:
+        """The identity of the alert; the same at each delivery."""
+        threshold = to_text(self.threshold)
+        rule = f"{self.rule}@{self.revision}"
+        window = () if self.window is None else (self.window.windows, self.window.name)
+        crossed = (str(self.version), threshold, str(self.direction), self.counter)
+        incarnation = () if self.incarnation is None else (self.incarnation,)
+        parts = (self.region, rule, *incarnation, *window, *crossed)
+        return "/".join(("test", *parts) if self.test else parts)
+
+    @property
+    def dedup(self) -> str:
+        """The SHA-256 of the id: 64 hex digits, for readers that keep the ids they have seen."""
+        return sha256(self.id.encode()).hexdigest()
+
+    @property
+    def at(self) -> datetime:
+        """When the stream made the update's record, in UTC."""
+        return to_datetime(self.at_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAlert:
+    """An alert that its target did not take, and the last answer; `silent`: there was no answer."""
+
+    alert: Alert
+    reason: str
+    silent: bool = False
+
+
+class Publisher(Protocol):
+    """Sends alerts to their targets."""
+
+    def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
+        """Send alerts in order; the result is those that the target did not take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """All alerts of one update of a total under one rule: stored in one write, published together.
+
+    Or those of one window in an update. Attributes as of `Alert`, with the target of its alerts and
+    the crossed thresholds in order.
+    """
+
+    rule: str
+    revision: str
+    target: Target
+    counter: str
+    direction: Direction
+    crossings: tuple[Crossing, ...]
+    old: Amount
+    new: Amount
+    version: int
+    region: str
+    at_ms: int
+    window: AlertWindow | None = None
+    incarnation: str | None = None
+
+    @property
+    def state(self) -> str:
+        """The name of its state, in the key."""
+        return state_name(self.rule, self.window)
+
+    @property
+    def alerts(self) -> tuple[Alert, ...]:
+        """Its alerts, in order."""
+        return tuple(
+            Alert(
+                rule=self.rule,
+                revision=self.revision,
+                counter=self.counter,
+                direction=self.direction,
+                threshold=one.threshold,
+                through=one.through,
+                count=one.count,
+                old=self.old,
+                new=self.new,
+                version=self.version,
+                region=self.region,
+                at_ms=self.at_ms,
+                window=self.window,
+                incarnation=self.incarnation,
+            )
+            for one in self.crossings
+        )
+
+
+def encode_firing(firing: Firing) -> dict[str, Any]:
+    """A firing as an attribute. Its numbers are texts: an item's number holds one digit less."""
+    optional = {
+        "window": None if firing.window is None else encode_window(firing.window),
+        "incarnation": firing.incarnation,
+    }
+    return {
+        "revision": firing.revision,
+        "target": str(firing.target),
+        "direction": str(firing.direction),
+        "old": to_text(firing.old),
+        "new": to_text(firing.new),
+        "version": firing.version,
+        "region": firing.region,
+        "at": firing.at_ms,
+        "thresholds": [_encode_crossing(one) for one in firing.crossings],
+    } | {name: value for name, value in optional.items() if value is not None}
+
+
+def decode_firing(counter: str, rule: str, stored: dict[str, Any]) -> Firing:
+    """The firing in an attribute.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it is none.
+    """
+    return Firing(
+        rule,
+        stored["revision"],
+        target_of(stored["target"]),
+        counter,
+        Direction(stored["direction"]),
+        tuple(map(_decode_crossing, stored["thresholds"])),
+        from_number(stored["old"]),
+        from_number(stored["new"]),
+        stored["version"],
+        stored["region"],
+        stored["at"],
+        decode_window(stored["window"]) if "window" in stored else None,
+        checked_incarnation(stored.get("incarnation")),
+    )
+
+
+def _encode_crossing(crossing: Crossing) -> str | list[str]:
+    if crossing.through is None:
+        return to_text(crossing.threshold)
+    return [to_text(crossing.threshold), to_text(crossing.through), str(crossing.count)]
+
+
+def _decode_crossing(stored: str | list[str]) -> Crossing:
+    if isinstance(stored, str):
+        return Crossing(from_number(stored))
+    first, last, count = stored
+    return Crossing(from_number(first), from_number(last), int(count))
+
+
+def trial_alert(rule: Rule, counter: str, at_ms: int) -> Alert:
+    """An alert, marked as a test, at the threshold of a rule; its version, the time, is unique."""
+    return Alert(
+        rule=rule.name,
+        revision=rule.revision,
+        counter=counter,
+        direction=Direction.FALLING if rule.direction is Direction.FALLING else Direction.RISING,
+        threshold=rule.threshold,
+        old=rule.threshold,
+        new=rule.threshold,
+        version=at_ms,
+        region=rule.evaluate_in,
+        at_ms=at_ms,
+        test=True,
+    )
+
 
 _DIGITS: Final = r"^-?[0-9]{1,77}(\.[0-9]{1,38})?$"
 

@@ -33,13 +33,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.consumers.alerts.alert import (
+from countledger.consumers.alerts.crossing import crossings, direction_of, is_back, last_passed
+from countledger.consumers.alerts.message import (
     Firing,
     checked_incarnation,
     decode_firing,
     encode_firing,
 )
-from countledger.consumers.alerts.crossing import crossings, direction_of, is_back, last_passed
 from countledger.consumers.alerts.rule import Crossing, Direction
 from countledger.ledger import keys
 from countledger.ledger.amount import from_number, to_text

@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.consumers.alerts.alert import AlertWindow
 from countledger.consumers.alerts.crossing import (
     TotalChange,
     image_in,
@@ -25,6 +24,7 @@ from countledger.consumers.alerts.crossing import (
     total_in,
     version_in,
 )
+from countledger.consumers.alerts.message import AlertWindow
 from countledger.consumers.alerts.state import may_matter
 from countledger.consumers.record import MalformedRecord, created_at_ms, integer_in, subject_of
 from countledger.ledger import keys

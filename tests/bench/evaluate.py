@@ -22,8 +22,8 @@ from tests.unit.ledger.memory import MemoryClient
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.consumers.alerts.alert import Alert, FailedAlert
     from countledger.consumers.alerts.alert_log import DeadLetter
+    from countledger.consumers.alerts.message import Alert, FailedAlert
     from countledger.consumers.alerts.rule import Target
 
 RECORDS: Final = 1_000

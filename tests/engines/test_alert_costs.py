@@ -6,9 +6,9 @@ from decimal import Decimal
 
 import pytest
 
-from countledger.consumers.alerts.alert import Alert, FailedAlert
 from countledger.consumers.alerts.alert_log import AlertLog, DeadLetter
 from countledger.consumers.alerts.evaluator import Evaluator
+from countledger.consumers.alerts.message import Alert, FailedAlert
 from countledger.consumers.alerts.rule import Rule, Target
 from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.consumers.total_writer import WindowRules

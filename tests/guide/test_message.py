@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.alert import Alert, trial_alert
 from countledger.consumers.alerts.delivery import DETAIL_TYPE, SOURCE
-from countledger.consumers.alerts.message import alert_in, body_of
+from countledger.consumers.alerts.message import Alert, alert_in, body_of, trial_alert
 from countledger.consumers.alerts.rule import Direction, Rule
 from tests.guide.message import GUIDE, SCHEMA, schema_text
 

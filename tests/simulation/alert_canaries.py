@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from countledger.consumers.alerts import alert, chain, initial_scan, rules, state, window_records
+from countledger.consumers.alerts import chain, initial_scan, message, rules, state, window_records
 from countledger.consumers.alerts import evaluator as evaluator_module
-from countledger.consumers.alerts.alert import Firing
 from countledger.consumers.alerts.alert_log import QueueDeadLetters
 from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link, Notifier
 from countledger.consumers.alerts.crossing import TotalChange
+from countledger.consumers.alerts.message import Firing
 from countledger.consumers.alerts.rule import Rule
 from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.alerts.state import (
@@ -97,7 +97,7 @@ CANARIES: Final = [
     Canary(
         "alerts of windows: each window has a state of its own",
         all_of(
-            replaced(alert, "state_name", lambda rule, _window: rule),
+            replaced(message, "state_name", lambda rule, _window: rule),
             replaced(chain, "state_name", lambda rule, _window: rule),
         ),
         WINDOW_ALERTS,

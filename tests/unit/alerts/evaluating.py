@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from countledger.consumers.alerts.alert import Alert, FailedAlert
 from countledger.consumers.alerts.alert_log import DeadLetter, encode_dead_letter
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
-from countledger.consumers.alerts.message import body_of
+from countledger.consumers.alerts.message import Alert, FailedAlert, body_of
 from countledger.consumers.alerts.rule import Direction, Rule, Target
 from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.consumers.total_writer import WindowRules

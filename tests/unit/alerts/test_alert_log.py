@@ -2,8 +2,8 @@
 
 import pytest
 
-from countledger.consumers.alerts.alert import Firing
 from countledger.consumers.alerts.alert_log import decode_log, plan_log
+from countledger.consumers.alerts.message import Firing
 from countledger.consumers.alerts.rule import Bus, Crossing, Direction
 from countledger.ledger.errors import CorruptItem
 from tests.unit.alerts.evaluating import START_MS

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.alert import Alert, FailedAlert
 from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.message import Alert, FailedAlert
 from countledger.consumers.alerts.rule import Target
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.service import Alerts

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.alert import Alert
 from countledger.consumers.alerts.crossing import TotalChange, crossings, is_back, last_passed
+from countledger.consumers.alerts.message import Alert
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.state import (
     ACTIONS,

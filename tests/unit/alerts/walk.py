@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from countledger.consumers.alerts.alert import Alert
+from countledger.consumers.alerts.message import Alert
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.ledger.limits import SECOND_MS
 

@@ -10,8 +10,8 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 import countledger
-from countledger.consumers.alerts.alert import FailedAlert
 from countledger.consumers.alerts.delivery import AlertsNotTaken
+from countledger.consumers.alerts.message import FailedAlert
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import (
     AlreadyClaimed,
