@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from countledger.consumers.alerts.alert_log import DeadLetter, plan_log
+from countledger.consumers.alerts.delivery import DeadLetter, plan_log
 from countledger.consumers.alerts.message import Alert, FailedAlert, state_name
 from countledger.consumers.alerts.state import (
     PublishFiring,
@@ -38,8 +38,8 @@ from countledger.ledger.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from countledger.consumers.alerts.alert_log import DeadLetters
     from countledger.consumers.alerts.crossing import TotalChange
+    from countledger.consumers.alerts.delivery import DeadLetters
     from countledger.consumers.alerts.message import Firing, Publisher
     from countledger.consumers.alerts.rule import Rule, Target
     from countledger.consumers.alerts.state import AlertState

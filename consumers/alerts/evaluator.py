@@ -42,7 +42,7 @@ from countledger.ledger.suspension import WorkerThreads
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from countledger.consumers.alerts.alert_log import DeadLetters
+    from countledger.consumers.alerts.delivery import DeadLetters
     from countledger.consumers.alerts.message import Publisher
     from countledger.consumers.alerts.rule_index import KnownRules, RuleIndex
     from countledger.consumers.over_regions import RegionStateStore

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.chain import ChainEvaluator, Link, Notifier
 from countledger.consumers.alerts.crossing import (
     TotalChange,
@@ -25,6 +24,7 @@ from countledger.consumers.alerts.crossing import (
     is_publishable,
     last_passed,
 )
+from countledger.consumers.alerts.delivery import AlertLog
 from countledger.consumers.alerts.message import checked_incarnation
 from countledger.consumers.alerts.rule import Direction
 from countledger.consumers.alerts.state import decide_scan, decode_state, scan_write_of
@@ -51,7 +51,7 @@ from countledger.ledger.total import decode_total
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from countledger.consumers.alerts.alert_log import DeadLetters
+    from countledger.consumers.alerts.delivery import DeadLetters
     from countledger.consumers.alerts.message import Publisher
     from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.rules import Rules

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
-from countledger.consumers.alerts.alert_log import AlertLog, QueueDeadLetters, Resender
-from countledger.consumers.alerts.delivery import ServicePublisher, Targets
+from countledger.consumers.alerts.delivery import (
+    AlertLog,
+    QueueDeadLetters,
+    Resender,
+    ServicePublisher,
+    Targets,
+)
 from countledger.consumers.alerts.initial_scan import InitialScan, wait_until_effective
 from countledger.consumers.alerts.message import trial_alert
 from countledger.consumers.alerts.rule import changed_rule, check_watched, refuse_now, rule_of
@@ -22,7 +27,7 @@ from countledger.ledger.settings import SettingChange
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from countledger.consumers.alerts.alert_log import LoggedAlert, Resent
+    from countledger.consumers.alerts.delivery import LoggedAlert, Resent
     from countledger.consumers.alerts.message import Alert
     from countledger.consumers.alerts.rule import Rule, RuleSpec
     from countledger.ledger.attributes import OnCorrupt

@@ -16,7 +16,7 @@ from countledger.ledger.amount import to_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.consumers.alerts.alert_log import LoggedAlert, Resent
+    from countledger.consumers.alerts.delivery import LoggedAlert, Resent
     from countledger.consumers.alerts.message import Alert
     from countledger.infra.cli.output import Row
 

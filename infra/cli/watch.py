@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from countledger import Amount, CountLedger
-    from countledger.consumers.alerts.alert_log import LoggedAlert
+    from countledger.consumers.alerts.delivery import LoggedAlert
     from countledger.infra.cli.watching import WatchedCounter
 
     Shows: TypeAlias = Callable[[WatchState, list[WatchedCounter], list[LoggedAlert]], None]

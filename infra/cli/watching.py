@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from countledger import Amount, Total
-    from countledger.consumers.alerts.alert_log import LoggedAlert
+    from countledger.consumers.alerts.delivery import LoggedAlert
 
 # A rate is that of the last seconds: shorter ones jump with every batch.
 _RATE_OVER_MS: Final = 10 * SECOND_MS

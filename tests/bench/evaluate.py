@@ -22,7 +22,7 @@ from tests.unit.ledger.memory import MemoryClient
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.consumers.alerts.alert_log import DeadLetter
+    from countledger.consumers.alerts.delivery import DeadLetter
     from countledger.consumers.alerts.message import Alert, FailedAlert
     from countledger.consumers.alerts.rule import Target
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from countledger.consumers.alerts.alert_log import AlertLog, DeadLetter
+from countledger.consumers.alerts.delivery import AlertLog, DeadLetter
 from countledger.consumers.alerts.evaluator import Evaluator
 from countledger.consumers.alerts.message import Alert, FailedAlert
 from countledger.consumers.alerts.rule import Rule, Target

@@ -11,12 +11,12 @@ from random import Random
 from typing import Any
 from uuid import uuid4
 
-from countledger.consumers.alerts.alert_log import (
+from countledger.consumers.alerts.delivery import (
     DeadLetter,
     QueueDeadLetters,
+    ServicePublisher,
     decode_dead_letter,
 )
-from countledger.consumers.alerts.delivery import ServicePublisher
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.rule import Rule, Topic
 from countledger.consumers.alerts.rule_index import RuleIndex

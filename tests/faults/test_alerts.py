@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from countledger.consumers.alerts.alert_log import Resender
+from countledger.consumers.alerts.delivery import Resender
 from countledger.consumers.alerts.rule import Rule, Topic
 from tests.engines.store import Store
 from tests.faults.alerting import Telling, new_telling

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from countledger.consumers.alerts import chain, initial_scan, message, rules, state, window_records
 from countledger.consumers.alerts import evaluator as evaluator_module
-from countledger.consumers.alerts.alert_log import QueueDeadLetters
 from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link, Notifier
 from countledger.consumers.alerts.crossing import TotalChange
+from countledger.consumers.alerts.delivery import QueueDeadLetters
 from countledger.consumers.alerts.message import Firing
 from countledger.consumers.alerts.rule import Rule
 from countledger.consumers.alerts.rules import RuleChanger

@@ -6,8 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.alert_handler import answer_of
-from countledger.consumers.alerts.alert_log import AlertLog, QueueDeadLetters, Resender
-from countledger.consumers.alerts.delivery import ServicePublisher
+from countledger.consumers.alerts.delivery import (
+    AlertLog,
+    QueueDeadLetters,
+    Resender,
+    ServicePublisher,
+)
 from countledger.consumers.alerts.delivery import Targets as TargetCheck
 from countledger.consumers.alerts.evaluator import Evaluator
 from countledger.consumers.alerts.initial_scan import InitialScan

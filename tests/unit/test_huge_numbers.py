@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from countledger.compaction.schedule import Schedule
-from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.delivery import AlertLog
 from countledger.consumers.audit import start
 from countledger.consumers.rankings import check_limit
 from countledger.ledger.errors import BadSetting

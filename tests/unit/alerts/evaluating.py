@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from countledger.consumers.alerts.alert_log import DeadLetter, encode_dead_letter
+from countledger.consumers.alerts.delivery import DeadLetter, encode_dead_letter
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.message import Alert, FailedAlert, body_of
 from countledger.consumers.alerts.rule import Direction, Rule, Target

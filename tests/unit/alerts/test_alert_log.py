@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.consumers.alerts.alert_log import decode_log, plan_log
+from countledger.consumers.alerts.delivery import decode_log, plan_log
 from countledger.consumers.alerts.message import Firing
 from countledger.consumers.alerts.rule import Bus, Crossing, Direction
 from countledger.ledger.errors import CorruptItem

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.delivery import AlertLog
 from countledger.consumers.alerts.message import Alert, FailedAlert
 from countledger.consumers.alerts.rule import Target
 from countledger.consumers.alerts.rules import Rules

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from boto3.dynamodb.types import TypeSerializer
 
-from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.crossing import TotalChange
+from countledger.consumers.alerts.delivery import AlertLog
 from countledger.consumers.alerts.initial_scan import as_unchanged
 from countledger.consumers.alerts.message import alert_in, body_of
 from countledger.consumers.alerts.state import AlertState, WriteState, decide_scan

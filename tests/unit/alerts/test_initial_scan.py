@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.delivery import AlertLog
 from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rule import Rule, Watch
 from countledger.consumers.alerts.rules import Rules

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.consumers.alerts.alert_log import (
+from countledger.consumers.alerts.delivery import (
     DeadLetter,
     decode_dead_letter,
     encode_dead_letter,
+    subject_of,
 )
-from countledger.consumers.alerts.delivery import subject_of
 from countledger.consumers.alerts.message import Alert, alert_in, body_of, trial_alert
 from countledger.consumers.alerts.rule import Bus, Direction, Topic
 from countledger.ledger.errors import BadPayload

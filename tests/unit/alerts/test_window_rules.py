@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.alert_log import (
+from countledger.consumers.alerts.delivery import (
     DeadLetter,
     decode_dead_letter,
     encode_dead_letter,

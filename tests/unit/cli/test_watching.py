@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from countledger import Amount, Total
-from countledger.consumers.alerts.alert_log import LoggedAlert
+from countledger.consumers.alerts.delivery import LoggedAlert
 from countledger.consumers.alerts.message import Alert
 from countledger.consumers.alerts.rule import Direction
 from countledger.infra.cli.watch import alert_line, follow, signed, table_of

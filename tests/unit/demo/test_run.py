@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from countledger import Event
-from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.delivery import AlertLog
 from countledger.consumers.record import LedgerStream
 from countledger.infra.demo import checks
 from countledger.infra.demo import run as demo_run
