@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.alerts.initial_scan import is_past, silence_of
 from countledger.consumers.alerts.rule import Direction
+from countledger.consumers.alerts.service import is_past, silence_of
 from countledger.consumers.totals import NamesPage
 from countledger.infra.cli.output import notice
 from countledger.ledger.amount import add, negated, to_text
@@ -14,7 +14,7 @@ from countledger.ledger.errors import BadSetting, CountledgerError, NoWindows
 
 if TYPE_CHECKING:
     from countledger import CountLedger, Rule
-    from countledger.consumers.alerts.initial_scan import SilentCounter
+    from countledger.consumers.alerts.service import SilentCounter
     from countledger.ledger.calendar import Per
 
 # So many counters of a prefix are looked at, so many with windows; and so many are named.

@@ -14,7 +14,7 @@ from itertools import chain, takewhile
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from countledger.consumers.alerts.initial_scan import wait_until_effective
+from countledger.consumers.alerts.service import wait_until_effective
 from countledger.consumers.record import LedgerStream, made_at_ms
 from countledger.infra.demo.history import COMMITS, LINES
 from countledger.ledger.limits import SECOND_MS

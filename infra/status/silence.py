@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.alerts.initial_scan import silence_of
+from countledger.consumers.alerts.service import silence_of
 from countledger.ledger.errors import AccessDenied
 
 if TYPE_CHECKING:

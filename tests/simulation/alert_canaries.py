@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from countledger.consumers.alerts import chain, initial_scan, message, rules, state, window_records
+from countledger.consumers.alerts import chain, message, rules, service, state, window_records
 from countledger.consumers.alerts import evaluator as evaluator_module
 from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link, Notifier
 from countledger.consumers.alerts.crossing import TotalChange
@@ -174,7 +174,7 @@ CANARIES: Final = [
     ),
     Canary(
         "alerts: an initial scan waits until the rule is effective",
-        replaced(initial_scan, "wait_until_effective", lambda *_: None),
+        replaced(service, "wait_until_effective", lambda *_: None),
         "alerts",
         seed=25,
     ),

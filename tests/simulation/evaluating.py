@@ -14,10 +14,9 @@ from countledger.consumers.alerts.delivery import (
 )
 from countledger.consumers.alerts.delivery import Targets as TargetCheck
 from countledger.consumers.alerts.evaluator import Evaluator
-from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.alerts.service import Alerts
+from countledger.consumers.alerts.service import Alerts, InitialScan
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import label_of
 from countledger.consumers.total_writer import WindowRules

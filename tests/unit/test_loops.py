@@ -45,7 +45,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "producers/sequences/sequences.py": "_resuming",
     },
     "portions: each request is about other things": {
-        "consumers/alerts/initial_scan.py": "_totals",
+        "consumers/alerts/service.py": "_totals",
         "consumers/window_verify.py": "compare",
     },
     "polling: waits until another process has come so far": {

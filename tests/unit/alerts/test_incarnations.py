@@ -10,8 +10,8 @@ from boto3.dynamodb.types import TypeSerializer
 
 from countledger.consumers.alerts.crossing import TotalChange
 from countledger.consumers.alerts.delivery import AlertLog
-from countledger.consumers.alerts.initial_scan import as_unchanged
 from countledger.consumers.alerts.message import alert_in, body_of
+from countledger.consumers.alerts.service import as_unchanged
 from countledger.consumers.alerts.state import AlertState, WriteState, decide_scan
 from countledger.consumers.total_writer import FoldedChange, update_of
 from countledger.ledger import keys

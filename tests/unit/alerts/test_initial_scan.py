@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from countledger.consumers.alerts.delivery import AlertLog
-from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rule import Rule, Watch
 from countledger.consumers.alerts.rules import Rules
+from countledger.consumers.alerts.service import InitialScan
 from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed, Throttled
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from countledger import Rule
-from countledger.consumers.alerts.initial_scan import silence_of
+from countledger.consumers.alerts.service import silence_of
 from countledger.infra.status.silence import silent_facts
 from countledger.testing import MemoryStack
 
