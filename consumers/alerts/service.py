@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Unpack
 
-from countledger.consumers.alerts.chain import ChainEvaluator, Link, Notifier
 from countledger.consumers.alerts.crossing import (
     TotalChange,
     is_beyond,
@@ -33,6 +32,7 @@ from countledger.consumers.alerts.delivery import (
     ServicePublisher,
     Targets,
 )
+from countledger.consumers.alerts.evaluator import ChainEvaluator, Link, Notifier
 from countledger.consumers.alerts.message import checked_incarnation, trial_alert
 from countledger.consumers.alerts.rule import (
     Direction,

@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from countledger.consumers.alerts import chain, message, rules, service, state, window_records
+from countledger.consumers.alerts import evaluator, message, rules, service, state
 from countledger.consumers.alerts import evaluator as evaluator_module
-from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link, Notifier
 from countledger.consumers.alerts.crossing import TotalChange
 from countledger.consumers.alerts.delivery import QueueDeadLetters
+from countledger.consumers.alerts.evaluator import ChainEvaluator, ChainOutcome, Link, Notifier
 from countledger.consumers.alerts.message import Firing
 from countledger.consumers.alerts.rule import Rule
 from countledger.consumers.alerts.rules import RuleChanger
@@ -98,14 +98,14 @@ CANARIES: Final = [
         "alerts of windows: each window has a state of its own",
         all_of(
             replaced(message, "state_name", lambda rule, _window: rule),
-            replaced(chain, "state_name", lambda rule, _window: rule),
+            replaced(evaluator, "state_name", lambda rule, _window: rule),
         ),
         WINDOW_ALERTS,
         seed=4,
     ),
     Canary(
         "alerts of windows: the window is that of business time",
-        replaced(window_records, "_named", _of_arrival),
+        replaced(evaluator, "_named", _of_arrival),
         WINDOW_ALERTS,
         seed=1,
     ),

@@ -65,7 +65,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "producers/strict/release.py": "again",
     },
     "optimism: reads, decides again and writes another request; an error of a request ends it": {
-        "consumers/alerts/chain.py": "_finish",
+        "consumers/alerts/evaluator.py": "_finish",
         "consumers/groups.py": "make_again switch",
         "consumers/rankings.py": "_changed _sweep_until_agreed _write_rule",
         "consumers/total_writer.py": "_apply",

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.consumers.alerts.crossing import total_change_of
-from countledger.consumers.alerts.evaluator import chains_of
-from countledger.consumers.alerts.prefilter import Prefilter
+from countledger.consumers.alerts.evaluator import Prefilter, chains_of
 from countledger.consumers.alerts.rule import Rule
 from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.consumers.record import sequence_of
