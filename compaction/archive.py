@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from countledger.compaction.retire import Tampered
+from countledger.compaction.report import Tampered
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, ConditionFailed
 from countledger.ledger.operations import Absent, AllOf, Compare, Delete, Put

@@ -64,9 +64,9 @@ from countledger.compaction.report import (
     CompactionPlan,
     CompactionReport,
     CompactionStep,
+    Retire,
     RunOutcome,
 )
-from countledger.compaction.retire import Retire
 from countledger.compaction.run import Run
 from countledger.ledger import keys
 from countledger.ledger.clock import Backoff, Clock, SystemClock

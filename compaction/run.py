@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING
 
 from countledger.compaction import plan
 from countledger.compaction.archive import GenerationArchiver
-from countledger.compaction.report import CompactionReport, CompactionStep, RunEnd, RunOutcome, Verb
-from countledger.compaction.retire import Retire, Retirer, Tampered, refuse_changed
+from countledger.compaction.report import (
+    CompactionReport,
+    CompactionStep,
+    Retire,
+    Retirer,
+    RunEnd,
+    RunOutcome,
+    Tampered,
+    Verb,
+    refuse_changed,
+)
 from countledger.ledger.clock import polled
 from countledger.ledger.departure import guarded
 from countledger.ledger.errors import ConditionFailed, CountledgerError, LeaseEnded, ServiceFailed

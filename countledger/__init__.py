@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from countledger.aio import AsyncCountLedger
     from countledger.client import CountLedger
-    from countledger.compaction.retire import Retire
+    from countledger.compaction.report import Retire
     from countledger.compaction.schedule import Schedule
     from countledger.consumers.alerts.rule import Direction, Rule
     from countledger.consumers.audit import Audit
@@ -120,7 +120,7 @@ __all__ = [
 _MODULES: Final = {
     "AsyncCountLedger": "countledger.aio",
     "CountLedger": "countledger.client",
-    "Retire": "countledger.compaction.retire",
+    "Retire": "countledger.compaction.report",
     "Schedule": "countledger.compaction.schedule",
     "Direction": "countledger.consumers.alerts.rule",
     "Rule": "countledger.consumers.alerts.rule",

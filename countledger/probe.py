@@ -25,8 +25,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
-from countledger.compaction.report import RunOutcome
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire, RunOutcome
 from countledger.consumers.assembly import totals_of
 from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.clock import Clock, SystemClock, to_datetime, to_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire
 from countledger.infra.prices import (
     BATCH_GB_SECONDS,
     BATCH_RECORDS,

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.compaction.regions import survey_of
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire
 from countledger.consumers.record import made_at_ms
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.limits import DAY_MS, HOUR_MS

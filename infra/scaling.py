@@ -11,7 +11,7 @@ from enum import StrEnum
 from math import ceil
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire
 from countledger.infra.prices import (
     BY_DELETES,
     BY_TRANSACTIONS,

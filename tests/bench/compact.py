@@ -14,8 +14,7 @@ from countledger import CountLedger, Event
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
-from countledger.compaction.report import RunOutcome
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire, RunOutcome
 from countledger.ledger.limits import DAY_MS, TRANSACTION_ACTIONS
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from countledger import (
     Remedy,
 )
 from countledger.compaction.deletion import DeletionStage
-from countledger.compaction.report import RunOutcome
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire, RunOutcome
 from countledger.infra.local.stack import LocalStack
 from countledger.infra.pace import measure, regions_of, retire_of
 from countledger.infra.portability.exporting import Exporter

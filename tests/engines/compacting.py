@@ -6,7 +6,7 @@ from countledger.compaction.archive import Archive
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire
 from countledger.ledger.limits import DAY_MS
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock

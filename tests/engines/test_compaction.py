@@ -2,8 +2,7 @@
 
 import pytest
 
-from countledger.compaction.report import CompactionStep, RunOutcome, Verb
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import CompactionStep, Retire, RunOutcome, Verb
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import CorruptItem, NewerFormat

@@ -2,8 +2,7 @@
 
 import pytest
 
-from countledger.compaction.report import RunOutcome
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire, RunOutcome
 from countledger.ledger.limits import HEAD_COVERS_MAX
 from countledger.producers.event import Event
 from tests.engines.compacting import compactor

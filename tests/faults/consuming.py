@@ -11,8 +11,7 @@ from countledger.compaction.counter_regions import RegionalTotals
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
-from countledger.compaction.report import RunOutcome
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire, RunOutcome
 from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 from countledger.compaction.schedule import revision_of
 from countledger.compaction.schedules import Schedules

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire
 from countledger.producers.sequences.sequences import Sequences
 from countledger.producers.strict.definition import Method
 from tests.faults import consuming, holding, limiting, producing

@@ -14,7 +14,7 @@ from mypy_boto3_dynamodb import DynamoDBClient
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.record import ShardName, counts
 from countledger.consumers.totals import TotalsReader

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire
 from countledger.infra.scaling import Load, Setup, Way, first_limit, needs, settings_for, settled
 from tests.guide.marked import with_tables
 from tests.guide.scaling import COUNTERS, RATES, SCALING, scaling_tables

@@ -15,7 +15,7 @@ from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.plan import AgeLimit
 from countledger.compaction.promotion import Promotion
 from countledger.compaction.regions import Regions
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire
 from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 from countledger.compaction.schedule import schedule_in
 from countledger.compaction.schedules import Schedules

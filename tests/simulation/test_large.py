@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from countledger.compaction.report import RunOutcome
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire, RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.limits import DAY_MS, HEAD_COVERS_MAX
 from tests.simulation.calm import calm_world

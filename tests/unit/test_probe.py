@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from countledger import probe
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.errors import BadPayload, NamespaceConflict

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from countledger.compaction.retire import Retire, Retirer, Tampered, delete_of
+from countledger.compaction.report import Retire, Retirer, Tampered, delete_of
 from countledger.infra.memory.items import holds
 from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (

@@ -6,8 +6,7 @@ import pytest
 
 from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.lease import LeaseTerms
-from countledger.compaction.report import CompactionStep, RunOutcome, Verb
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import CompactionStep, Retire, RunOutcome, Verb
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import BadSetting, ServiceFailed

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from countledger.compaction.lease import Epoch
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire
 from countledger.compaction.schedule import (
     Schedule,
     ScheduleSpec,

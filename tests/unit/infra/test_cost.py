@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.compaction.retire import Retire
+from countledger.compaction.report import Retire
 from countledger.consumers.progress import ShardProgress
 from countledger.infra.cost import Workload, bill, dollars, savings
 from countledger.infra.pace import pace_of
