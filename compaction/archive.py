@@ -3,24 +3,301 @@
 A record beside the head says which generation was stored. Only the record proves it: a missing
 entry proves nothing, a person may have deleted it. So it never goes back to an earlier head: a run
 that read its head long ago finds the record of a later one, and replaces only what is older.
+
+The archive in S3: one object for each generation, readable without this software.
+
+An object holds one JSON line for each entry, `{"Item": {...}}` in DynamoDB's own notation, as a
+table's export to S3 has it: other tools read it, and it can be imported into a table. The lines are
+in the order of the sort keys, gzip stores no time, and the name has generation and checksum:
+
+    s3://bucket/prefix/<counter>/<incarnation>/<generation>-<sha256 of the lines>.jsonl.gz
+
+So storing again stores the same object under the same name. The incarnation of the head separates
+the counters that used one name, each after the deletion of the one before: they have the same
+generations.
+
+The checksum is of the lines and not of the compressed bytes, because those differ from one release
+of zlib to the next, and a run may be continued on another machine. How a line is written can never
+change, for the same reason.
 """
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
+import json
+import re
+import zlib
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import quote
 
 from countledger.compaction.report import Tampered
 from countledger.ledger import keys
-from countledger.ledger.errors import BadSetting, ConditionFailed
+from countledger.ledger.attributes import decode, encode
+from countledger.ledger.entry import decode_entry
+from countledger.ledger.errors import (
+    AccessDenied,
+    ArchiveRefused,
+    BadSetting,
+    ConditionFailed,
+    CorruptArchive,
+    ServiceFailed,
+)
+from countledger.ledger.exact import ArchiveRef
 from countledger.ledger.operations import Absent, AllOf, Compare, Delete, Put
+from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from mypy_boto3_s3 import S3Client
 
     from countledger.compaction.regions import Views
     from countledger.ledger.attributes import Item
-    from countledger.ledger.exact import ArchiveRef, Head
+    from countledger.ledger.connection import Connection
+    from countledger.ledger.entry import Entry
+    from countledger.ledger.exact import Head
+
+
+_LOCATION: Final = re.compile(
+    r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(/(?P<prefix>[\x20-\x7e]{0,512}))?"
+)
+_OBJECT: Final = re.compile(r"(?P<generation>[0-9]{12})-(?P<sha256>[0-9a-f]{64})\.jsonl\.gz")
+# A key has 1,024 bytes: 512 of prefix, this, and 160 of checksums, incarnation and the rest.
+_FOLDER_MAX: Final = 300
+# The answers that are about the bucket, and not about this moment.
+_REFUSALS: Final = ("NoSuchBucket:", "InvalidBucketName:", "PermanentRedirect:", "KMS.")
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveLocation:
+    """A bucket and a prefix in it.
+
+    Attributes:
+        bucket: its name.
+        prefix: the beginning of every object's key, without a slash at either end; may be empty.
+    """
+
+    bucket: str
+    prefix: str
+
+    @classmethod
+    def parse(cls, text: str) -> ArchiveLocation:
+        """The location in `s3://bucket/prefix`.
+
+        Raises:
+            BadSetting: the text has another form.
+        """
+        match = _LOCATION.fullmatch(text)
+        if match is None:
+            raise BadSetting(f"archive {text!r} is not a location in S3: give s3://bucket/prefix")
+        return cls(match["bucket"], (match["prefix"] or "").strip("/"))
+
+    def folder(self, counter: str, incarnation: str) -> str:
+        """The beginning of the keys of all objects of one incarnation of a counter."""
+        name = quote(counter, safe=":").replace("~", "%7E")
+        if len(name) > _FOLDER_MAX:
+            digest = hashlib.blake2b(counter.encode(), digest_size=16).hexdigest()
+            name = f"{name[:_FOLDER_MAX]}~{digest}"
+        own = f"{name}/{incarnation}/"
+        return f"{self.prefix}/{own}" if self.prefix else own
+
+
+@dataclass(frozen=True, slots=True)
+class S3Archive:
+    """Keeps the entries of generations in S3.
+
+    Attributes:
+        client: of S3; the SDK may retry: the same is stored again.
+        place: where to.
+    """
+
+    client: S3Client
+    place: ArchiveLocation
+
+    def seal(
+        self, counter: str, generation: int, incarnation: str, entries: Sequence[Item]
+    ) -> ArchiveRef:
+        """Name and checksum of what `store` will store; nothing is stored yet."""
+        sha256 = checksum(lines_of(entries))
+        folder = self.place.folder(counter, incarnation)
+        key = f"{folder}{generation:012d}-{sha256}.jsonl.gz"
+        return ArchiveRef(f"s3://{self.place.bucket}/{key}", sha256)
+
+    def store(self, counter: str, ref: ArchiveRef, entries: Sequence[Item]) -> None:
+        """Store the entries that a head covers, under the name in the head: one PutObject.
+
+        That name may be in another bucket than this archive's: a schedule may have been changed
+        between two runs, and the objects of one archive belong together.
+
+        Raises:
+            CorruptArchive: the entries do not have the head's checksum.
+            ArchiveRefused: the bucket does not exist, or refuses.
+            ServiceFailed: they could not be stored now.
+        """
+        lines = lines_of(entries)
+        if checksum(lines) != ref.sha256:
+            raise CorruptArchive(
+                f"counter {counter!r}: the entries to be archived as {ref.key!r} do not have its "
+                "checksum: one was changed by hand; nothing is deleted. Write it back as it was, "
+                "or archive the entries as they are: "
+                "`countledger compact COUNTER --archive-as-found`"
+            )
+        bucket, _, key = ref.key.removeprefix("s3://").partition("/")
+        body = gzip.compress(lines, mtime=0)
+        digest = base64.b64encode(hashlib.sha256(body).digest()).decode()
+        with _answers(f"PutObject to {ref.key}"):
+            self.client.put_object(
+                Bucket=bucket,
+                Key=key,
+                Body=body,
+                ContentType="application/gzip",
+                ChecksumSHA256=digest,
+            )
+
+    def entries(self, counter: str, incarnation: str) -> Iterator[Entry]:
+        """The archived entries of a counter, the last generation first, each verified.
+
+        A generation has two objects if all entries were stored, not recorded as stored, and then
+        archived as they were found; an entry in both is returned once.
+
+        Args:
+            counter: its name.
+            incarnation: of its head; entries of a deleted counter that had the name before are not
+                among the result.
+
+        Raises:
+            CorruptArchive: an object does not have the checksum in its name.
+            ArchiveRefused: the bucket does not exist, or refuses.
+        """
+        names = sorted(self._keys(counter, incarnation), reverse=True)
+        for _, objects in groupby(names, key=_generation_of):
+            items = (item for key in objects for item in self._items(key))
+            found = {item["entry"]: item for item in items}
+            entries = map(decode_entry, found.values())
+            yield from sorted(entries, key=lambda entry: entry.at_ms, reverse=True)
+
+    def _keys(self, counter: str, incarnation: str) -> list[str]:
+        folder = self.place.folder(counter, incarnation)
+        where = f"s3://{self.place.bucket}/{folder}"
+        arguments: dict[str, Any] = {"Bucket": self.place.bucket, "Prefix": folder}
+        found: list[str] = []
+        while True:
+            with _answers(f"ListObjectsV2 of {where}"):
+                answer = self.client.list_objects_v2(**arguments)
+            found += [one["Key"] for one in answer.get("Contents", [])]
+            if not answer.get("IsTruncated"):
+                return [key for key in found if _OBJECT.fullmatch(key.removeprefix(folder))]
+            arguments["ContinuationToken"] = answer["NextContinuationToken"]
+
+    def _items(self, key: str) -> list[Item]:
+        name = f"s3://{self.place.bucket}/{key}"
+        with _answers(f"GetObject of {name}"):
+            body = self.client.get_object(Bucket=self.place.bucket, Key=key)["Body"].read()
+        try:
+            lines = gzip.decompress(body)
+        except (OSError, EOFError, zlib.error) as error:
+            raise CorruptArchive(f"{name} cannot be unpacked: {error}") from error
+        match = _OBJECT.search(key)
+        if match is None or checksum(lines) != match["sha256"]:
+            raise CorruptArchive(f"{name} does not have the checksum in its name")
+        return items_in(lines, name)
+
+
+def _generation_of(key: str) -> str:
+    return key.rpartition("/")[2].partition("-")[0]
+
+
+def archive_at(connection: Connection, place: str | None) -> S3Archive | None:
+    """The archive at `s3://bucket/prefix`, or None.
+
+    Raises:
+        BadSetting: it is not a location in S3.
+    """
+    return None if place is None else S3Archive(connection.objects(), ArchiveLocation.parse(place))
+
+
+@contextmanager
+def _answers(what: str) -> Iterator[None]:
+    """Translate errors as for every service; a bucket that refuses is a matter of its operator."""
+    try:
+        with translated(what):
+            yield
+    except AccessDenied as error:
+        raise ArchiveRefused(
+            f"{what}: access denied; name the bucket in the stack's parameter ArchiveBucketArn, "
+            "and let its own policy admit this identity"
+        ) from error
+    except ServiceFailed as error:
+        if not any(word in str(error) for word in _REFUSALS):
+            raise
+        raise ArchiveRefused(f"{error}; make the bucket, or name another one") from error
+
+
+def lines_of(items: Iterable[Item]) -> bytes:
+    """The lines of these items, the same in whatever order they are given."""
+    ordered = sorted(items, key=lambda item: str(item["entry"]))
+    return b"".join(_line(item) for item in ordered)
+
+
+def checksum(lines: bytes) -> str:
+    """SHA-256, in hex."""
+    return hashlib.sha256(lines).hexdigest()
+
+
+def items_in(lines: bytes, name: str) -> list[Item]:
+    """The items in an object's lines.
+
+    Raises:
+        CorruptArchive: a line is not an item.
+    """
+    try:
+        return [decode(_binaries(json.loads(line)["Item"])) for line in lines.splitlines()]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CorruptArchive(f"{name} has a line that is not an item: {error}") from error
+
+
+def _line(item: Item) -> bytes:
+    text = json.dumps(
+        {"Item": _sorted(encode(item))}, sort_keys=True, separators=(",", ":"), default=_base64
+    )
+    return text.encode("ascii") + b"\n"
+
+
+def _base64(value: object) -> str:
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode("ascii")
+    raise TypeError(f"{value!r} is not a value of an item")
+
+
+def _sorted(value: Any) -> Any:  # noqa: ANN401 - of any depth
+    """The same with the members of sets in one order; a list keeps its own."""
+    if isinstance(value, dict):
+        return {
+            name: sorted(inner)
+            if name in ("SS", "NS", "BS") and isinstance(inner, list)
+            else _sorted(inner)
+            for name, inner in value.items()
+        }
+    return [_sorted(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _binaries(value: Any) -> Any:  # noqa: ANN401 - of any depth
+    """The same with binaries as bytes."""
+    if isinstance(value, list):
+        return [_binaries(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    if isinstance(value.get("B"), str) and len(value) == 1:
+        return {"B": base64.b64decode(value["B"], validate=True)}
+    if isinstance(value.get("BS"), list) and len(value) == 1:
+        return {"BS": [base64.b64decode(one, validate=True) for one in value["BS"]]}
+    return {name: _binaries(inner) for name, inner in value.items()}
+
 
 # How many of the missing entries an error names.
 _NAMED: Final = 5

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from countledger.compaction.archive import ArchiveLocation, S3Archive, archive_at
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.counter_regions import RegionalTotals
 from countledger.compaction.deletions import Deletions
@@ -14,7 +15,6 @@ from countledger.compaction.due import DueIndex, Sweeper
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
-from countledger.compaction.s3_archive import ArchiveLocation, S3Archive, archive_at
 from countledger.compaction.schedule import schedule_in
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import TriggerGroup, Triggers

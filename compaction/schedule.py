@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from countledger.compaction import trigger
+from countledger.compaction.archive import ArchiveLocation
 from countledger.compaction.report import Retire
-from countledger.compaction.s3_archive import ArchiveLocation
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require
 from countledger.ledger.clock import show_duration

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
+from countledger.compaction.archive import ArchiveLocation, S3Archive
 from countledger.compaction.report import RunOutcome
-from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import ArchiveRefused, CorruptArchive

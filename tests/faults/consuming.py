@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
+from countledger.compaction.archive import ArchiveLocation, S3Archive
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.counter_regions import RegionalTotals
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import Retire, RunOutcome
-from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 from countledger.compaction.schedule import revision_of
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import Triggers, trigger_name

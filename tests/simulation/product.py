@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from countledger.compaction.archive import ArchiveLocation, S3Archive
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.counter_regions import RegionalTotals
 from countledger.compaction.dispatcher import Dispatcher, WorkQueue
@@ -16,7 +17,6 @@ from countledger.compaction.plan import AgeLimit
 from countledger.compaction.promotion import Promotion
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import Retire
-from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 from countledger.compaction.schedule import schedule_in
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import Triggers

@@ -33,7 +33,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     "paging: each request reads on from where the last one ended": {
         "compaction/due.py": "sweep",
         "producers/strict/release.py": "_lapsed",
-        "compaction/s3_archive.py": "_keys",
+        "compaction/archive.py": "_keys",
         "compaction/salvager.py": "run",
         "consumers/totals.py": "names_page",
         "consumers/record.py": "after shards",

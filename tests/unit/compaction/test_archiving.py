@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from countledger.compaction.archive import archived_of, is_archived
+from countledger.compaction.archive import archived_of, checksum, is_archived, items_in, lines_of
 from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.report import CompactionReport, CompactionStep, Retire, RunOutcome, Verb
-from countledger.compaction.s3_archive import checksum, items_in, lines_of
 from countledger.infra.memory.items import holds
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item

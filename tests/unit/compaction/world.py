@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
+from countledger.compaction.archive import ArchiveLocation, S3Archive
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.counter_regions import RegionalTotals
 from countledger.compaction.deletion import DeletionStage
@@ -14,7 +15,6 @@ from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import CompactionReport
-from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 from countledger.consumers.groups import Groups
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
