@@ -18,8 +18,8 @@ from countledger.compaction import (
     schedule,
     schedules,
 )
+from countledger.compaction.compactor import Run
 from countledger.compaction.ledger_deletion import LedgerDeleter
-from countledger.compaction.run import Run
 from countledger.compaction.schedules import Schedules
 from countledger.consumers import group_board, memberships, rankings, windows
 from countledger.consumers.alerts import rules

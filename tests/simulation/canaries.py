@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 
 from countledger.compaction import plan
+from countledger.compaction.compactor import Run
 from countledger.compaction.plan import AgeLimit
-from countledger.compaction.run import Run
 from countledger.consumers import materializer, progress, total_writer, totals
 from countledger.consumers import verify as repairing
 from countledger.consumers.materializer import BatchOutcome, complete_outcome
