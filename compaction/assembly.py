@@ -15,9 +15,8 @@ from countledger.compaction.due import DueIndex, Sweeper
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
-from countledger.compaction.schedule import schedule_in
+from countledger.compaction.schedule import TriggerGroup, Triggers, schedule_in
 from countledger.compaction.schedules import Schedules
-from countledger.compaction.trigger import TriggerGroup, Triggers
 from countledger.compaction.worker import Worker
 from countledger.ledger import keys
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from countledger.compaction.due import SWEEP_AFTER_MS, SweepSegment, segments_of
 from countledger.compaction.report import LastRunStore
-from countledger.compaction.schedule import decode_schedule, revision_of, unswept_since_ms
-from countledger.compaction.trigger import MISSING
+from countledger.compaction.schedule import MISSING, decode_schedule, revision_of, unswept_since_ms
 from countledger.ledger import keys
 from countledger.ledger.attempts import Again, Attempts, Done, Pause, Send, attempt, run
 from countledger.ledger.clock import Backoff, Clock, SystemClock
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from countledger.compaction.due import DueIndex
-    from countledger.compaction.trigger import TriggerGroup
+    from countledger.compaction.schedule import TriggerGroup
     from countledger.ledger.attempts import Answer, Reply, Step, Verdict
     from countledger.ledger.attributes import Item
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Unpack
 
 from countledger.compaction.schedule import (
+    MISSING,
     Schedule,
     ScheduleSpec,
     age_ms_in,
@@ -37,7 +38,6 @@ from countledger.compaction.schedule import (
     taken_over,
     unswept_since_ms,
 )
-from countledger.compaction.trigger import MISSING
 from countledger.ledger import keys
 from countledger.ledger.attempts import wrote
 from countledger.ledger.attributes import Item, decoded, require
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from countledger.compaction.lease import Epoch
     from countledger.compaction.plan import AgeLimit
-    from countledger.compaction.trigger import Triggers
+    from countledger.compaction.schedule import Triggers
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.namespace import Namespace, Namespaces

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction.trigger import interval_ms
+from countledger.compaction.schedule import interval_ms
 from countledger.consumers.over_regions import Phase
 from countledger.infra.deploy.quotas import warnings
 from countledger.ledger.clock import show_duration

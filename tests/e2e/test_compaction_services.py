@@ -10,7 +10,7 @@ import pytest
 
 from countledger import CountLedger
 from countledger.compaction.dispatcher import CompactCounter, WorkQueue, parse_work
-from countledger.compaction.trigger import Triggers
+from countledger.compaction.schedule import Triggers
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import CountledgerError, ServiceFailed

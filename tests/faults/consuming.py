@@ -13,9 +13,8 @@ from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import Retire, RunOutcome
-from countledger.compaction.schedule import revision_of
+from countledger.compaction.schedule import Triggers, revision_of, trigger_name
 from countledger.compaction.schedules import Schedules
-from countledger.compaction.trigger import Triggers, trigger_name
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.groups import Groups

@@ -17,9 +17,8 @@ from countledger.compaction.plan import AgeLimit
 from countledger.compaction.promotion import Promotion
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import Retire
-from countledger.compaction.schedule import schedule_in
+from countledger.compaction.schedule import Triggers, schedule_in
 from countledger.compaction.schedules import Schedules
-from countledger.compaction.trigger import Triggers
 from countledger.compaction.worker import WorkBatch, Worker
 from countledger.consumers.audit import Auditor, why_not_exact
 from countledger.consumers.groups import Groups

@@ -27,7 +27,7 @@ _SDK_FILES = {
     "countledger/telemetry.py",
     "countledger/aio.py",  # the type of a session that apps may hand in
     "countledger/client.py",  # the same
-    "compaction/trigger.py",  # the errors of EventBridge Scheduler
+    "compaction/schedule.py",  # the errors of EventBridge Scheduler
     "ledger/attributes.py",
     "ledger/connection.py",
     # what a session holds, for a fork

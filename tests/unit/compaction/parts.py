@@ -12,9 +12,8 @@ from countledger.compaction.dispatcher import Dispatcher, Work, WorkQueue
 from countledger.compaction.due import DueIndex
 from countledger.compaction.plan import AgeLimit
 from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome
-from countledger.compaction.schedule import Schedule
+from countledger.compaction.schedule import Schedule, Triggers
 from countledger.compaction.schedules import Schedules
-from countledger.compaction.trigger import Triggers
 from countledger.compaction.worker import Worker
 from countledger.ledger import keys
 from countledger.ledger.indexes import bucket_of

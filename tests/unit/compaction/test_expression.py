@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.compaction.trigger import check_expression, cron, rate
+from countledger.compaction.schedule import check_expression, cron, rate
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 

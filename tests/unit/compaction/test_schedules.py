@@ -13,9 +13,9 @@ from countledger.compaction.schedule import (
     ScheduleSpec,
     decode_schedule,
     encode_schedule,
+    trigger_name,
 )
 from countledger.compaction.schedules import Schedules
-from countledger.compaction.trigger import trigger_name
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import (
     BadSetting,
