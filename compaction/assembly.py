@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from countledger.compaction.archive import ArchiveLocation, S3Archive, archive_at
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.counter_regions import RegionalTotals
+from countledger.compaction.deletion import RegionalTotals
 from countledger.compaction.deletions import Deletions
 from countledger.compaction.dispatcher import Dispatcher, WorkQueue
 from countledger.compaction.due import DueIndex, Sweeper

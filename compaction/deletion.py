@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from countledger.compaction import plan
-from countledger.compaction.deletion_marks import emptied_of, reopened_of
+from countledger.compaction.regions import PATIENCE_MS
 from countledger.ledger import keys
+from countledger.ledger.attempts import write_one
+from countledger.ledger.attributes import check_format, optional, require
+from countledger.ledger.clock import polled
 from countledger.ledger.departure import guarded
 from countledger.ledger.errors import (
     BadSetting,
@@ -18,25 +23,348 @@ from countledger.ledger.errors import (
     TransactionCancelled,
     Unclear,
 )
-from countledger.ledger.exact import Head, encode_head
+from countledger.ledger.exact import Head, decode_head, encode_head
 from countledger.ledger.limits import (
     HOUR_MS,
     MEMBERSHIP_LEAVES_MS,
     SECOND_MS,
     STREAM_RECORD_MAX_AGE_MS,
 )
-from countledger.ledger.operations import Absent, Check, Compare, Delete, Put
+from countledger.ledger.operations import (
+    Absent,
+    AllOf,
+    Assign,
+    BeginsWith,
+    Check,
+    Compare,
+    Delete,
+    Drop,
+    Put,
+    Query,
+    Update,
+)
+from countledger.ledger.tombstones import present, put_if_vacant, tombstone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
-    from countledger.compaction.counter_regions import CounterRegions
-    from countledger.compaction.deletion_marks import DeletionMark, DeletionMarks
     from countledger.compaction.plan import AgeLimit
-    from countledger.compaction.regions import Survey
+    from countledger.compaction.regions import Regions, Survey
     from countledger.ledger.attributes import Item
     from countledger.ledger.clock import Clock
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Write
+
+
+# The marks of counters that are being deleted, in the table `ledger`: so every region shows them.
+#
+# A mark has these attributes:
+#
+# id           of this deletion alone; every later write of it is conditional on it at
+# when the deletion was requested: everything made by then is deleted deleted_at   when head and
+# total were emptied; written in the same transaction generation   of the empty head emptied
+# the incarnation of the head that the empty one replaced region       whose total was deleted in
+# that transaction tidied       alert states, alert log and memberships are deleted
+#
+# A cancelled deletion leaves a tombstone in its place, so that a late request of the call that
+# marked the counter does not mark it again. The ledger has no time to live: the tombstone stays
+# until the counter is marked again, which names the tombstone. The mark of a deletion that has
+# ended leaves none: it is a day and more older than the life of a request.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionMark:
+    """A counter that is being deleted.
+
+    Attributes:
+        counter: its name.
+        id: of this deletion; never used again.
+        at_ms: when the deletion was requested.
+        deleted_at_ms: when its head and total were emptied; None: not yet.
+        generation: of the empty head that was left in their place.
+        emptied: the incarnation of the head that the empty one replaced; empty: there was no head.
+        region: whose total went with the head; empty: nobody knows any more; None: nothing was
+            deleted yet.
+        tidied: whether alert states, alert log and memberships are deleted.
+    """
+
+    counter: str
+    id: str
+    at_ms: int
+    deleted_at_ms: int | None = None
+    generation: int | None = None
+    emptied: str = ""
+    region: str | None = None
+    tidied: bool = False
+
+
+def decode_mark(item: Item) -> DeletionMark:
+    """The mark in an item of the ledger.
+
+    Raises:
+        CorruptItem: an attribute is absent or of another type.
+        NewerFormat: a later release wrote it.
+    """
+    check_format(item)
+    return DeletionMark(
+        counter=require(item, "entry", str),
+        id=require(item, "id", str),
+        at_ms=require(item, "at", int),
+        deleted_at_ms=optional(item, "deleted_at", int),
+        generation=optional(item, "generation", int),
+        emptied=optional(item, "emptied", str) or "",
+        region=optional(item, "region", str),
+        tidied=item.get("tidied") is True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionMarks:
+    """Reads the marks.
+
+    Attributes:
+        dynamo: its SDK may retry.
+        ledger: the table `ledger`.
+    """
+
+    dynamo: DynamoClient
+    ledger: str
+
+    def find(self, counter: str) -> DeletionMark | None:
+        """The mark of a counter, or None: one read unit."""
+        found = self.dynamo.get(self.ledger, keys.deletion_key(counter), consistent=True)
+        item = present(found)
+        return None if item is None else decode_mark(item)
+
+    def pending(self, namespace: str) -> Iterator[str]:
+        """The marked counters of a namespace: half a read unit for each 4 KB."""
+        marks = Compare("counter", "=", keys.DELETION_PREFIX + keys.check_namespace(namespace))
+        for page in self.dynamo.pages(Query(self.ledger, marks)):
+            yield from (item["entry"] for item in page if present(item))
+
+
+def mark_of(table: str, mark: DeletionMark) -> Put:
+    """Mark a counter, by `put_if_vacant`: one write unit."""
+    return Put(table, {**keys.deletion_key(mark.counter), "id": mark.id, "at": mark.at_ms})
+
+
+def mark_again(table: str, mark: DeletionMark, at_ms: int) -> Update:
+    """Begin the wait again for a counter that is still in use: one write unit."""
+    key, clauses = keys.deletion_key(mark.counter), (Assign("at", at_ms),)
+    return Update(table, key, clauses, _pending(mark))
+
+
+def emptied_of(table: str, mark: DeletionMark, after: DeletionMark) -> Update:
+    """Note that head and total were emptied, in the transaction that does it."""
+    clauses = (
+        Assign("deleted_at", after.deleted_at_ms),
+        Assign("generation", after.generation),
+        Assign("emptied", after.emptied),
+        Assign("region", after.region),
+    )
+    return Update(table, keys.deletion_key(mark.counter), clauses, _pending(mark))
+
+
+def reopened_of(table: str, mark: DeletionMark) -> Update:
+    """Note that nothing was deleted after all, unless it was since: one write unit."""
+    noted = ("deleted_at", "generation", "emptied", "region")
+    same = AllOf(_is(mark), Compare("deleted_at", "=", mark.deleted_at_ms), Absent("tidied"))
+    return Update(table, keys.deletion_key(mark.counter), tuple(map(Drop, noted)), same)
+
+
+def tidied_of(table: str, mark: DeletionMark) -> Update:
+    """Note that alert states, alert log and memberships are deleted: one write unit."""
+    clauses = (Assign("tidied", value=True),)
+    return Update(table, keys.deletion_key(mark.counter), clauses, _is(mark))
+
+
+def unmark_of(table: str, mark: DeletionMark) -> Delete:
+    """Delete the mark of a deletion that has ended: one write unit."""
+    return Delete(table, keys.deletion_key(mark.counter), _is(mark))
+
+
+def cancel_of(table: str, mark: DeletionMark, now_ms: int, clock_skew_ms: int) -> Put:
+    """Put a tombstone in place of a mark as long as nothing was deleted: one write unit."""
+    gone = tombstone(keys.deletion_key(mark.counter), mark.id, now_ms, clock_skew_ms)
+    return Put(table, gone, _pending(mark))
+
+
+def _is(mark: DeletionMark) -> Compare:
+    return Compare("id", "=", mark.id)
+
+
+def _pending(mark: DeletionMark) -> AllOf:
+    return AllOf(_is(mark), Compare("at", "=", mark.at_ms), Absent("deleted_at"))
+
+
+# A ledger counter that is being deleted, as the home sees it in every region of its ledger.
+#
+# The ledger is one table with a copy in each region; totals are regional. One transaction in the
+# home empties the head and deletes the total there. The total of each other region is deleted
+# afterwards, once that region shows the empty head: then its own ledger says that nothing is left,
+# and the proof of `verify` decides. So a call may be repeated, and a region that was cut off is
+# made up for later.
+
+
+_T = TypeVar("_T")
+Tidy: TypeAlias = Callable[[str, int], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class RegionalTotals:
+    """The totals of one region, and what is kept beside them.
+
+    Attributes:
+        item: a counter's total as it is stored; strongly consistent.
+        unproven: why a counter's total may not be final; None: it is.
+        clear: deletes the total of a counter whose ledger was emptied, or sets it to what was
+            recorded since; why it could not, or None.
+        tidy: deletes what else is kept of a counter and dated no later than a time (ms), and
+            returns what stays.
+    """
+
+    item: Callable[[str], Item | None]
+    unproven: Callable[[str], str | None]
+    clear: Callable[[str], str | None]
+    tidy: Tidy
+
+
+@dataclass(frozen=True, slots=True)
+class CounterRegions:
+    """What the home sees and does in all regions.
+
+    Attributes:
+        regions: of the table `ledger`.
+        totals: those of a region.
+    """
+
+    regions: Regions
+    totals: Callable[[str], RegionalTotals]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All regions, the home first; those that have left the table are none of them."""
+        return (self.regions.region, *self.regions.survey().others)
+
+    def waits(self) -> str | None:
+        """Why the home may write nothing now: it must hold the lease; None: it may.
+
+        It waits a few seconds until the lease has arrived everywhere; a lease costs a write unit,
+        and each look a read unit in each region.
+        """
+
+        def missing() -> str | None:
+            if unready := self.regions.survey().unready:
+                return f"replicas not in service: {', '.join(unready)}"
+            return self.regions.hold_lease()
+
+        return self._polled(missing)
+
+    def changed_elsewhere_ms(self, counter: str) -> list[int]:
+        """When its total changed last in each other region that has one: a read unit in each."""
+        found = [self.totals(name).item(counter) for name in self.regions.survey().others]
+        return [item["updated_at"] for item in found if item and "updated_at" in item]
+
+    def unproven(self, counter: str) -> str | None:
+        """Why the total of a region may not be final, or None: as `verify` in each region."""
+        for name in self.names:
+            if reason := self.totals(name).unproven(counter):
+                return self._of(name, reason)
+        return None
+
+    def have_entries(self, counter: str) -> bool:
+        """Whether any region shows an entry: one read unit in each."""
+        return any(self.has_entries(counter, name) for name in self.names)
+
+    def has_entries(self, counter: str, region: str) -> bool:
+        """Whether a region shows an entry: one read unit."""
+        entries = AllOf(Compare("counter", "=", counter), BeginsWith("entry", keys.ENTRY_PREFIX))
+        read = Query(self.regions.table, entries, consistent=True, page_size=1)
+        # A page may be empty although more follow.
+        return any(self.regions.dynamo(region).pages(read))
+
+    def differing(self, mark: DeletionMark, head: Head) -> str | None:
+        """Why this is not what every other region shows: two read units in each of them."""
+        for name in self.regions.survey().others:
+            if self._head(mark.counter, name) != head:
+                return f"the head has not arrived in {name}"
+            # The tombstone of an earlier mark may be all that has arrived there.
+            shown = present(self._get(name, keys.deletion_key(mark.counter)))
+            if shown is None or decode_mark(shown) != mark:
+                return f"the mark has not arrived in {name}"
+        return None
+
+    def clear(self, mark: DeletionMark) -> str | None:
+        """Delete the totals that the transaction did not reach; why one could not be, or None.
+
+        In each region a read unit, and the proof of `verify`; a write unit for each KB of a total.
+        """
+        for name in self.names:
+            if name == mark.region:
+                continue
+            if self._polled(partial(self._unshown, mark, name)):
+                return f"the empty head has not arrived in {name}; call again"
+            if reason := self.totals(name).clear(mark.counter):
+                return self._of(name, reason)
+        return None
+
+    def _unshown(self, mark: DeletionMark, region: str) -> bool | None:
+        """True if a region does not show the empty head, or one that followed it."""
+        return self._head(mark.counter, region).incarnation != mark.id or None
+
+    def tidy(self, counter: str, before_ms: int) -> list[str]:
+        """Delete what else is kept of a counter, in each region; what stays."""
+        return [
+            self._of(name, stays)
+            for name in self.names
+            for stays in self.totals(name).tidy(counter, before_ms)
+        ]
+
+    def has_numbers(self, counter: str) -> bool:
+        """Whether anything was recorded under the name, here: three read units."""
+        here = self.regions.region
+        if self._head(counter, here).generation or self.totals(here).item(counter) is not None:
+            return True
+        return self.has_entries(counter, here)
+
+    def write(self, write: Put | Update | Delete) -> None:
+        """Write to the ledger here; with replicas it leaves only under the lease.
+
+        Raises:
+            LeaseEnded: the lease has ended.
+            ConditionFailed: the condition of the write failed.
+        """
+        with self._under_lease():
+            write_one(self.regions.home, write)
+
+    def put_if_vacant(self, put: Put, planned_ms: int) -> Item | None:
+        """As `write`, for a put in a vacant place; the item that is there, or None."""
+        with self._under_lease():
+            skew_ms = self.regions.terms.clock_skew_ms
+            return put_if_vacant(self.regions.home, put, planned_ms, skew_ms)
+
+    def quietly(self, write: Update | Delete) -> None:
+        """As `write`, unless it was done before."""
+        with suppress(ConditionFailed):
+            self.write(write)
+
+    def _under_lease(self) -> AbstractContextManager[None]:
+        others = self.regions.survey().others
+        return guarded(self.regions.check_lease if others else lambda: None)
+
+    def _polled(self, missing: Callable[[], _T | None]) -> _T | None:
+        return polled(self.regions.clock, PATIENCE_MS, missing, lambda _: False)
+
+    def _of(self, region: str, text: str) -> str:
+        return text if region == self.regions.region else f"in {region}: {text}"
+
+    def _head(self, counter: str, region: str) -> Head:
+        return decode_head(self._get(region, keys.head_key(counter)))
+
+    def _get(self, region: str, key: dict[str, str]) -> Item | None:
+        return self.regions.dynamo(region).get(self.regions.table, key, consistent=True)
+
 
 # How long after the time that it carries the transaction may leave: with half a day for a run, and
 # the life of a request, that is less than a day.

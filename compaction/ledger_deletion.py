@@ -49,11 +49,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction import deletion, deletion_marks, plan
+from countledger.compaction import deletion, plan
 from countledger.compaction.archive import unarchived_of
-from countledger.compaction.counter_regions import CounterRegions
-from countledger.compaction.deletion import Deletion, DeletionStage, HeadEmptier
-from countledger.compaction.deletion_marks import DeletionMark, DeletionMarks
+from countledger.compaction.deletion import (
+    CounterRegions,
+    Deletion,
+    DeletionMark,
+    DeletionMarks,
+    DeletionStage,
+    HeadEmptier,
+)
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
@@ -75,7 +80,7 @@ from countledger.ledger.tombstones import removed_id
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countledger.compaction.counter_regions import RegionalTotals
+    from countledger.compaction.deletion import RegionalTotals
     from countledger.compaction.plan import AgeLimit
     from countledger.compaction.regions import Regions
     from countledger.compaction.report import CompactionReport
@@ -189,7 +194,7 @@ class LedgerDeleter:
     def _cancelled(self, mark: DeletionMark) -> bool:
         """Put a tombstone in place of a mark; False: it has changed since it was read."""
         skew_ms = self.regions.terms.clock_skew_ms
-        cancel = deletion_marks.cancel_of(self.regions.table, mark, self.clock.now_ms(), skew_ms)
+        cancel = deletion.cancel_of(self.regions.table, mark, self.clock.now_ms(), skew_ms)
         try:
             self.everywhere.write(cancel)
         except ConditionFailed as refused:
@@ -213,10 +218,10 @@ class LedgerDeleter:
                 f"counter {counter!r} has no entries and no total: nothing to delete"
             )
         mark = DeletionMark(counter=counter, id=self.new_id(), at_ms=self.clock.now_ms())
-        put = deletion_marks.mark_of(self.regions.table, mark)
+        put = deletion.mark_of(self.regions.table, mark)
         found = self.everywhere.put_if_vacant(put, mark.at_ms)
         if found is not None:  # marked by another process
-            mark = deletion_marks.decode_mark(found)
+            mark = deletion.decode_mark(found)
         ready_ms = self._ready_ms(counter, mark.at_ms, namespace, total)
         return Deletion(counter, DeletionStage.MARKED, ready_ms, "nothing is deleted before then")
 
@@ -253,7 +258,7 @@ class LedgerDeleter:
     def _mark_again(self, mark: DeletionMark, namespace: Namespace) -> Deletion:
         now_ms = self.clock.now_ms()
         try:
-            self.everywhere.write(deletion_marks.mark_again(self.regions.table, mark, now_ms))
+            self.everywhere.write(deletion.mark_again(self.regions.table, mark, now_ms))
         except ConditionFailed:
             return deletion.skipped(mark.counter, "its mark has just changed; call again")
         total = self._total(mark.counter)
@@ -269,7 +274,7 @@ class LedgerDeleter:
             if reason := self.everywhere.clear(mark):
                 return deletion.skipped(counter, f"its numbers are deleted; a total: {reason}")
             self.everywhere.tidy(counter, older_ms)
-            self.everywhere.quietly(deletion_marks.tidied_of(self.regions.table, mark))
+            self.everywhere.quietly(deletion.tidied_of(self.regions.table, mark))
         forget_ms = deleted_ms + EMPTY_HEAD_LIFE_MS
         if self.clock.now_ms() < forget_ms:
             detail = "an empty head keeps its place until then; call again to forget the name"
@@ -286,7 +291,7 @@ class LedgerDeleter:
         )
         if self.everywhere.has_numbers(counter):
             stays.insert(0, "what was recorded since")
-        self.everywhere.quietly(deletion_marks.unmark_of(self.regions.table, mark))
+        self.everywhere.quietly(deletion.unmark_of(self.regions.table, mark))
         return Deletion(counter, DeletionStage.FORGOTTEN, None, deletion.what_is_left(stays))
 
     def _doubt_ms(self, namespace: Namespace) -> int:

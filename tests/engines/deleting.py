@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from countledger.compaction.counter_regions import RegionalTotals
+from countledger.compaction.deletion import RegionalTotals
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers

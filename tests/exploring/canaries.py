@@ -10,14 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction import (
-    deletion,
-    deletion_marks,
-    ledger_deletion,
-    plan,
-    schedule,
-    schedules,
-)
+from countledger.compaction import deletion, ledger_deletion, plan, schedule, schedules
 from countledger.compaction.compactor import Run
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.schedules import Schedules
@@ -287,13 +280,13 @@ def _any_total(patch: pytest.MonkeyPatch) -> None:
 
 
 def _any_mark(patch: pytest.MonkeyPatch) -> None:
-    emptied = deletion_marks.emptied_of
+    emptied = deletion.emptied_of
     patch.setattr(deletion, "emptied_of", lambda *of: replace(emptied(*of), condition=_HOLDS))
 
 
 def _cancels_any_mark(patch: pytest.MonkeyPatch) -> None:
-    cancel = deletion_marks.cancel_of
-    patch.setattr(deletion_marks, "cancel_of", lambda *of: replace(cancel(*of), condition=_HOLDS))
+    cancel = deletion.cancel_of
+    patch.setattr(deletion, "cancel_of", lambda *of: replace(cancel(*of), condition=_HOLDS))
 
 
 def _cancelled_whatever_it_met(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction.deletion_marks import DeletionMarks
+from countledger.compaction.deletion import DeletionMarks
 from countledger.infra.memory.tables import LEDGER
 from countledger.ledger import keys
 from countledger.ledger.limits import MINUTE_MS

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from countledger.compaction.archive import ArchiveLocation, S3Archive
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.counter_regions import RegionalTotals
+from countledger.compaction.deletion import RegionalTotals
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions

@@ -4,8 +4,7 @@ from typing import Final
 
 from countledger.compaction import deletion, ledger_deletion, plan
 from countledger.compaction.archive import GenerationArchiver
-from countledger.compaction.counter_regions import CounterRegions
-from countledger.compaction.deletion import HeadEmptier
+from countledger.compaction.deletion import CounterRegions, HeadEmptier
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.regions import Regions
 from countledger.ledger import exact

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from countledger.compaction import plan
-from countledger.compaction.deletion import Deletion, DeletionStage, empty_head
-from countledger.compaction.deletion_marks import DeletionMark
+from countledger.compaction.deletion import Deletion, DeletionMark, DeletionStage, empty_head
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, ConditionFailed, NoSuchCounter, ServiceFailed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from countledger.compaction.archive import ArchiveLocation, S3Archive
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.counter_regions import RegionalTotals
+from countledger.compaction.deletion import RegionalTotals
 from countledger.compaction.dispatcher import Dispatcher, WorkQueue
 from countledger.compaction.due import DueIndex, Sweeper
 from countledger.compaction.lease import LeaseTerms

@@ -6,9 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from countledger.compaction import deletion_marks
-from countledger.compaction.deletion import Deletion, DeletionStage, deleted, plan_deletion
-from countledger.compaction.deletion_marks import DeletionMark
+from countledger.compaction import deletion
+from countledger.compaction.deletion import (
+    Deletion,
+    DeletionMark,
+    DeletionStage,
+    deleted,
+    plan_deletion,
+)
 from countledger.infra.memory.tables import LEDGER as MEMORY_LEDGER
 from countledger.ledger import keys
 from countledger.ledger.errors import ConditionFailed, Reason, TransactionCancelled, Unclear
@@ -91,7 +96,7 @@ _MARK = DeletionMark(counter=COUNTER, id="mark", at_ms=1)
 
 def _planned(world: World, *, with_total: bool) -> tuple[Write, ...]:
     """A deletion as it is planned, of a counter whose head is stored."""
-    world.dynamo.put(deletion_marks.mark_of(LEDGER, _MARK))
+    world.dynamo.put(deletion.mark_of(LEDGER, _MARK))
     world.dynamo.put(Put(LEDGER, encode_head(COUNTER, _HEAD)))
     item = world.stack.total(COUNTER) if with_total else None
     after = deleted(_MARK, _HEAD, 2, HOME)
@@ -129,16 +134,16 @@ def test_a_mark_that_another_deletion_made_is_not_this_one() -> None:
     """It was taken off and made again in the same millisecond: nothing goes, nothing is undone."""
     world = World()
     writes = _planned(world, with_total=True)
-    world.dynamo.put(deletion_marks.mark_of(LEDGER, replace(_MARK, id="another")))
+    world.dynamo.put(deletion.mark_of(LEDGER, replace(_MARK, id="another")))
 
     with pytest.raises(TransactionCancelled):
         world.dynamo.transact(writes, "token")
     with pytest.raises(ConditionFailed):
-        world.dynamo.put(deletion_marks.cancel_of(LEDGER, _MARK, 2, 1))
+        world.dynamo.put(deletion.cancel_of(LEDGER, _MARK, 2, 1))
     with pytest.raises(ConditionFailed):
-        world.dynamo.delete(deletion_marks.unmark_of(LEDGER, _MARK))
+        world.dynamo.delete(deletion.unmark_of(LEDGER, _MARK))
     with pytest.raises(ConditionFailed):
-        world.dynamo.update(deletion_marks.tidied_of(LEDGER, _MARK))
+        world.dynamo.update(deletion.tidied_of(LEDGER, _MARK))
 
 
 # ---- late requests ----
@@ -287,8 +292,8 @@ def test_a_deletion_that_was_kept_is_not_one_that_emptied_the_counter(stack: Mem
 def test_a_late_note_that_nothing_was_deleted_leaves_what_was_noted_since() -> None:
     world = World()
     before, since = replace(_MARK, deleted_at_ms=7), replace(_MARK, deleted_at_ms=8)
-    item = deletion_marks.mark_of(LEDGER, before).item
-    late = deletion_marks.reopened_of(LEDGER, before)
+    item = deletion.mark_of(LEDGER, before).item
+    late = deletion.reopened_of(LEDGER, before)
     world.dynamo.put(Put(LEDGER, {**item, "deleted_at": since.deleted_at_ms}))
 
     with pytest.raises(ConditionFailed):

@@ -2,8 +2,13 @@
 
 import pytest
 
-from countledger.compaction.deletion import Deletion, DeletionStage, empty_head
-from countledger.compaction.deletion_marks import DeletionMark, cancel_of
+from countledger.compaction.deletion import (
+    Deletion,
+    DeletionMark,
+    DeletionStage,
+    cancel_of,
+    empty_head,
+)
 from countledger.compaction.lease import Epoch, epoch_of
 from countledger.compaction.salvage import SalvageReport
 from countledger.compaction.salvager import LedgerCopy, Salvage

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.compaction import plan
-from countledger.compaction.deletion import empty_head
-from countledger.compaction.deletion_marks import DeletionMark
+from countledger.compaction.deletion import DeletionMark, empty_head
 from countledger.compaction.plan import AgeLimit, limits_by
 from countledger.compaction.report import RunOutcome
 from countledger.infra.memory.items import holds

@@ -8,8 +8,7 @@ from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
 from countledger.compaction.archive import ArchiveLocation, S3Archive
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.counter_regions import RegionalTotals
-from countledger.compaction.deletion import DeletionStage
+from countledger.compaction.deletion import DeletionStage, RegionalTotals
 from countledger.compaction.deletions import Deletions
 from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.ledger_deletion import LedgerDeleter
