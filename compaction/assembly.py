@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from countledger.compaction.archive import ArchiveLocation, S3Archive, archive_at
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.deletion import RegionalTotals
-from countledger.compaction.deletions import Deletions
+from countledger.compaction.deletions import Deletions, LedgerDeleter
 from countledger.compaction.dispatcher import Dispatcher, WorkQueue
 from countledger.compaction.due import DueIndex, Sweeper
-from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
 from countledger.compaction.schedule import TriggerGroup, Triggers, schedule_in

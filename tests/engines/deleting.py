@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from countledger.compaction.deletion import RegionalTotals
-from countledger.compaction.ledger_deletion import LedgerDeleter
+from countledger.compaction.deletions import LedgerDeleter
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
 from countledger.consumers.totals import TotalsReader

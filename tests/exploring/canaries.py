@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction import deletion, ledger_deletion, plan, schedule, schedules
+from countledger.compaction import deletion, deletions, plan, schedule, schedules
 from countledger.compaction.compactor import Run
-from countledger.compaction.ledger_deletion import LedgerDeleter
+from countledger.compaction.deletions import LedgerDeleter
 from countledger.compaction.schedules import Schedules
 from countledger.consumers import group_board, memberships, rankings, windows
 from countledger.consumers.alerts import rules
@@ -308,7 +308,7 @@ def _any_empty_head(patch: pytest.MonkeyPatch) -> None:
 
 
 def _forgotten_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger_deletion, "EMPTY_HEAD_LIFE_MS", 0)
+    patch.setattr(deletions, "EMPTY_HEAD_LIFE_MS", 0)
 
 
 def _runs_of_any_age(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from uuid import uuid4
 from countledger.compaction.archive import ArchiveLocation, S3Archive
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.deletion import RegionalTotals
-from countledger.compaction.ledger_deletion import LedgerDeleter
+from countledger.compaction.deletions import LedgerDeleter
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import Retire, RunOutcome

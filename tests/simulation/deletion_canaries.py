@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from countledger.compaction import deletion, ledger_deletion, plan
+from countledger.compaction import deletion, deletions, plan
 from countledger.compaction.archive import GenerationArchiver
 from countledger.compaction.deletion import CounterRegions, HeadEmptier
-from countledger.compaction.ledger_deletion import LedgerDeleter
+from countledger.compaction.deletions import LedgerDeleter
 from countledger.compaction.regions import Regions
 from countledger.ledger import exact
 from countledger.ledger.attributes import Item
@@ -64,7 +64,7 @@ CANARIES: Final = [
     Canary(
         "an empty head stays for a day",
         all_of(
-            replaced(ledger_deletion, "EMPTY_HEAD_LIFE_MS", 0),
+            replaced(deletions, "EMPTY_HEAD_LIFE_MS", 0),
             # The right to merge ends a run that pauses for so long; the rule must hold without it.
             replaced(Regions, "check_lease", lambda _self: None),
             rated(Fault.FROZEN, 0.05),

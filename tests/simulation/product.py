@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from countledger.compaction.archive import ArchiveLocation, S3Archive
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.deletion import RegionalTotals
+from countledger.compaction.deletions import LedgerDeleter
 from countledger.compaction.dispatcher import Dispatcher, WorkQueue
 from countledger.compaction.due import DueIndex, Sweeper
 from countledger.compaction.lease import LeaseTerms
-from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.plan import AgeLimit
 from countledger.compaction.promotion import Promotion
 from countledger.compaction.regions import Regions

@@ -9,9 +9,8 @@ from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 from countledger.compaction.archive import ArchiveLocation, S3Archive
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.deletion import DeletionStage, RegionalTotals
-from countledger.compaction.deletions import Deletions
+from countledger.compaction.deletions import Deletions, LedgerDeleter
 from countledger.compaction.lease import LeaseTerms
-from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import CompactionReport
 from countledger.consumers.groups import Groups
