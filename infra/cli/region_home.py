@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from countledger.compaction.lease import LeaseTerms
-from countledger.compaction.promotion import Promotion
-from countledger.compaction.regions import Regions
+from countledger.compaction.regions import Promotion, Regions
 from countledger.consumers.over_regions import Phase
 from countledger.infra.cli.deploy import RoleArn  # noqa: TC001 - Typer
 from countledger.infra.cli.destroy import deployment_of

@@ -7,7 +7,7 @@ import pytest
 
 from countledger import CountLedger, Settings
 from countledger.compaction.lease import Epoch
-from countledger.compaction.promotion import Promotion
+from countledger.compaction.regions import Promotion
 from countledger.consumers.over_regions import Phase, RegionStateStore
 from countledger.infra.deploy.home_change import HomeChange, HomeStep
 from countledger.infra.local.stack import LocalStack

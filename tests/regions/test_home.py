@@ -9,8 +9,7 @@ import pytest
 
 from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.plan import limits_by
-from countledger.compaction.promotion import NotReady, Promotion
-from countledger.compaction.regions import Regions, Survey
+from countledger.compaction.regions import NotReady, Promotion, Regions, Survey
 from countledger.compaction.report import Retire, RunOutcome
 from countledger.compaction.salvage import SalvageFate, SalvageReport
 from countledger.compaction.salvager import LedgerCopy, Salvage

@@ -14,8 +14,7 @@ from countledger.compaction.dispatcher import Dispatcher, WorkQueue
 from countledger.compaction.due import DueIndex, Sweeper
 from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.plan import AgeLimit
-from countledger.compaction.promotion import Promotion
-from countledger.compaction.regions import Regions
+from countledger.compaction.regions import Promotion, Regions
 from countledger.compaction.report import Retire
 from countledger.compaction.schedule import Triggers, schedule_in
 from countledger.compaction.schedules import Schedules

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from countledger.compaction import lease, promotion, salvager
+from countledger.compaction import lease, regions, salvager
 from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.regions import Regions
 from countledger.compaction.salvage import SalvageEvidence, SalvageFate
@@ -62,7 +62,7 @@ CANARIES: Final = [
     ),
     Canary(
         "nothing is merged before the salvage",
-        wrapped(promotion, "next_epoch", _loss_forgotten),
+        wrapped(regions, "next_epoch", _loss_forgotten),
         LOSSES,
         seed=89,
     ),
