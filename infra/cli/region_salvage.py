@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from countledger.compaction.plan import limits_by
-from countledger.compaction.salvage import SalvagePlaces
-from countledger.compaction.salvager import LedgerCopy, Salvage
+from countledger.compaction.salvage import LedgerCopy, Salvage, SalvagePlaces
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import FINDINGS, notice, show_facts
 from countledger.infra.cli.progress import open_progress

@@ -11,8 +11,7 @@ from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import NotReady, Promotion, Regions, Survey
 from countledger.compaction.report import Retire, RunOutcome
-from countledger.compaction.salvage import SalvageFate, SalvageReport
-from countledger.compaction.salvager import LedgerCopy, Salvage
+from countledger.compaction.salvage import LedgerCopy, Salvage, SalvageFate, SalvageReport
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, Key
 from countledger.ledger.errors import BadSetting, LeaseEnded

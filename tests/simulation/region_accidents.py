@@ -14,8 +14,7 @@ from typing import Final, NamedTuple
 from botocore.exceptions import ClientError
 
 from countledger.compaction.lease import Epoch
-from countledger.compaction.salvage import SalvageFate, SalvageReport
-from countledger.compaction.salvager import LedgerCopy, Salvage
+from countledger.compaction.salvage import LedgerCopy, Salvage, SalvageFate, SalvageReport
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from tests.simulation.ledger_account import JOINED

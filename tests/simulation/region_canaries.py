@@ -4,11 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from countledger.compaction import lease, regions, salvager
+from countledger.compaction import lease, regions, salvage
 from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.regions import Regions
-from countledger.compaction.salvage import SalvageEvidence, SalvageFate
-from countledger.compaction.salvager import Salvage
+from countledger.compaction.salvage import Salvage, SalvageEvidence, SalvageFate
 from countledger.ledger.attributes import Item
 from tests.simulation.canary import Canary, all_of, replaced, unconditional, wrapped
 from tests.simulation.shape import HOMES, LOSSES
@@ -56,7 +55,7 @@ CANARIES: Final = [
     ),
     Canary(
         "salvage leaves out what was merged",
-        wrapped(salvager, "fate_of", _merged_ones_too),
+        wrapped(salvage, "fate_of", _merged_ones_too),
         "merges",
         seed=57,
     ),

@@ -34,7 +34,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "compaction/due.py": "sweep",
         "producers/strict/release.py": "_lapsed",
         "compaction/archive.py": "_keys",
-        "compaction/salvager.py": "run",
+        "compaction/salvage.py": "run",
         "consumers/totals.py": "names_page",
         "consumers/record.py": "after shards",
         "consumers/audit.py": "rounds",

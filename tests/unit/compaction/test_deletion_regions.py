@@ -10,8 +10,7 @@ from countledger.compaction.deletion import (
     empty_head,
 )
 from countledger.compaction.lease import Epoch, epoch_of
-from countledger.compaction.salvage import SalvageReport
-from countledger.compaction.salvager import LedgerCopy, Salvage
+from countledger.compaction.salvage import LedgerCopy, Salvage, SalvageReport
 from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed
 from countledger.ledger.exact import Head, encode_head
