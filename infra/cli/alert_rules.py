@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countledger.infra.cli.alert_silence import explain_silence
-from countledger.infra.cli.options import BadUsage, Options, SettingsFile, shared
+from countledger.infra.cli.app import BadUsage, Options, SettingsFile, shared
 from countledger.infra.cli.output import facts, report_unread, show, show_or_say
 from countledger.infra.cli.settings_file import check_spec, read_rules
 from countledger.infra.cli.spec_text import RuleText

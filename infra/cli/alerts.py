@@ -8,8 +8,7 @@ import typer
 
 from countledger.consumers.alerts.message import message_of
 from countledger.infra.cli import alert_rules
-from countledger.infra.cli.arguments import TargetCommand
-from countledger.infra.cli.options import AtMost, Options, shared
+from countledger.infra.cli.app import AtMost, Options, TargetCommand, shared
 from countledger.infra.cli.output import FINDINGS, Unread, facts, notice, show, show_all
 from countledger.ledger.amount import to_text
 

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from countledger.consumers.audit import SEGMENTS_DEFAULT, SEGMENTS_MAX
+from countledger.infra.cli.app import BadUsage, CounterNames, Options, WholeNamespace, shared
 from countledger.infra.cli.audit_outcomes import (
     all_with_holds,
     has_holds,
     held_verdicts,
     show_outcomes,
 )
-from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
 from countledger.infra.cli.output import notice, show_json, show_rows
 
 Everything = Annotated[bool, typer.Option("--all", help="Every counter there is.")]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from countledger import CountLedger
-    from countledger.infra.cli.options import Options
+    from countledger.infra.cli.app import Options
     from countledger.infra.cli.output import Row
     from countledger.ledger.attributes import Key
     from countledger.producers.strict.release import HeldComparison

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from countledger import Claim, ItemChange, ItemDeletion, NewItem
-from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.app import BadUsage, Options, shared
 from countledger.infra.cli.output import show
 from countledger.ledger.errors import BadItem, shown
 

@@ -9,7 +9,7 @@ import typer
 from countledger import CountLedger, Kind
 from countledger.compaction.assembly import index_of
 from countledger.compaction.report import CompactionPlan, RunOutcome
-from countledger.infra.cli.options import BadUsage, CounterNames, Options, shared
+from countledger.infra.cli.app import BadUsage, CounterNames, Options, shared
 from countledger.infra.cli.output import FINDINGS, Unread, facts, notice, show_report
 from countledger.infra.cli.progress import open_progress
 from countledger.ledger import keys

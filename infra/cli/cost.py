@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from countledger.compaction.report import Retire
-from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.app import BadUsage, Options, shared
 from countledger.infra.cli.output import notice, show_json, show_rows
 from countledger.infra.cost import Workload, bill, dollars, savings
 from countledger.infra.pace import measure, regions_of, retire_of

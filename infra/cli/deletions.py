@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countledger.compaction.deletion import DeletionStage
-from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
+from countledger.infra.cli.app import BadUsage, CounterNames, Options, WholeNamespace, shared
 from countledger.infra.cli.output import FINDINGS, facts, notice, show
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
+from countledger.infra.cli.app import BadUsage, Options, shared
 from countledger.infra.cli.engine import require_engine
-from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import FINDINGS, show_json, show_rows, show_text
 from countledger.infra.cli.progress import open_progress
 from countledger.infra.demo.checks import Report, problems

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from countledger.infra.cli.arguments import parse_pairs
+from countledger.infra.cli.app import BadUsage, Options, Yes, confirm, parse_pairs, shared
 from countledger.infra.cli.destroy import deployment_of
 from countledger.infra.cli.earlier_stack import NOBODY, EarlierStack, two_tables
-from countledger.infra.cli.options import BadUsage, Options, Yes, confirm, shared
 from countledger.infra.cli.output import FINDINGS, notice, show
 from countledger.infra.cli.packaging import Architecture, Bucket, BundleFile, content_of, place_of
 from countledger.infra.cli.progress import open_progress

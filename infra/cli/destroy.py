@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.app import BadUsage, Options, shared
 from countledger.infra.cli.output import FINDINGS, notice, show
 from countledger.infra.cli.progress import open_progress
 from countledger.infra.deploy.deployment import Deployment

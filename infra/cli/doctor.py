@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.app import Options, shared
 from countledger.infra.cli.output import FINDINGS, notice, show
 from countledger.infra.doctor import COUNTER_DEFAULT, CheckResult, doctor_of
 

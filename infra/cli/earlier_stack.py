@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from countledger.infra.cli.app import BadUsage, confirm
 from countledger.infra.cli.destroy import destruction_of
-from countledger.infra.cli.options import BadUsage, confirm
 from countledger.infra.cli.output import FINDINGS, notice
 from countledger.infra.deploy.deployment import FAILED_CREATION
 from countledger.infra.template import TABLES

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from countledger import Event
-from countledger.infra.cli.arguments import parse_pairs
-from countledger.infra.cli.options import (
+from countledger.infra.cli.app import (
     At,
     BadUsage,
     Notes,
     Options,
     PlaceFilePath,
     ResumeLines,
+    parse_pairs,
     shared,
 )
 from countledger.infra.cli.output import FINDINGS, facts, notice, show_facts

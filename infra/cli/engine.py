@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.app import Options, shared
 from countledger.infra.cli.output import facts, notice, show_json, show_or_say, show_text
 from countledger.ledger.errors import SetupError
 from countledger.ledger.settings import OUTPUTS, PREFIX

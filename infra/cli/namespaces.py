@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NoReturn
 import typer
 
 from countledger import Kind, Namespace
-from countledger.infra.cli.arguments import parse_duration_ms
-from countledger.infra.cli.options import AtMost, Options, shared
+from countledger.infra.cli.app import AtMost, Options, parse_duration_ms, shared
 from countledger.infra.cli.output import Unread, facts, notice, show, show_all, show_facts
 from countledger.infra.cli.progress import open_progress
 from countledger.infra.cli.totals import total_document, total_row

@@ -30,7 +30,7 @@ from countledger.ledger.texts import CONTROL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from countledger.infra.cli.options import Options
+    from countledger.infra.cli.app import Options
     from countledger.ledger.errors import CorruptItem
 
 

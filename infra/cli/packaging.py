@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.app import BadUsage, Options, shared
 from countledger.infra.cli.output import notice, show_json, show_text
 from countledger.infra.deploy.bundle import LAMBDA, MAX_UNZIPPED_BYTES, build_bundle
 from countledger.infra.deploy.cdk_construct import cdk_files

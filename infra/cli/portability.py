@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from countledger.infra.cli.options import (
+from countledger.infra.cli.app import (
     BadUsage,
     CounterNames,
     Options,

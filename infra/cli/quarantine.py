@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from countledger.infra.cli.options import BadUsage, Options, confirm, shared
+from countledger.infra.cli.app import BadUsage, Options, confirm, shared
 from countledger.infra.cli.output import FINDINGS, Unread, facts, notice, show, show_all, show_json
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput

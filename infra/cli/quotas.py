@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.infra.cli.options import At, Options, Yes, confirm, shared
+from countledger.infra.cli.app import At, Options, Yes, confirm, shared
 from countledger.infra.cli.output import facts, show, show_facts
 from countledger.ledger.errors import BadQuota, QuotaDenied
 from countledger.ledger.values import parse_amount as read_amount

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countledger.consumers.assembly import auditor_of
-from countledger.infra.cli.arguments import parse_pairs
+from countledger.infra.cli.app import BadUsage, Options, Yes, confirm, parse_pairs, shared
 from countledger.infra.cli.deploy import GivenParameters, RoleArn  # noqa: TC001 - Typer
 from countledger.infra.cli.destroy import deployment_of, destruction_of, poll_s
 from countledger.infra.cli.earlier_stack import NOBODY
-from countledger.infra.cli.options import BadUsage, Options, Yes, confirm, shared
 from countledger.infra.cli.output import FINDINGS, notice, show
 from countledger.infra.cli.packaging import Architecture, Bucket, BundleFile, content_of, place_of
 from countledger.infra.deploy.change_set import refuse_unknown

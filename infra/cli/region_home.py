@@ -10,9 +10,9 @@ import typer
 from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.regions import Promotion, Regions
 from countledger.consumers.over_regions import Phase
+from countledger.infra.cli.app import BadUsage, Options, shared
 from countledger.infra.cli.deploy import RoleArn  # noqa: TC001 - Typer
 from countledger.infra.cli.destroy import deployment_of
-from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import FINDINGS, notice, show_facts
 from countledger.infra.deploy.home_change import HomeChange, HomeStep, next_of_home
 from countledger.infra.deploy.region_checks import staying_in

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from countledger import RegionAnswer, TotalOverRegions
-    from countledger.infra.cli.options import Options
+    from countledger.infra.cli.app import Options
     from countledger.infra.cli.output import Row
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from countledger.infra.cli.app import BadUsage, Options, shared
 from countledger.infra.cli.engine import engine_is_installed, require_engine
-from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import FINDINGS, facts, notice, show, show_json
 from countledger.infra.cli.region_changes import add, remove
 from countledger.infra.cli.region_home import promote

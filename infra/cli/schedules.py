@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.infra.cli.options import BadUsage, Options, SettingsFile, shared
+from countledger.infra.cli.app import BadUsage, Options, SettingsFile, shared
 from countledger.infra.cli.output import Unread, facts, show, show_all, show_or_say
 from countledger.infra.cli.settings_file import read_schedules
 from countledger.infra.cli.spec_text import ScheduleText

@@ -10,7 +10,7 @@ from io import UnsupportedOperation
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from countledger.infra.cli.options import BadUsage
+from countledger.infra.cli.app import BadUsage
 from countledger.infra.cli.output import notice
 from countledger.infra.cli.progress import open_progress
 from countledger.infra.portability.file_lines import FileLines, StreamedLines

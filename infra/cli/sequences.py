@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countledger import Collection
+from countledger.infra.cli.app import BadUsage, Options, shared
 from countledger.infra.cli.claims import parse_item, parse_key_part
-from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import facts, show, show_facts
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.app import Options, shared
 from countledger.infra.cli.output import notice, show_json, show_text
 from countledger.ledger.errors import SetupError
 

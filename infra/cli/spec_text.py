@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from countledger import Retire
 from countledger.consumers.alerts.rule import Direction, Watch, check_amount
-from countledger.infra.cli.arguments import parse_duration_ms
+from countledger.infra.cli.app import parse_duration_ms
 from countledger.ledger.calendar import Per
 from countledger.ledger.errors import BadRule
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from countledger import CountLedger
+from countledger.infra.cli.app import Options, shared
 from countledger.infra.cli.engine import document_of, engine_is_installed
-from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import FINDINGS, notice, show, show_json, show_rows, show_text
 from countledger.infra.status.document import document
 from countledger.infra.status.findings import findings

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from countledger.infra.cli import strict_change, strict_holds
-from countledger.infra.cli.arguments import SignedCommand, parse_duration_ms
-from countledger.infra.cli.options import BadUsage, Options, Yes, confirm, shared
+from countledger.infra.cli.app import (
+    BadUsage,
+    Options,
+    SignedCommand,
+    Yes,
+    confirm,
+    parse_duration_ms,
+    shared,
+)
 from countledger.infra.cli.output import Unread, notice, show, show_all, show_facts
 from countledger.infra.cli.strict_answers import document, row, warnings
 from countledger.infra.cli.strict_change import NO_BOUND, parse_amount, parse_bound

@@ -21,7 +21,7 @@ from countledger.producers.strict.outcome import (
 )
 
 if TYPE_CHECKING:
-    from countledger.infra.cli.options import Options
+    from countledger.infra.cli.app import Options
     from countledger.infra.cli.output import Row
     from countledger.ledger.amount import Amount
     from countledger.producers.strict.outcome import StrictOutcome

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from countledger.infra.cli.app import At, BadUsage, Notes, Options, shared
 from countledger.infra.cli.emit import parse_notes
-from countledger.infra.cli.options import At, BadUsage, Notes, Options, shared
 from countledger.infra.cli.output import show_facts
 from countledger.infra.cli.strict_answers import (
     ChangeAnswer,

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.infra.cli.arguments import parse_duration_ms
+from countledger.infra.cli.app import At, Notes, Options, parse_duration_ms, shared
 from countledger.infra.cli.emit import parse_notes
-from countledger.infra.cli.options import At, Notes, Options, shared
 from countledger.infra.cli.output import Unread, facts, show_all
 from countledger.infra.cli.strict_answers import (
     BAD_INPUT,

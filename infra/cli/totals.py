@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.infra.cli.options import AtMost, BadUsage, Options, shared
+from countledger.infra.cli.app import AtMost, BadUsage, Options, shared
 from countledger.infra.cli.output import (
     Unread,
     facts,

@@ -19,8 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from countledger.infra.cli.alerts import logged_document
-from countledger.infra.cli.arguments import parse_duration_ms
-from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.app import BadUsage, Options, parse_duration_ms, shared
 from countledger.infra.cli.output import hand_over, notice, show_json_line, show_text
 from countledger.infra.cli.watching import WatchState
 from countledger.ledger.amount import to_text

@@ -11,7 +11,14 @@ import typer
 
 from countledger.consumers.audit import SEGMENTS_DEFAULT
 from countledger.consumers.windows import no_windows
-from countledger.infra.cli.arguments import parse_duration_ms
+from countledger.infra.cli.app import (
+    BadUsage,
+    CounterNames,
+    Options,
+    WholeNamespace,
+    parse_duration_ms,
+    shared,
+)
 from countledger.infra.cli.audit import (
     Archived,
     Everything,
@@ -20,7 +27,6 @@ from countledger.infra.cli.audit import (
     named_of_windows,
     show_rebuilt,
 )
-from countledger.infra.cli.options import BadUsage, CounterNames, Options, WholeNamespace, shared
 from countledger.infra.cli.output import Unread, facts, show, show_all, show_facts
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per, window_on

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import countledger
-from countledger.infra.cli.commands import COMMANDS
+from countledger.infra.cli.app import COMMANDS
 
 _LOADED = "import sys, json; print(json.dumps(sorted(sys.modules)))"
 _RECORDING = """

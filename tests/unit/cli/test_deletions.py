@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from countledger.compaction.deletion import Deletion, DeletionStage
+from countledger.infra.cli.app import Options
 from countledger.infra.cli.deletions import _show
-from countledger.infra.cli.options import Options
 from countledger.ledger.errors import NoSuchCounter
 
 GONE = Deletion("likes:a", DeletionStage.DELETED, None, "")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.infra.cli.arguments import parse_duration_ms
+from countledger.infra.cli.app import parse_duration_ms
 from countledger.infra.cli.windows import _moment
 from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import DAY_MS

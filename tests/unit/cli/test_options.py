@@ -2,8 +2,7 @@
 
 import pytest
 
-from countledger.infra.cli.arguments import negative_last, parse_duration_ms
-from countledger.infra.cli.options import BadUsage, Options
+from countledger.infra.cli.app import BadUsage, Options, negative_last, parse_duration_ms
 from countledger.infra.cli.strict_change import parse_amount, parse_bound, parse_change
 from countledger.ledger.errors import BadBounds, BadDelta, BadSetting
 from countledger.producers.strict.definition import KEEP

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from countledger.infra.cli import app as module
-from countledger.infra.cli.app import run
-from countledger.infra.cli.commands import COMMANDS
+from countledger.infra.cli.app import COMMANDS, run
 from countledger.ledger.errors import Unreachable
 from tests.unit.demo.repositories import Repository
 

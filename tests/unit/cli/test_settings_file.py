@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from countledger import Retire
-from countledger.infra.cli.arguments import without_topic
+from countledger.infra.cli.app import without_topic
 from countledger.infra.cli.settings_file import (
     commands_for,
     read_rules,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from countledger.infra.cli.commands import COMMANDS
+from countledger.infra.cli.app import COMMANDS
 from countledger.infra.template import load_template
 
 ROOT = Path(__file__).parents[3]
