@@ -10,8 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from countledger import Audit, Judgement, Remedy, Repair, Verdict
-from countledger.infra.cli.output import FINDINGS, facts, notice, show_report
-from countledger.infra.cli.progress import open_progress
+from countledger.infra.cli.output import FINDINGS, facts, notice, open_progress, show_report
 from countledger.ledger import keys
 from countledger.ledger.errors import CorruptItem, NoSuchCounter
 from countledger.ledger.namespace import Kind

@@ -10,8 +10,7 @@ from countledger import CountLedger, Kind
 from countledger.compaction.assembly import index_of
 from countledger.compaction.report import CompactionPlan, RunOutcome
 from countledger.infra.cli.app import BadUsage, CounterNames, Options, shared
-from countledger.infra.cli.output import FINDINGS, Unread, facts, notice, show_report
-from countledger.infra.cli.progress import open_progress
+from countledger.infra.cli.output import FINDINGS, Unread, facts, notice, open_progress, show_report
 from countledger.ledger import keys
 from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import BadInput, CorruptItem, WrongKind

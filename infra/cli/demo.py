@@ -11,14 +11,13 @@ import typer
 
 from countledger.infra.cli.app import BadUsage, Options, shared
 from countledger.infra.cli.engine import require_engine
-from countledger.infra.cli.output import FINDINGS, show_json, show_rows, show_text
-from countledger.infra.cli.progress import open_progress
+from countledger.infra.cli.output import FINDINGS, open_progress, show_json, show_rows, show_text
 from countledger.infra.demo.checks import Report, problems
 from countledger.infra.demo.history import open_repository
 from countledger.infra.demo.run import DemoRun
 
 if TYPE_CHECKING:
-    from countledger.infra.cli.progress import Bars
+    from countledger.infra.cli.output import Bars
     from countledger.infra.local.stack import LocalStack
 
 _REGIONS: Final = ("us-east-1", "eu-west-1", "ap-northeast-1", "eu-central-1", "us-west-2")

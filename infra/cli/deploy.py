@@ -10,9 +10,8 @@ import typer
 from countledger.infra.cli.app import BadUsage, Options, Yes, confirm, parse_pairs, shared
 from countledger.infra.cli.destroy import deployment_of
 from countledger.infra.cli.earlier_stack import NOBODY, EarlierStack, two_tables
-from countledger.infra.cli.output import FINDINGS, notice, show
+from countledger.infra.cli.output import FINDINGS, notice, open_progress, show
 from countledger.infra.cli.packaging import Architecture, Bucket, BundleFile, content_of, place_of
-from countledger.infra.cli.progress import open_progress
 from countledger.infra.deploy.change_set import Watched, parameters_in, refuse_unknown, tag_table
 from countledger.infra.deploy.quotas import read_quotas, refuse_beyond, warnings
 from countledger.infra.template import load_template

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countledger.infra.cli.app import BadUsage, Options, shared
-from countledger.infra.cli.output import FINDINGS, notice, show
-from countledger.infra.cli.progress import open_progress
+from countledger.infra.cli.output import FINDINGS, notice, open_progress, show
 from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.deploy.destruction import Destruction
 from countledger.infra.deploy.stack_operation import StackReader

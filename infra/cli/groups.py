@@ -9,8 +9,7 @@ import typer
 
 from countledger.infra.cli.app import AtMost, Options, shared
 from countledger.infra.cli.namespaces import Limit, show_top
-from countledger.infra.cli.output import Unread, notice, show, show_all, show_facts
-from countledger.infra.cli.progress import open_progress
+from countledger.infra.cli.output import Unread, notice, open_progress, show, show_all, show_facts
 from countledger.infra.cli.totals import total_document, total_row
 from countledger.ledger.amount import add as added_up
 from countledger.ledger.amount import to_text

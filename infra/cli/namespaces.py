@@ -9,8 +9,15 @@ import typer
 
 from countledger import Kind, Namespace
 from countledger.infra.cli.app import AtMost, Options, parse_duration_ms, shared
-from countledger.infra.cli.output import Unread, facts, notice, show, show_all, show_facts
-from countledger.infra.cli.progress import open_progress
+from countledger.infra.cli.output import (
+    Unread,
+    facts,
+    notice,
+    open_progress,
+    show,
+    show_all,
+    show_facts,
+)
 from countledger.infra.cli.totals import total_document, total_row
 from countledger.ledger.clock import show_duration
 from countledger.ledger.errors import BadSetting, NamespaceConflict

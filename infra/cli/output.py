@@ -16,6 +16,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
@@ -29,6 +30,8 @@ from countledger.ledger.texts import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from rich.progress import Progress, TaskID
 
     from countledger.infra.cli.app import Options
     from countledger.ledger.errors import CorruptItem
@@ -285,3 +288,80 @@ def report_unread(reasons: list[str]) -> int:
     if len(reasons) > SHOWN_MAX:
         notice(f"not read: {len(reasons) - SHOWN_MAX} more")
     return FINDINGS if reasons else 0
+
+
+# Lines of progress on stderr, while a command works.
+
+
+class Bar:
+    """One line of progress."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+
+    def advance(self, by: int = 1) -> None:
+        """Go on by so much."""
+        self._progress.advance(self._task, by)
+
+    def set(self, done: int, total: int | None = None) -> None:
+        """Show so much; a total replaces the one before."""
+        self._progress.update(self._task, completed=done, total=total)
+
+
+class Bars:
+    """Lines of progress, one below the other.
+
+    Attributes:
+        shown: whether anybody sees them: stderr is a terminal.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.shown = not progress.disable
+
+    def add(self, label: str, total: int | None = None) -> Bar:
+        """One more line; without a total it only counts."""
+        return Bar(self._progress, self._progress.add_task(label, total=total))
+
+    def say(self, text: str) -> None:
+        """One line of text above the bars."""
+        self._progress.console.print(text, highlight=False, markup=False)
+
+
+@contextmanager
+def open_progress(*, hidden: bool = False) -> Iterator[Bars]:
+    """Show progress while the block lasts.
+
+    Args:
+        hidden: show none, also on a terminal.
+    """
+    from rich.progress import (  # noqa: PLC0415 - few commands show it
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+    from rich.text import Text  # noqa: PLC0415 - the same
+
+    class SpeedColumn(ProgressColumn):
+        """How many a second."""
+
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text("" if speed is None else f"{speed:,.0f}/s")
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description:<14}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        SpeedColumn(),
+        TimeElapsedColumn(),
+    )
+    disable = hidden or not console.is_terminal
+    with Progress(*columns, console=console, disable=disable) as progress:
+        yield Bars(progress)

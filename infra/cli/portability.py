@@ -18,8 +18,14 @@ from countledger.infra.cli.app import (
     WholeNamespace,
     shared,
 )
-from countledger.infra.cli.output import FINDINGS, notice, report_unread, show_facts, show_text
-from countledger.infra.cli.progress import open_progress
+from countledger.infra.cli.output import (
+    FINDINGS,
+    notice,
+    open_progress,
+    report_unread,
+    show_facts,
+    show_text,
+)
 from countledger.infra.cli.sending_file import LineFile, exit_code
 from countledger.infra.portability.export_file import open_export
 from countledger.infra.portability.exporting import Exporter
@@ -46,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from countledger import Audit, Repair
-    from countledger.infra.cli.progress import Bar
+    from countledger.infra.cli.output import Bar
     from countledger.infra.portability.lines import ExportLine, Line
 
 

@@ -10,8 +10,7 @@ import typer
 from countledger.compaction.plan import limits_by
 from countledger.compaction.salvage import LedgerCopy, Salvage, SalvagePlaces
 from countledger.infra.cli.app import BadUsage, Options, shared
-from countledger.infra.cli.output import FINDINGS, notice, show_facts
-from countledger.infra.cli.progress import open_progress
+from countledger.infra.cli.output import FINDINGS, notice, open_progress, show_facts
 from countledger.infra.cli.region_home import promotion_of
 from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.clock import SystemClock

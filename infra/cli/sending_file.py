@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from countledger.infra.cli.app import BadUsage
-from countledger.infra.cli.output import notice
-from countledger.infra.cli.progress import open_progress
+from countledger.infra.cli.output import notice, open_progress
 from countledger.infra.portability.file_lines import FileLines, StreamedLines
 from countledger.infra.portability.place_file import NoPlace, open_place
 from countledger.infra.portability.sending import SentChunk, exit_code_of
