@@ -3,8 +3,8 @@
 import pytest
 
 from countledger import Rule
-from countledger.infra.cli import alert_silence
-from countledger.infra.cli.alert_silence import explain_silence
+from countledger.infra.cli import alerts
+from countledger.infra.cli.alerts import explain_silence
 from countledger.testing import MemoryStack
 
 
@@ -61,7 +61,7 @@ def test_a_window_that_has_alerted_is_not_named(
 def test_what_was_not_looked_at_is_said(
     stack: MemoryStack, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alert_silence, "_WITH_WINDOWS_MAX", 2)
+    monkeypatch.setattr(alerts, "_WITH_WINDOWS_MAX", 2)
     rule = stack.ledger.alerts.create(
         "busy", prefix="views:", threshold=100, direction="rising", window="day"
     )
