@@ -22,8 +22,7 @@ from countledger.infra.cli.output import (
     show_all,
     show_or_say,
 )
-from countledger.infra.cli.settings_file import check_spec, read_rules
-from countledger.infra.cli.spec_text import RuleText
+from countledger.infra.cli.settings_file import RuleText, check_spec, read_rules
 from countledger.ledger.amount import add, negated, to_text
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadSetting, CountledgerError, NoWindows

@@ -8,8 +8,7 @@ import typer
 
 from countledger.infra.cli.app import BadUsage, Options, SettingsFile, shared
 from countledger.infra.cli.output import Unread, facts, show, show_all, show_or_say
-from countledger.infra.cli.settings_file import read_schedules
-from countledger.infra.cli.spec_text import ScheduleText
+from countledger.infra.cli.settings_file import ScheduleText, read_schedules
 from countledger.ledger.clock import show_duration
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ import pytest
 from countledger import Retire
 from countledger.infra.cli.app import without_topic
 from countledger.infra.cli.settings_file import (
+    RuleText,
+    ScheduleText,
     commands_for,
     read_rules,
     read_schedules,
 )
-from countledger.infra.cli.spec_text import RuleText, ScheduleText
 from countledger.ledger.errors import BadRule, BadSetting
 from countledger.ledger.limits import DAY_MS, MINUTE_MS
 
