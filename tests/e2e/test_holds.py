@@ -7,7 +7,7 @@ import pytest
 
 from countledger import outcomes
 from countledger.consumers.verify import Judgement
-from countledger.infra.cli.audit_outcomes import all_with_holds, held_verdicts
+from countledger.infra.cli.audit import all_with_holds, held_verdicts
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import AccessDenied

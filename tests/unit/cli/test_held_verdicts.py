@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from countledger.consumers.verify import Judgement
-from countledger.infra.cli.audit_outcomes import verdict_on_holds
+from countledger.infra.cli.audit import verdict_on_holds
 from countledger.producers.strict.release import HeldComparison
 
 GOOD = HeldComparison("tickets:hall", 5, 5, 2, 0, (), proven=True)
