@@ -13,8 +13,14 @@ from countledger import Amount, Total
 from countledger.consumers.alerts.delivery import LoggedAlert
 from countledger.consumers.alerts.message import Alert
 from countledger.consumers.alerts.rule import Direction
-from countledger.infra.cli.watch import alert_line, follow, signed, table_of
-from countledger.infra.cli.watching import WatchedCounter, WatchState
+from countledger.infra.cli.watch import (
+    WatchedCounter,
+    WatchState,
+    alert_line,
+    follow,
+    signed,
+    table_of,
+)
 from countledger.ledger.errors import Throttled
 from tests.unit.ledger.clocks import ManualClock
 
