@@ -18,6 +18,7 @@ from countledger.infra.cli.app import (
     WholeNamespace,
     shared,
 )
+from countledger.infra.cli.emit import LineFile, exit_code
 from countledger.infra.cli.output import (
     FINDINGS,
     notice,
@@ -26,7 +27,6 @@ from countledger.infra.cli.output import (
     show_facts,
     show_text,
 )
-from countledger.infra.cli.sending_file import LineFile, exit_code
 from countledger.infra.portability.export_file import open_export
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import (
