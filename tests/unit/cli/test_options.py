@@ -3,7 +3,7 @@
 import pytest
 
 from countledger.infra.cli.app import BadUsage, Options, negative_last, parse_duration_ms
-from countledger.infra.cli.strict_change import parse_amount, parse_bound, parse_change
+from countledger.infra.cli.strict import parse_amount, parse_bound, parse_change
 from countledger.ledger.errors import BadBounds, BadDelta, BadSetting
 from countledger.producers.strict.definition import KEEP
 

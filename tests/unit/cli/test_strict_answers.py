@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 
 from countledger.infra.cli.app import Options
+from countledger.infra.cli.strict import answer
 from countledger.infra.cli.strict_answers import answer_to_change, answer_to_withdrawal
-from countledger.infra.cli.strict_change import answer
 from countledger.ledger.amount import Amount
 from countledger.producers.strict.outcome import (
     Applied,
