@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from countledger.infra.cli import strict_holds
+from countledger.infra.cli import holds
 from countledger.infra.cli.app import (
     At,
     BadUsage,
@@ -382,10 +382,10 @@ app.command("change", cls=SignedCommand)(change)
 app.command("withdraw")(withdraw)
 app.command("transfer", cls=SignedCommand)(transfer)
 app.command("together")(together)
-app.command("hold")(strict_holds.hold)
-app.command("confirm")(strict_holds.confirm)
-app.command("cancel")(strict_holds.cancel)
-app.command("holds")(strict_holds.holds)
+app.command("hold")(holds.hold)
+app.command("confirm")(holds.confirm)
+app.command("cancel")(holds.cancel)
+app.command("holds")(holds.holds)
 
 
 @app.command("show")

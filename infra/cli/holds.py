@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from countledger.producers.strict.hold import Hold
     from countledger.producers.strict.outcome import EndOutcome, HoldOutcome
 
+
 HoldId = Annotated[str, typer.Argument(metavar="HOLD", help="The id that `strict hold` showed.")]
 
 
