@@ -2,24 +2,562 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from countledger.infra.cli.app import BadUsage, Options, shared
+from countledger.compaction.lease import LeaseTerms
+from countledger.compaction.plan import limits_by
+from countledger.compaction.regions import Promotion, Regions
+from countledger.compaction.salvage import LedgerCopy, Salvage, SalvagePlaces
+from countledger.consumers.assembly import auditor_of
+from countledger.consumers.over_regions import Phase
+from countledger.infra.cli.app import BadUsage, Options, Yes, confirm, parse_pairs, shared
+from countledger.infra.cli.deploy import GivenParameters, RoleArn  # noqa: TC001 - Typer
+from countledger.infra.cli.destroy import deployment_of, destruction_of, poll_s
+from countledger.infra.cli.earlier_stack import NOBODY
 from countledger.infra.cli.engine import engine_is_installed, require_engine
-from countledger.infra.cli.output import FINDINGS, facts, notice, show, show_json
-from countledger.infra.cli.region_changes import add, remove
-from countledger.infra.cli.region_home import promote
-from countledger.infra.cli.region_salvage import salvage
-from countledger.infra.status.regions import views_of
+from countledger.infra.cli.output import (
+    FINDINGS,
+    facts,
+    notice,
+    open_progress,
+    show,
+    show_facts,
+    show_json,
+)
+from countledger.infra.cli.packaging import Architecture, Bucket, BundleFile, content_of, place_of
+from countledger.infra.deploy.change_set import refuse_unknown
+from countledger.infra.deploy.home_change import HomeChange, HomeStep, next_of_home
+from countledger.infra.deploy.region_change import Code, RegionChange
+from countledger.infra.deploy.region_checks import staying_in
+from countledger.infra.deploy.region_steps import (
+    ADDING,
+    REMOVING,
+    Step,
+    next_of_adding,
+    next_of_dropping,
+    next_of_removing,
+)
+from countledger.infra.status.regions import region_fact, views_of
+from countledger.infra.template import load_template
+from countledger.ledger.assembly import exact_of, namespaces_of
 from countledger.ledger.clock import SystemClock, show_duration, to_datetime
 from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from countledger.compaction.lease import Epoch
+    from countledger.compaction.salvage import SalvagePlace, SalvageReport
+    from countledger.consumers.audit import Auditor
     from countledger.infra.cli.output import Row
+    from countledger.infra.deploy.region_steps import Observed
     from countledger.infra.local.replication import Way
     from countledger.infra.status.regions import RegionView
+    from countledger.ledger.attributes import Key
+    from countledger.ledger.connection import Connection
+
+
+# `countledger region add` and `remove`: a region of the ledger, step by step.
+
+
+OtherRegion = Annotated[str, typer.Argument(metavar="REGION", help="The region.")]
+Plan = Annotated[bool, typer.Option("--plan", help="Show the steps that are left, and stop.")]
+EncryptionKey = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ARN", help="A KMS key in that region; needed if the ledger has a key of yours."
+    ),
+]
+
+
+@shared
+def add(
+    options: Options,
+    name: OtherRegion,
+    *,
+    bucket: Bucket = None,
+    architecture: Architecture = "arm64",
+    bundle: BundleFile = None,
+    parameter: GivenParameters = None,
+    kms_key_arn: EncryptionKey = None,
+    role_arn: RoleArn = None,
+    yes: Yes = False,
+    plan: Plan = False,
+) -> int:
+    """Add a region: a replica of the ledger, a stack beside it, and its totals.
+
+    Run it in the region of the stack that owns the ledger. Totals there cannot be read, and alerts
+    are not evaluated, until every total is verified. The stack takes the parameters of the owner's,
+    except names of things in a region (topics, keys, buckets). After a failure, or an
+    interruption, run it again: it continues.
+
+    Examples:
+      countledger region add eu-west-1
+      countledger region add eu-west-1 --plan                [dim]changes nothing[/dim]
+      countledger region add eu-west-1 --parameter AuditSchedule='rate(1 day)' --yes
+
+    Exit code 1: declined; with --plan: there are steps.
+    """
+    parameters = {
+        "Architecture": architecture,
+        **parse_pairs("--parameter", "KEY=VALUE", parameter, BadUsage),
+    }
+    refuse_unknown(parameters, load_template()["Parameters"])
+
+    def code() -> Code:
+        connection = options.connection().in_region(name)
+        if connection.stays_here and bundle is None:
+            from countledger.infra.local.region_stack import empty_bundle  # noqa: PLC0415 - an extra
+
+            # Functions of this machine run from the installed package, as those of `up` do.
+            content = empty_bundle()
+        else:
+            content = content_of(bundle, architecture)
+        return Code(bucket=place_of(connection, bucket), bundle=content)
+
+    change = change_of(
+        options, name, code, parameters=parameters, role_arn=role_arn, key_arn=kms_key_arn
+    )
+    return _run(options, change, next_of_adding, ADDING, yes=yes, plan=plan)
+
+
+@shared
+def remove(
+    options: Options,
+    name: OtherRegion,
+    *,
+    lost: Annotated[
+        bool,
+        typer.Option(
+            "--lost",
+            help="It does not answer: take only its replica out of the table. Entries that it had "
+            "not replicated are then in its table or backup alone.",
+        ),
+    ] = False,
+    role_arn: RoleArn = None,
+    yes: Yes = False,
+    plan: Plan = False,
+) -> int:
+    """Remove a region: its stack and its replica of the ledger; no entry is lost.
+
+    First stop who records there. The command watches the region's stream for the replication bound
+    (COUNTLEDGER_REPLICATION_BOUND_MS): if an entry is recorded there meanwhile, nothing is removed.
+    Then every entry is in the other regions. The table of the region's totals stays, with alert
+    rules and groups of that region. After a failure, or an interruption, run it again.
+
+    With --lost nothing is asked of the region. Then DynamoDB also deletes its table there, as soon
+    as it can: `countledger region salvage` brings in from a backup what had not been replicated.
+
+    Examples:
+      countledger region remove eu-west-1
+      countledger region remove eu-west-1 --plan             [dim]changes nothing[/dim]
+
+    Exit code 1: declined; with --plan: there are steps.
+    """
+
+    def no_code() -> Code:
+        raise BadUsage("no stack is deployed by a removal")
+
+    change = change_of(options, name, no_code, role_arn=role_arn)
+    if lost:
+        change.lost = True
+        return _run(options, change, next_of_dropping, (Step.DROP,), yes=yes, plan=plan)
+    return _run(options, change, next_of_removing, REMOVING, yes=yes, plan=plan)
+
+
+def change_of(
+    options: Options,
+    name: str,
+    code: Callable[[], Code],
+    *,
+    parameters: Mapping[str, str] | None = None,
+    role_arn: str | None = None,
+    key_arn: str | None = None,
+) -> RegionChange:
+    """What adds or removes a region of the stack that the options name."""
+    owner = options.connection()
+    there = owner.in_region(name)
+
+    def auditor() -> Auditor:
+        # The outputs of the stack that is there now: the region may have left and joined again.
+        now = owner.in_region(name)
+        return auditor_of(now, exact_of(now), namespaces_of(now))
+
+    deploy_there = deployment_of(there, role_arn)
+    return RegionChange(
+        region=name,
+        owner=owner,
+        deploy_owner=deployment_of(owner, role_arn),
+        deploy_there=deploy_there,
+        destroy_there=destruction_of(there, deploy_there.stack, role_arn),
+        auditor=auditor,
+        code=code,
+        parameters=parameters or {},
+        key_arn=key_arn,
+        say=notice,
+        poll_s=poll_s(owner),
+    )
+
+
+def _run(
+    options: Options,
+    change: RegionChange,
+    decide: Callable[[Observed], Step | None],
+    steps: Sequence[Step],
+    *,
+    yes: bool,
+    plan: bool,
+) -> int:
+    """Show the steps that are left, ask, and take them."""
+    first = decide(change.observe())
+    left = [] if first is None else _left(first, steps)
+    document = {"region": change.region, "steps": [one.name.lower() for one in left]}
+    for one in left:
+        notice(f"  {one.name.lower():<10} {one}")
+    if not left:
+        notice(f"{change.region}: nothing is left to do")
+    agreed = bool(left) and not plan and (yes or confirm("Go on?", NOBODY))
+    if not agreed:
+        show(options, [], document)
+        return FINDINGS if left else 0
+    change.run(decide, lambda step: notice(f"{step.name.lower()}: {step}"))
+    show(options, [], document)
+    return 0
+
+
+def _left(first: Step, steps: Sequence[Step]) -> list[Step]:
+    """The steps from the first one on, in their order."""
+    return list(steps[steps.index(first) :]) if first in steps else [first, *steps]
+
+
+# `countledger region promote`: another home region.
+
+
+_POLLS: Final = 30
+_POLL_MS: Final = 2 * SECOND_MS
+
+Lost = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGION",
+        help="The home region was lost, and is no replica of the ledger any more.",
+    ),
+]
+LeaveStrict = Annotated[
+    bool,
+    typer.Option(
+        "--leave-strict",
+        help="Although strict counters, sequences, claims or quotas stay in the table of the home "
+        "before: they are not moved.",
+    ),
+]
+KeepStacks = Annotated[
+    bool,
+    typer.Option(
+        "--keep-stacks",
+        help="Change no stack and no schedule: CDK or Terraform manages the stacks, and sets "
+        "HomeRegion.",
+    ),
+]
+
+
+@shared
+def promote(
+    options: Options,
+    name: Annotated[str, typer.Argument(metavar="REGION", help="The region.")],
+    *,
+    lost: Lost = None,
+    leave_strict: LeaveStrict = False,
+    keep_stacks: KeepStacks = False,
+    role_arn: RoleArn = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show who is home and what would follow, and stop.")
+    ] = False,
+) -> int:
+    """Make another region the home region, which merges old entries and has the schedules.
+
+    The command writes who is home and waits until every region shows it. Then the parameter
+    HomeRegion of each stack changes: the new home gets the compactor and its queue, then the
+    schedules, and the stack of the home before loses them. Recording, totals and exact sums go on.
+    Nothing is merged until the right of the home before has ended in any case, up to 21 minutes
+    later. After a failure, or an interruption, run it again: it continues.
+
+    Strict counters, sequences, claims and quotas do not move: the command refuses while the home
+    has any. Nobody should change schedules while it runs.
+
+    After a loss: `--lost`; nothing is merged before `countledger region salvage`.
+
+    A region that goes on alone, after all others have left the table, is promoted by its own name.
+
+    Examples:
+      countledger region promote eu-west-1 --plan
+      countledger region promote eu-west-1
+      countledger region promote eu-west-1 --lost us-east-1 --region eu-west-1
+
+    Exit code 1: a region does not show it yet, and no stack was changed; call again.
+    """
+    target = options.connection().in_region(name)
+    promotion = promotion_of(target)
+    current = promotion.epoch(lost or "")
+    if current.home != name and not leave_strict:
+        _refuse_staying(target, current, lost)
+    _refuse_rebuilding(target)
+    if plan:
+        _show_promotion(options, promotion, current, [])
+        _say_steps(_change_of(target, promotion, role_arn), keep_stacks=keep_stacks)
+        return 0
+    epoch = promotion.begin(lost or "")
+    missing = _awaited(promotion, epoch)
+    if missing:
+        _show_promotion(options, promotion, epoch, missing)
+        notice(f"not everywhere yet ({', '.join(missing)}): call again; until then nobody merges")
+        return FINDINGS
+    if not keep_stacks:
+        change = _change_of(target, promotion, role_arn)
+        change.run(epoch, lambda step: notice(f"{step.name.lower()}: {step}"))
+    _show_promotion(options, promotion, epoch, [])
+    if epoch.lost:
+        notice(
+            f"schedules, strict counters, sequences, claims and quotas of {epoch.lost} are not "
+            "here: create the schedules again, and take the others from a backup"
+        )
+        notice(f"next: `countledger region salvage {epoch.lost} --region {epoch.home}`")
+    return 0
+
+
+def _change_of(target: Connection, promotion: Promotion, role_arn: str | None) -> HomeChange:
+    """What makes stacks and schedules follow the home."""
+    regions = (target.region, *promotion.regions.survey().others)
+    deployment = partial(deployment_of, role_arn=role_arn)
+    return HomeChange(target=target, regions=regions, deployment=deployment, say=notice)
+
+
+def _say_steps(change: HomeChange, *, keep_stacks: bool) -> None:
+    """The steps that are left after the epoch."""
+    first = None if keep_stacks else next_of_home(change.observe())
+    steps = list(HomeStep)
+    for step in steps[steps.index(first) :] if first else []:
+        notice(f"  {step.name.lower():<10} {step}")
+
+
+def _awaited(promotion: Promotion, epoch: Epoch) -> list[str]:
+    """The regions that do not show the epoch after a minute."""
+    missing = promotion.missing(epoch)
+    for _ in range(_POLLS):
+        if missing:
+            promotion.regions.clock.sleep_ms(_POLL_MS)
+            missing = promotion.missing(epoch)
+    return missing
+
+
+def promotion_of(target: Connection) -> Promotion:
+    """What makes a connection's region the home, or asks which one is."""
+    settings, region = target.settings, target.region
+    regions = Regions(
+        target.dynamo("standard"),
+        target.setting("ledger_table"),
+        region,
+        region,
+        lambda other: target.dynamo("standard", region=other),
+        SystemClock(),
+        LeaseTerms(clock_skew_ms=settings.clock_skew_ms),
+    )
+    return Promotion(regions, target.setting("home_region"), settings.replication_bound_ms)
+
+
+def _refuse_rebuilding(target: Connection) -> None:
+    """Allow only a region whose totals are complete: those of the home are always read.
+
+    Raises:
+        BadUsage: they are being made.
+    """
+    if region_fact(target).phase is Phase.REBUILDING:
+        raise BadUsage(
+            f"{target.region} is rebuilding, so its totals are not complete: `countledger region "
+            f"add {target.region}` continues that; promote it then"
+        )
+
+
+def _refuse_staying(target: Connection, current: Epoch, lost: str | None) -> None:
+    """Allow a promotion that leaves something behind only if that is said.
+
+    Raises:
+        BadUsage: the home region has what does not move.
+    """
+    if lost:
+        return  # it cannot be asked; docs/regions.md says what comes from a backup
+    staying = staying_in(target.in_region(current.home))
+    if staying:
+        raise BadUsage(
+            f"these are in the table of {current.home} alone and are not moved: "
+            f"{'; '.join(staying)}. Export and import strict counters, finish deletions, or "
+            "promote with --leave-strict: then their calls go to the table of "
+            f"{target.region}, where none of them exists"
+        )
+
+
+def _show_promotion(
+    options: Options, promotion: Promotion, epoch: Epoch, missing: list[str]
+) -> None:
+    show_facts(
+        options,
+        {
+            "home": epoch.home,
+            "epoch": epoch.number,
+            "begins": to_datetime(epoch.begins_ms) if epoch.begins_ms else None,
+            "lost": epoch.lost or None,
+            "regions": [promotion.regions.region, *promotion.regions.survey().others],
+            "missing": missing,
+        },
+    )
+
+
+# `countledger region salvage`: what a lost region had not replicated.
+
+
+@shared
+def salvage(
+    options: Options,
+    name: Annotated[str, typer.Argument(metavar="REGION", help="The region that was lost.")],
+    *,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|ARN", help="Its ledger there, if it has another name than the stack's."
+        ),
+    ] = None,
+    give_up: Annotated[
+        bool,
+        typer.Option("--give-up", help="Its table is gone: merge on without what it had."),
+    ] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Compare all again, also after an interruption.")
+    ] = False,
+) -> int:
+    """Bring in the entries that a lost region had not replicated, under their own ids.
+
+    Run it with the home region as `--region`. The other regions are compared with the home first,
+    since an entry may have reached one of them only. An entry that was merged is never written
+    again; what cannot be decided is listed and not written. It can be repeated at any time: what is
+    in is not written twice. After an interruption run it again: it continues.
+
+    Costs half a read unit for each 4 KB of the lost table, a read unit for each entry of it, and
+    two write units for each entry that is brought in.
+
+    Examples:
+      countledger region salvage us-east-1 --region eu-west-1
+      countledger region salvage us-east-1 --region eu-west-1 --json
+
+    Exit code 1: entries were listed for a person to decide about.
+    """
+    connection = options.connection()
+    home = connection.region
+    promotion = promotion_of(connection)
+    epoch = promotion.regions.shown(home).epoch
+    held = epoch is not None and epoch.lost == name and epoch.home == home
+    others = promotion.regions.survey().others
+    if name in others or name == home:
+        raise BadUsage(f"{name} is a replica of the ledger: it replicates what it has by itself")
+    if held and epoch is not None:
+        promotion.refuse_early(epoch)
+
+    def still() -> bool:
+        return held and promotion.regions.shown(home).epoch == epoch
+
+    pairs = [pair for one in others for pair in ((one, home), (home, one))]
+    copies = [_Copies(source, target, None, in_service=True) for source, target in pairs]
+    if not give_up:
+        copies.append(_Copies(name, home, table, in_service=False))
+    places = SalvagePlaces(
+        connection.dynamo("standard"),
+        connection.setting("counters_table"),
+        name,
+        connection.ids.unique_id,
+    )
+    work = (epoch.id if epoch else "", *map(str, copies))
+    report = _compare(connection, copies, places, places.begin(work, again=restart), still)
+    if held:
+        promotion.settle(name)
+    places.end()
+    _show_salvage(options, report)
+    return FINDINGS if report.undecided else 0
+
+
+class _Copies(NamedTuple):
+    """Two copies of the ledger that are compared."""
+
+    source: str
+    target: str
+    table: str | None
+    in_service: bool
+
+    def __str__(self) -> str:
+        return f"{self.source} {self.target} {self.table or ''}"
+
+
+def _compare(
+    connection: Connection,
+    copies: list[_Copies],
+    places: SalvagePlaces,
+    place: SalvagePlace,
+    still: Callable[[], bool],
+) -> SalvageReport:
+    """Compare the copies from a place on; after each page the place is stored."""
+    report = place.report
+    if place.after or place.number:
+        notice(
+            f"continues after {report.fates.total()} entries that were compared before; entries "
+            "that were listed then are not listed again: --restart compares all again"
+        )
+    listed = len(report.listed)
+    with open_progress() as bars:
+        bar = bars.add("entries")
+
+        def store(found: SalvageReport, after: Key | None) -> None:
+            nonlocal place, listed
+            bar.set(found.fates.total())
+            for entry in found.listed[listed:]:
+                bars.say(f"{entry.counter}: {entry.entry} ({entry.delta}): {entry.fate}")
+            listed = len(found.listed)
+            number = place.number + (after is None)
+            place = places.write(replace(place, number=number, after=after, report=found))
+
+        for one in copies[place.number :]:
+            _salvage(connection, one, held=still).run(report, after=place.after, on_page=store)
+    return report
+
+
+def _show_salvage(options: Options, report: SalvageReport) -> None:
+    row = {str(fate): count for fate, count in sorted(report.fates.items())}
+    listed = [one._asdict() for one in report.listed]
+    show_facts(
+        options,
+        {"counters": report.counters, **row, "heads": report.heads}
+        | ({"listed": listed} if options.json else {}),
+    )
+    if report.undecided:
+        notice("the listed entries were not written: a person decides about them")
+
+
+def _salvage(connection: Connection, copies: _Copies, *, held: Callable[[], bool]) -> Salvage:
+    def copy(region: str, name: str | None) -> LedgerCopy:
+        dynamo = connection.dynamo("standard", region=region)
+        return LedgerCopy(dynamo=dynamo, table=name or connection.setting("ledger_table"))
+
+    return Salvage(
+        source=copy(copies.source, copies.table),
+        target=copy(copies.target, None),
+        held=held,
+        in_service=copies.in_service,
+        limit=limits_by(connection.settings),
+        namespace_of=namespaces_of(connection).get,
+        clock=SystemClock(),
+        new_id=connection.ids.unique_id,
+    )
 
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")

@@ -11,7 +11,7 @@ import pytest
 from countledger import CountLedger, Settings
 from countledger.consumers.over_regions import Phase, RegionStateStore
 from countledger.infra.cli.app import Options
-from countledger.infra.cli.region_changes import change_of
+from countledger.infra.cli.regions import change_of
 from countledger.infra.deploy.region_change import Code, RegionChange
 from countledger.infra.deploy.region_steps import (
     ADDING,
