@@ -2,27 +2,232 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from countledger.infra.cli.app import BadUsage, Options, Yes, confirm, parse_pairs, shared
-from countledger.infra.cli.destroy import deployment_of
-from countledger.infra.cli.earlier_stack import NOBODY, EarlierStack, two_tables
-from countledger.infra.cli.output import FINDINGS, notice, open_progress, show
-from countledger.infra.cli.packaging import Architecture, Bucket, BundleFile, content_of, place_of
+from countledger.infra.cli.destroy import deployment_of, destruction_of
+from countledger.infra.cli.output import FINDINGS, notice, open_progress, show, show_json, show_text
+from countledger.infra.deploy.bundle import LAMBDA, MAX_UNZIPPED_BYTES, build_bundle
+from countledger.infra.deploy.cdk_construct import cdk_files
 from countledger.infra.deploy.change_set import Watched, parameters_in, refuse_unknown, tag_table
+from countledger.infra.deploy.code_bucket import (
+    default_bucket,
+    make_bucket,
+    packaged,
+    take_bucket,
+    upload,
+)
+from countledger.infra.deploy.deployment import FAILED_CREATION
 from countledger.infra.deploy.quotas import read_quotas, refuse_beyond, warnings
-from countledger.infra.template import load_template
+from countledger.infra.deploy.terraform_module import terraform_files
+from countledger.infra.template import TABLES, load_template, parse_template, template_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from countledger.infra.deploy.change_set import Proposal, ResourceChange
     from countledger.infra.deploy.deployment import Deployment
+    from countledger.infra.deploy.retained_tables import RetainedTable
     from countledger.infra.deploy.stack_operation import StackEvent
     from countledger.ledger.connection import Connection
+
+
+# What an earlier stack left: removed, adopted or named by `countledger deploy`.
+
+
+NOBODY: Final = "stdin is not a terminal, so nobody can confirm; nothing was changed: give --yes"
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierStack:
+    """What is left of an earlier stack of the same name.
+
+    Attributes:
+        connection: to the account.
+        deployment: of the stack that is made now.
+        yes: whether nobody is asked.
+    """
+
+    connection: Connection
+    deployment: Deployment
+    yes: bool
+
+    def remove_failed(self, *, adopted: Mapping[str, str]) -> None:
+        """Delete what a failed creation left; the tables that are adopted stay."""
+        destruction = destruction_of(self.connection, self.deployment.stack, None)
+        left = destruction.plan()
+        if left is None or left.status == "DELETE_COMPLETE":
+            return  # removed by an earlier call
+        if left.status not in FAILED_CREATION:
+            raise BadUsage(f"stack {self._name} is {left.status}: no creation of it failed")
+        gone = tuple(one for one in left.tables if one.name not in adopted.values())
+        full = [one for one in gone if not one.empty]
+        if full:
+            raise BadUsage(
+                f"{_named(full)} has items: nothing was deleted; give --adopt with both tables to "
+                "keep them, or use `countledger destroy --delete-data`"
+            )
+        notice(f"delete stack {self._name} ({left.status}) and {_named(gone) or 'no table'}")
+        self._confirm()
+        destruction.delete(left)
+        destruction.delete_tables(replace(left, tables=gone))
+
+    def adopt(
+        self,
+        tables: Mapping[str, str],
+        *,
+        bucket: str,
+        parameters: Mapping[str, str],
+        tags: Mapping[str, str],
+    ) -> None:
+        """Create the stack around two tables."""
+        stack = self.deployment.stack.describe()
+        if stack is not None and stack["StackStatus"] == "IMPORT_COMPLETE":
+            return  # by an earlier call, which did not come to the rest
+        if stack is not None and stack["StackStatus"] != "REVIEW_IN_PROGRESS":
+            raise BadUsage(
+                f"stack {self._name} exists ({stack['StackStatus']}): only a new one can adopt "
+                "tables; a failed one goes by --remove-failed"
+            )
+        notice(f"make stack {self._name} around {' and '.join(tables.values())}")
+        self._confirm()
+        self.deployment.adopt(tables, bucket=bucket, parameters=parameters, tags=tags)
+
+    def name_what_is_left(self) -> None:
+        """Say so if a new stack will have new tables beside those of a deleted one."""
+        if self.deployment.stack.describe() is not None:
+            return
+        left = destruction_of(self.connection, self.deployment.stack, None).plan()
+        if left is not None:
+            names = ",".join(one.name for one in left.tables)
+            notice(
+                f"{_named(left.tables)} of the deleted stack {self._name} still exist: this makes "
+                f"new, empty ones; --adopt {names} would use them"
+            )
+
+    @property
+    def _name(self) -> str:
+        return self.deployment.stack.name
+
+    def _confirm(self) -> None:
+        if not (self.yes or confirm("Go on?", NOBODY)):
+            raise typer.Exit(FINDINGS)
+
+
+def two_tables(text: str | None) -> dict[str, str]:
+    """The tables that are adopted, by their names in the template."""
+    if text is None:
+        return {}
+    names = [one.strip() for one in text.split(",")]
+    if len(names) != len(TABLES) or not all(names):
+        raise BadUsage(f"--adopt {text!r} is not LEDGER,COUNTERS: the names of two tables")
+    return dict(zip(TABLES, names, strict=True))
+
+
+def _named(tables: Sequence[RetainedTable]) -> str:
+    return " and ".join(f"table {one.name}" for one in tables)
+
+
+# `countledger package`, and what `countledger deploy` shares with it: code and its bucket.
+
+
+Bucket = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="A bucket of yours for the functions' code. [dim]By default one is made for the "
+        "account and region[/dim]",
+    ),
+]
+Architecture = Annotated[
+    Literal["arm64", "x86_64"], typer.Option(help="The processor that the functions run on.")
+]
+BundleFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--bundle",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="A bundle built before, as by `make bundle`. [dim]By default one is built[/dim]",
+    ),
+]
+
+
+@shared
+def package(
+    options: Options,
+    *,
+    bucket: Bucket = None,
+    architecture: Architecture = "arm64",
+    bundle: BundleFile = None,
+    terraform: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", file_okay=False, help="Write a Terraform module to DIR."),
+    ] = None,
+    cdk: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", file_okay=False, help="Write a CDK construct to DIR."),
+    ] = None,
+) -> None:
+    """Upload the functions' code, and print the template that uses it.
+
+    The template is plain CloudFormation, needs CAPABILITY_IAM, and is larger than a request may
+    be, so it goes by a bucket. With --json it is JSON. With --terraform or --cdk it is written with
+    a module or a construct (Python) around it, and an example; a later call replaces these files.
+
+    Examples:
+      countledger package --bucket my-artifacts > countledger.yaml
+      countledger package --terraform countledger-module
+      countledger package --cdk countledger_cdk
+    """
+    connection = options.connection()
+    bucket_name = place_of(connection, bucket)
+    key = upload(connection.objects(), bucket_name, content_of(bundle, architecture), ".zip")
+    text = packaged(template_text(), bucket_name, key, architecture)
+    if terraform is not None:
+        _write(terraform, terraform_files(text, bucket_name))
+    if cdk is not None:
+        _write(cdk, cdk_files(text))
+    if terraform is not None or cdk is not None:
+        return
+    if options.json:
+        show_json(parse_template(text))
+    else:
+        show_text(text.rstrip("\n"))
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+        show_text(str(path))
+
+
+def place_of(connection: Connection, bucket: str | None) -> str:
+    """The bucket for code and template, which exists then."""
+    s3, account = connection.objects(), connection.account()
+    if bucket is not None:
+        take_bucket(s3, bucket, account, connection.region)
+        return bucket
+    name = default_bucket(account, connection.region)
+    if make_bucket(s3, name, account, connection.region):
+        notice(f"made bucket {name}")
+    return name
+
+
+def content_of(bundle: Path | None, architecture: str) -> bytes:
+    if bundle is None:
+        notice(f"building the functions for {architecture}")
+        return build_bundle(LAMBDA[architecture]).content
+    if bundle.stat().st_size > MAX_UNZIPPED_BYTES:
+        raise BadUsage(f"--bundle {bundle} is larger than Lambda takes")
+    return bundle.read_bytes()
 
 
 # CloudFormation watches five alarms at most: those that a bad release sets off first.

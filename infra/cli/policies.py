@@ -5,9 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from countledger.infra.cli.app import BadUsage, Options, shared
-from countledger.infra.cli.deploy import RoleArn
+from countledger.infra.cli.deploy import Bucket, RoleArn
 from countledger.infra.cli.output import show_json
-from countledger.infra.cli.packaging import Bucket
 from countledger.infra.deploy.code_bucket import default_bucket
 from countledger.infra.deploy.deployer_policy import (
     Place,

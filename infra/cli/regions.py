@@ -15,9 +15,17 @@ from countledger.compaction.salvage import LedgerCopy, Salvage, SalvagePlaces
 from countledger.consumers.assembly import auditor_of
 from countledger.consumers.over_regions import Phase
 from countledger.infra.cli.app import BadUsage, Options, Yes, confirm, parse_pairs, shared
-from countledger.infra.cli.deploy import GivenParameters, RoleArn  # noqa: TC001 - Typer
+from countledger.infra.cli.deploy import (  # noqa: TC001 - Typer
+    NOBODY,
+    Architecture,
+    Bucket,
+    BundleFile,
+    GivenParameters,
+    RoleArn,
+    content_of,
+    place_of,
+)
 from countledger.infra.cli.destroy import deployment_of, destruction_of, poll_s
-from countledger.infra.cli.earlier_stack import NOBODY
 from countledger.infra.cli.engine import engine_is_installed, require_engine
 from countledger.infra.cli.output import (
     FINDINGS,
@@ -28,7 +36,6 @@ from countledger.infra.cli.output import (
     show_facts,
     show_json,
 )
-from countledger.infra.cli.packaging import Architecture, Bucket, BundleFile, content_of, place_of
 from countledger.infra.deploy.change_set import refuse_unknown
 from countledger.infra.deploy.home_change import HomeChange, HomeStep, next_of_home
 from countledger.infra.deploy.region_change import Code, RegionChange
