@@ -9,15 +9,29 @@ import typer
 from countledger.compaction.report import Retire
 from countledger.infra.cli.app import BadUsage, Options, shared
 from countledger.infra.cli.output import notice, show_json, show_rows
-from countledger.infra.cost import Workload, bill, dollars, savings
-from countledger.infra.pace import measure, regions_of, retire_of
-from countledger.infra.prices import AS_OF, BATCH_RECORDS, BATCH_UNITS, WHOLE_PROCESSOR_MB
-from countledger.infra.scaling import Load, Setup, needs, settings_for, settled
+from countledger.infra.cost import (
+    AS_OF,
+    BATCH_RECORDS,
+    BATCH_UNITS,
+    WHOLE_PROCESSOR_MB,
+    Load,
+    Setup,
+    Workload,
+    bill,
+    dollars,
+    measure,
+    needs,
+    regions_of,
+    retire_of,
+    savings,
+    settings_for,
+    settled,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from countledger.infra.pace import Pace
+    from countledger.infra.cost import Pace
 
 _DAY_S: Final = 86_400
 _LEAST_S: Final = 1e-6

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.prices import AS_OF, BY_DELETES, BY_TRANSACTIONS, prices
+from countledger.infra.cost import AS_OF, BY_DELETES, BY_TRANSACTIONS, prices
 from tests.bench.candidates import CANDIDATES
 from tests.bench.goals import Result, results
 from tests.bench.memory import Peak

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from countledger.infra.prices import BY_DELETES, BY_TRANSACTIONS, Price, price_of, prices
+from countledger.infra.cost import BY_DELETES, BY_TRANSACTIONS, Price, price_of, prices
 from tests.bench.page import BY, PAGE, RAW, tables
 from tests.bench.rounds import Measurement, rows_of
 from tests.bench.suite import SUITES

@@ -22,8 +22,8 @@ from countledger import (
 )
 from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.report import Retire, RunOutcome
+from countledger.infra.cost import measure, regions_of, retire_of
 from countledger.infra.local.stack import LocalStack
-from countledger.infra.pace import measure, regions_of, retire_of
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import CounterLine, Line, NamespaceLine

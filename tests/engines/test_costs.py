@@ -10,7 +10,7 @@ from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import ShardDirectory, ShardProgress, advance_of, opening_of
 from countledger.consumers.record import ShardName
 from countledger.consumers.total_writer import FoldedChange, update_of
-from countledger.infra.prices import BATCH_UNITS
+from countledger.infra.cost import BATCH_UNITS
 from countledger.ledger import keys
 from countledger.ledger.exact import newest_first
 from countledger.producers.event import Event

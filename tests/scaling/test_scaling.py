@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 from countledger.compaction.report import Retire
-from countledger.infra.scaling import Load, Setup, Way, first_limit, needs, settings_for, settled
+from countledger.infra.cost import Load, Setup, Way, first_limit, needs, settings_for, settled
 from tests.guide.marked import with_tables
 from tests.guide.scaling import COUNTERS, RATES, SCALING, scaling_tables
 from tests.scaling.simulation import first_saturated

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger.infra.prices import (
+from countledger.infra.cost import (
     BY_DELETES,
     LAMBDA_GB_SECOND,
     LAMBDA_REQUEST,

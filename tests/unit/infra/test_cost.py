@@ -4,9 +4,16 @@ import pytest
 
 from countledger.compaction.report import Retire
 from countledger.consumers.progress import ShardProgress
-from countledger.infra.cost import Workload, bill, dollars, savings
-from countledger.infra.pace import pace_of
-from countledger.infra.prices import BY_DELETES, BY_TRANSACTIONS, price_of
+from countledger.infra.cost import (
+    BY_DELETES,
+    BY_TRANSACTIONS,
+    Workload,
+    bill,
+    dollars,
+    pace_of,
+    price_of,
+    savings,
+)
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import HOUR_MS
 
