@@ -12,9 +12,7 @@ import typer
 from countledger.infra.cli.app import BadUsage, Options, shared
 from countledger.infra.cli.engine import require_engine
 from countledger.infra.cli.output import FINDINGS, open_progress, show_json, show_rows, show_text
-from countledger.infra.demo.checks import Report, problems
-from countledger.infra.demo.history import open_repository
-from countledger.infra.demo.run import DemoRun
+from countledger.infra.demo import DemoRun, Report, open_repository, problems
 
 if TYPE_CHECKING:
     from countledger.infra.cli.output import Bars

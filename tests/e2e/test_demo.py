@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger import counter_name
-from countledger.infra.demo.checks import problems
-from countledger.infra.demo.history import open_repository
-from countledger.infra.demo.run import DemoRun
+from countledger.infra.demo import DemoRun, open_repository, problems
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.clock import SystemClock
 from tests.e2e.command import Process, eventually

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from countledger.infra.demo.history import open_repository, read_events, read_truth
+from countledger.infra.demo import open_repository, read_events, read_truth
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from countledger import Total
-from countledger.infra.demo.checks import TotalUpdate, compare, problems, updates_in
+from countledger.infra.demo import TotalUpdate, compare, problems, updates_in
 
 UPDATES = [
     TotalUpdate("lines:a", 1, 0, 999),

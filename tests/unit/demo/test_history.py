@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger import Event
-from countledger.infra.demo import history
-from countledger.infra.demo.history import open_repository
+from countledger.infra import demo
+from countledger.infra.demo import open_repository
 from tests.unit.demo.repositories import (
     EXECUTABLE,
     LINK,
@@ -150,7 +150,7 @@ def test_the_commits_that_git_lists_at_once_make_no_difference(
     steps = steps_of(made.path)
 
     for at_once in (1, 4):
-        monkeypatch.setattr(history, "_COMMITS_AT_ONCE", at_once)
+        monkeypatch.setattr(demo, "_COMMITS_AT_ONCE", at_once)
         assert steps_of(made.path) == steps
 
 

@@ -13,11 +13,16 @@ import pytest
 from countledger import Event
 from countledger.consumers.alerts.delivery import AlertLog
 from countledger.consumers.record import LedgerStream
-from countledger.infra.demo import checks
-from countledger.infra.demo import run as demo_run
-from countledger.infra.demo.checks import check_days, prepare, problems
-from countledger.infra.demo.history import open_repository, read_events
-from countledger.infra.demo.run import DemoRun
+from countledger.infra import demo
+from countledger.infra import demo as demo_run
+from countledger.infra.demo import (
+    DemoRun,
+    check_days,
+    open_repository,
+    prepare,
+    problems,
+    read_events,
+)
 from countledger.infra.memory.stack import MemoryStack
 from countledger.infra.memory.stream import StreamsClient
 from tests.unit.demo.repositories import Repository
@@ -25,8 +30,7 @@ from tests.unit.demo.repositories import Repository
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.infra.demo.checks import Report
-    from countledger.infra.demo.history import History
+    from countledger.infra.demo import History, Report
 
 _GUIDE: Final = Path(__file__).parents[3] / "docs" / "demo.md"
 
@@ -49,7 +53,7 @@ def stack(monkeypatch: pytest.MonkeyPatch) -> MemoryStack:
     made = MemoryStack()
     connection: Any = made.ledger.connection
     client: Any = StreamsClient(connection.memory.counters_stream)
-    monkeypatch.setattr(checks, "LedgerStream", lambda _, arn: LedgerStream(client, arn))
+    monkeypatch.setattr(demo, "LedgerStream", lambda _, arn: LedgerStream(client, arn))
     return made
 
 
@@ -78,7 +82,7 @@ def test_every_fact_of_a_run_is_explained(stack: MemoryStack, repository: Reposi
 
     named = set(re.findall(r"`(\w+)`", summary))
 
-    assert {*report_of(stack, repository), *checks._PROBLEMS} - named == set()
+    assert {*report_of(stack, repository), *demo._PROBLEMS} - named == set()
 
 
 def test_an_event_that_is_lost_makes_the_run_wrong(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.infra.demo.history import open_repository, read_events, read_truth
+from countledger.infra.demo import open_repository, read_events, read_truth
 from countledger.ledger.errors import CountledgerError, SetupError
 from tests.unit.demo.repositories import (
     SUBMODULE,
