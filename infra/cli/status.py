@@ -12,7 +12,7 @@ from countledger.infra.cli.app import Options, shared
 from countledger.infra.cli.engine import document_of, engine_is_installed
 from countledger.infra.cli.output import FINDINGS, notice, show, show_json, show_rows, show_text
 from countledger.infra.doctor import COUNTER_DEFAULT, CheckResult, doctor_of
-from countledger.infra.status.document import document
+from countledger.infra.status.facts import document
 from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
 from countledger.ledger.clock import show_duration, to_datetime

@@ -124,7 +124,7 @@ def list_quarantine(call: Called, limit: Limit = PAGE_DEFAULT) -> Response:
 def status(call: Called) -> Response:
     """The state of the stack, and where action is required. Some twenty calls of other services."""
     # What a function loads at its start is what most requests need.
-    from countledger.infra.status.document import document  # noqa: PLC0415
+    from countledger.infra.status.facts import document  # noqa: PLC0415
     from countledger.infra.status.findings import findings  # noqa: PLC0415
     from countledger.infra.status.gathering import Gathering  # noqa: PLC0415
 

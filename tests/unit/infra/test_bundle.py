@@ -65,7 +65,7 @@ def test_the_bundle_has_what_the_api_imports() -> None:
     """Also what it imports at the first request for the state of the stack."""
     code = (
         "import sys, json, countledger.infra.http.handler, countledger.infra.status.gathering, "
-        "countledger.infra.status.document, countledger.infra.status.findings; "
+        "countledger.infra.status.facts, countledger.infra.status.findings; "
         "print(json.dumps([n for n in sys.modules if n.startswith('countledger.')]))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
