@@ -48,7 +48,7 @@ from countledger.infra.deploy.region_steps import (
     next_of_dropping,
     next_of_removing,
 )
-from countledger.infra.status.regions import region_fact, views_of
+from countledger.infra.status.gathering import region_fact, views_of
 from countledger.infra.template import load_template
 from countledger.ledger.assembly import exact_of, namespaces_of
 from countledger.ledger.clock import SystemClock, show_duration, to_datetime
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from countledger.infra.cli.output import Row
     from countledger.infra.deploy.region_steps import Observed
     from countledger.infra.local.replication import Way
-    from countledger.infra.status.regions import RegionView
+    from countledger.infra.status.gathering import RegionView
     from countledger.ledger.attributes import Key
     from countledger.ledger.connection import Connection
 

@@ -187,7 +187,7 @@ def list_shards(call: Called) -> Response:
 def list_regions(call: Called) -> Response:
     """The regions of the ledger, and how late each is. A few calls for each of them."""
     # What a function loads at its start is what most requests need.
-    from countledger.infra.status.regions import views_of  # noqa: PLC0415
+    from countledger.infra.status.gathering import views_of  # noqa: PLC0415
 
     connection = call.may(ScopeVerb.READ).connection
     regions = []

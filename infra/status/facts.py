@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from countledger.compaction.report import LastRun
     from countledger.compaction.schedule import Schedule
     from countledger.infra.status.findings import StatusFinding
-    from countledger.infra.status.regions import RegionFact
-    from countledger.infra.status.silence import SilentFact
-    from countledger.infra.status.windows import WindowsFact
+    from countledger.infra.status.gathering import RegionFact, SilentFact, WindowsFact
     from countledger.ledger.connection import Connection
 
 

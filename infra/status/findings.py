@@ -24,8 +24,7 @@ if TYPE_CHECKING:
         ScheduleFact,
         StackFact,
     )
-    from countledger.infra.status.regions import RegionFact
-    from countledger.infra.status.windows import WindowsFact
+    from countledger.infra.status.gathering import RegionFact, WindowsFact
 
 LAG_MAX_MS: Final = 5 * MINUTE_MS
 # As in the alarm on them.

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.compaction.report import LastRunStore
+from countledger.consumers.alerts.service import silence_of
+from countledger.consumers.assembly import auditor_of
 from countledger.consumers.audit import ForeignItems
+from countledger.consumers.over_regions import Phase, RegionStateStore
+from countledger.consumers.proof import proven_freshness
+from countledger.consumers.record import LedgerStream
+from countledger.consumers.totals import TotalsReader
+from countledger.consumers.verify import Judgement
 from countledger.infra.deploy.quotas import read_quotas
+from countledger.infra.deploy.region_checks import replicas_of
 from countledger.infra.local.mappings import PUMPED_TAG
 from countledger.infra.status.facts import (
     Facts,
+    FreshnessFact,
     IteratorFact,
     MappingFact,
     QuarantinedFact,
@@ -22,19 +33,22 @@ from countledger.infra.status.facts import (
     alarms_of,
     measured,
 )
-from countledger.infra.status.regions import freshness_fact, region_fact
-from countledger.infra.status.silence import silent_facts
-from countledger.infra.status.windows import WindowsFact, windows_facts
 from countledger.ledger import keys
+from countledger.ledger.assembly import exact_of, namespaces_of
+from countledger.ledger.calendar import rules_of, rules_version
 from countledger.ledger.clock import Clock, SystemClock, to_ms
 from countledger.ledger.departure import guarded
 from countledger.ledger.errors import (
     AccessDenied,
+    BadSetting,
     CallCancelled,
     CorruptItem,
     RequestRejected,
+    StackNotFound,
     TableNotFound,
+    Unreachable,
 )
+from countledger.ledger.operations import Compare, Scan
 from countledger.ledger.quarantine import QuarantineSource
 from countledger.ledger.service_errors import translated
 from countledger.producers.strict.release import OverdueHolds
@@ -45,8 +59,247 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from countledger import CountLedger
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.connection import Connection
+    from countledger.ledger.windows import WindowSetting
 
+
+# The rules on one counter that had crossed before they were effective, as facts of a stack.
+
+
+RULES_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SilentFact:
+    """A counter that had passed the threshold of its rule before the rule became effective.
+
+    Attributes:
+        rule: the name of the rule, which is on this one counter.
+        counter: its name.
+        value: of what the rule watches.
+        passed: the threshold, or the last step, that it has passed.
+        effective_at_ms: since when the rule is effective, ms since the epoch.
+    """
+
+    rule: str
+    counter: str
+    value: Amount
+    passed: Amount
+    effective_at_ms: int
+
+
+def silent_facts(client: CountLedger) -> tuple[SilentFact, ...] | None:
+    """Those of the newest 100 rules on one counter; None: rules and totals may not be read.
+
+    A read unit for each 4 KB of rules, and one for each of those. The stack's policy of status does
+    not allow it, because it shows values of counters; those of readers and operators do.
+    """
+    try:
+        return tuple(_silent(client))
+    except AccessDenied:
+        return None
+
+
+def _silent(client: CountLedger) -> Iterator[SilentFact]:
+    rules = client.alerts.list()
+    watched = [(one, one.counter) for one in rules if one.counter is not None]
+    newest = sorted(watched, key=lambda one: one[0].effective_from_ms)[-RULES_MAX:]
+    for one in silence_of(client.connection).silent(newest):
+        from_ms = one.rule.effective_from_ms
+        yield SilentFact(one.rule.name, one.counter, one.value, one.passed, from_ms)
+
+
+# The windows of the namespaces, as facts of a stack.
+
+
+@dataclass(frozen=True, slots=True)
+class WindowsFact:
+    """The newest windows of a namespace.
+
+    Attributes:
+        namespace: whose counters have them.
+        by: the finest.
+        time_zone: whose hours, days and months.
+        tzdata: the version of the rules of that zone that they follow.
+        newer: the version of the installed rules, if that is later and has other rules for the
+            zone; else None.
+        from_at_ms: from when on they count, ms since the epoch.
+        until_at_ms: until when; None: they are on.
+    """
+
+    namespace: str
+    by: str
+    time_zone: str
+    tzdata: str
+    newer: str | None
+    from_at_ms: int
+    until_at_ms: int | None
+
+
+def windows_facts(client: CountLedger, on_corrupt: OnCorrupt) -> Iterator[WindowsFact]:
+    """The windows of each namespace that has or had any: half a read unit for each namespace."""
+    for namespace, one in client.window_settings.list(on_corrupt=on_corrupt):
+        yield WindowsFact(
+            namespace,
+            str(one.finest),
+            one.zone,
+            one.rules_version,
+            _newer_rules(one),
+            one.from_ms,
+            one.ended_ms,
+        )
+
+
+def _newer_rules(setting: WindowSetting) -> str | None:
+    installed = rules_version()
+    if setting.ended_ms is not None or installed <= setting.rules_version:
+        return None
+    try:
+        return installed if rules_of(setting.zone) != setting.rules else None
+    except BadSetting:
+        return None  # the zone has another name now: its rules stay as they are
+
+
+# The regions of a stack: their replicas of the ledger, their stacks, and how late they are.
+
+
+_NO_STACK = "no stack"
+_SEGMENTS = 8
+_PAGE = 500
+_HAS_TOTAL = Compare("part", "=", keys.TOTAL)
+_WRONG = frozenset({Judgement.DRIFT, Judgement.UNREADABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class RegionFact:
+    """The region of a stack.
+
+    Attributes:
+        name: as `eu-west-1`.
+        home: the home region, as this region's stack names it.
+        phase: whether its totals are complete.
+        since_ms: when that was stored, ms since the epoch; None: it never joined.
+    """
+
+    name: str
+    home: str
+    phase: Phase
+    since_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RegionView:
+    """A region of the ledger, as seen from another one.
+
+    Attributes:
+        name: as `eu-west-1`.
+        replica: the status of its replica of the ledger, as `ACTIVE`; `missing`: there is none.
+        home: whether it is the home region.
+        state: `ready`, `rebuilding`, `no stack`, or why it could not be read.
+        freshness: how far its totals are; None: it could not be read.
+        drift: the totals of some counters against the region's ledger; None: none was compared.
+    """
+
+    name: str
+    replica: str
+    home: bool
+    state: str
+    freshness: FreshnessFact | None = None
+    drift: RegionDrift | None = None
+
+
+class RegionDrift(NamedTuple):
+    """What a comparison of some totals of a region with its ledger found.
+
+    Attributes:
+        compared: how many counters were compared.
+        drifted: those whose total is wrong, or cannot be read.
+    """
+
+    compared: int
+    drifted: tuple[str, ...]
+
+
+def drift_of(connection: Connection, number: int, random: Random) -> RegionDrift:
+    """Verify a few counters of a region, chosen from one page of its totals.
+
+    Reads up to 4 MB of the totals to find them, and then all entries of each. A total that is late
+    is no drift, and one that could not be compared now is not counted.
+    """
+    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
+    segments = list(range(_SEGMENTS))
+    random.shuffle(segments)
+    namespaces = namespaces_of(connection)
+    found: list[str] = []
+    for segment in segments:
+        page = dynamo.page(
+            Scan(table, _HAS_TOTAL, ("counter",), segment, _SEGMENTS, page_size=_PAGE)
+        )
+        names = (str(item["counter"]) for item in page.items)
+        found += (one for one in names if namespaces.is_of_a_ledger(one))
+        if len(found) >= number:
+            break
+    chosen = random.sample(sorted(found), min(number, len(found)))
+    auditor = auditor_of(connection, exact_of(connection), namespaces)
+    verdicts = list(auditor.verify_many(chosen))
+    wrong = tuple(one.counter for one in verdicts if one.verdict in _WRONG)
+    exact = sum(one.verdict is Judgement.EXACT for one in verdicts)
+    return RegionDrift(exact + len(wrong), tuple(sorted(wrong)))
+
+
+def region_fact(connection: Connection) -> RegionFact:
+    """The state of a connection's region: one read unit.
+
+    Raises:
+        CorruptItem: its state cannot be read.
+    """
+    table = connection.setting("counters_table")
+    state = RegionStateStore(connection.dynamo("standard"), table).read()
+    home = connection.setting("home_region")
+    return RegionFact(connection.region, home, state.phase, state.since_ms)
+
+
+def freshness_fact(connection: Connection) -> FreshnessFact:
+    """How far the totals of a connection's region are.
+
+    One read unit for each shard of the stream; it also reads the stream where totals are behind.
+    """
+    table = connection.setting("counters_table")
+    totals = TotalsReader(connection.dynamo("standard"), table)
+    stream = LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
+    fresh = proven_freshness(totals, stream)
+    return FreshnessFact(fresh.handled_through_ms, fresh.waiting_since_ms, len(fresh.idle))
+
+
+def views_of(connection: Connection, sample: int = 0) -> Iterator[RegionView]:
+    """Each region of the ledger, that of the connection first. A few calls for each of them.
+
+    What cannot be read of a region is said in its state, so one that is cut off hides no other.
+
+    Args:
+        connection: to one of them.
+        sample: how many counters of each are verified, at what `drift_of` costs; of a region that
+            is rebuilding none is.
+    """
+    home = connection.setting("home_region")
+    for name, status in replicas_of(connection).items():
+        view = RegionView(name, status, name == home, _NO_STACK)
+        there = connection.in_region(name)
+        try:
+            fact = region_fact(there)
+            view = replace(view, state=str(fact.phase), freshness=freshness_fact(there))
+            if sample and fact.phase is Phase.READY:
+                view = replace(view, drift=drift_of(there, sample, Random()))  # noqa: S311 - a sample
+            yield view
+        except StackNotFound:
+            yield view
+        except (AccessDenied, Unreachable) as error:
+            yield replace(view, state=f"unknown: {error}")
+
+
+if TYPE_CHECKING:
     T = TypeVar("T")
 
 # Beyond that "many" is all that a person wants to know.

@@ -6,7 +6,7 @@ import pytest
 
 from countledger import Rule
 from countledger.consumers.alerts.service import silence_of
-from countledger.infra.status.silence import silent_facts
+from countledger.infra.status.gathering import silent_facts
 from countledger.testing import MemoryStack
 
 

@@ -22,8 +22,7 @@ from countledger.infra.status.facts import (
     StackFact,
 )
 from countledger.infra.status.findings import LAG_MAX_MS, OVERDUE_MAX_MS, findings
-from countledger.infra.status.regions import RegionFact
-from countledger.infra.status.windows import WindowsFact
+from countledger.infra.status.gathering import RegionFact, WindowsFact
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 
 NOW_MS = 1_900_000_000_000
