@@ -13,7 +13,6 @@ from countledger.infra.cli.destroy import deployment_of, destruction_of
 from countledger.infra.cli.output import FINDINGS, notice, open_progress, show, show_json, show_text
 from countledger.infra.deploy.bundle import LAMBDA, MAX_UNZIPPED_BYTES, build_bundle
 from countledger.infra.deploy.cdk_construct import cdk_files
-from countledger.infra.deploy.change_set import Watched, parameters_in, refuse_unknown, tag_table
 from countledger.infra.deploy.code_bucket import (
     default_bucket,
     make_bucket,
@@ -21,7 +20,13 @@ from countledger.infra.deploy.code_bucket import (
     take_bucket,
     upload,
 )
-from countledger.infra.deploy.deployment import FAILED_CREATION
+from countledger.infra.deploy.deployment import (
+    FAILED_CREATION,
+    Watched,
+    parameters_in,
+    refuse_unknown,
+    tag_table,
+)
 from countledger.infra.deploy.quotas import read_quotas, refuse_beyond, warnings
 from countledger.infra.deploy.terraform_module import terraform_files
 from countledger.infra.template import TABLES, load_template, parse_template, template_text
@@ -29,8 +34,7 @@ from countledger.infra.template import TABLES, load_template, parse_template, te
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from countledger.infra.deploy.change_set import Proposal, ResourceChange
-    from countledger.infra.deploy.deployment import Deployment
+    from countledger.infra.deploy.deployment import Deployment, Proposal, ResourceChange
     from countledger.infra.deploy.retained_tables import RetainedTable
     from countledger.infra.deploy.stack_operation import StackEvent
     from countledger.ledger.connection import Connection

@@ -36,7 +36,7 @@ from countledger.infra.cli.output import (
     show_facts,
     show_json,
 )
-from countledger.infra.deploy.change_set import refuse_unknown
+from countledger.infra.deploy.deployment import refuse_unknown
 from countledger.infra.deploy.home_change import HomeChange, HomeStep, next_of_home
 from countledger.infra.deploy.region_change import Code, RegionChange
 from countledger.infra.deploy.region_checks import staying_in

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction.assembly import schedules_of
 from countledger.compaction.schedule import revision_of
-from countledger.infra.deploy.change_set import Effect, parameters_in
+from countledger.infra.deploy.deployment import Effect, parameters_in
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.template import load_template
 from countledger.ledger import keys

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.over_regions import Phase, RegionState, RegionStateStore
-from countledger.infra.deploy.change_set import Effect, parameters_in, tags_in
+from countledger.infra.deploy.deployment import Effect, parameters_in, tags_in
 from countledger.infra.deploy.region_checks import (
     home_by_epoch,
     make_totals,
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from countledger.consumers.audit import Auditor
-    from countledger.infra.deploy.change_set import Proposal
-    from countledger.infra.deploy.deployment import Deployment
+    from countledger.infra.deploy.deployment import Deployment, Proposal
     from countledger.infra.deploy.destruction import Destruction
     from countledger.ledger.connection import Connection
 

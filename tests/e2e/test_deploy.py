@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from countledger.infra.deploy.change_set import Effect
-from countledger.infra.deploy.deployment import Deployment
+from countledger.infra.deploy.deployment import Deployment, Effect
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import load_template, template_text

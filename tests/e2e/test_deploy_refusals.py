@@ -10,8 +10,7 @@ from urllib.parse import unquote
 import pytest
 
 from countledger.infra.cli.deploy import ALARMS
-from countledger.infra.deploy.change_set import Watched
-from countledger.infra.deploy.deployment import Deployment
+from countledger.infra.deploy.deployment import Deployment, Watched
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.deploy.template_limits import POLICY_MAX, Surroundings, sizes
 from countledger.infra.local.stack import LocalStack

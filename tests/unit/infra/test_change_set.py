@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from countledger.infra.deploy.change_set import Effect, ResourceChange, changes_in
+from countledger.infra.deploy.deployment import Effect, ResourceChange, changes_in
 
 QUEUE = "AWS::SQS::Queue"
 POLICY = "AWS::SQS::QueuePolicy"
