@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from countledger.infra.deploy.deployment import Deployment, Proposal, ResourceChange
-    from countledger.infra.deploy.retained_tables import RetainedTable
+    from countledger.infra.deploy.destruction import RetainedTable
     from countledger.infra.deploy.stack_operation import StackEvent
     from countledger.ledger.connection import Connection
 
