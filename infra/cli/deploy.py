@@ -11,15 +11,17 @@ import typer
 from countledger.infra.cli.app import BadUsage, Options, Yes, confirm, parse_pairs, shared
 from countledger.infra.cli.destroy import deployment_of, destruction_of
 from countledger.infra.cli.output import FINDINGS, notice, open_progress, show, show_json, show_text
-from countledger.infra.deploy.bundle import LAMBDA, MAX_UNZIPPED_BYTES, build_bundle
-from countledger.infra.deploy.cdk_construct import cdk_files
-from countledger.infra.deploy.code_bucket import (
+from countledger.infra.deploy.bundle import (
+    LAMBDA,
+    MAX_UNZIPPED_BYTES,
+    build_bundle,
     default_bucket,
     make_bucket,
     packaged,
     take_bucket,
     upload,
 )
+from countledger.infra.deploy.cdk_construct import cdk_files
 from countledger.infra.deploy.deployment import (
     FAILED_CREATION,
     Watched,

@@ -7,7 +7,7 @@ import typer
 from countledger.infra.cli.app import BadUsage, Options, shared
 from countledger.infra.cli.deploy import Bucket, RoleArn
 from countledger.infra.cli.output import show_json
-from countledger.infra.deploy.code_bucket import default_bucket
+from countledger.infra.deploy.bundle import default_bucket
 from countledger.infra.deploy.deployer_policy import (
     Place,
     caller_policy,

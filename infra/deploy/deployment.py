@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.deploy.code_bucket import upload
+from countledger.infra.deploy.bundle import upload
 from countledger.infra.deploy.stack_operation import DeployFailed, StackEvent, StackReader
 from countledger.infra.deploy.template_limits import (
     Surroundings,

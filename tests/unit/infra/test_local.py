@@ -4,7 +4,7 @@ from itertools import accumulate, repeat
 
 import pytest
 
-from countledger.infra.deploy.code_bucket import packaged
+from countledger.infra.deploy.bundle import packaged
 from countledger.infra.local.pump import FIRST_PAUSE_S, next_pause_s
 from countledger.infra.local.shards import ListedShard, readable
 from countledger.infra.template import load_template, parse_template, template_text

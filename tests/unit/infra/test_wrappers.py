@@ -17,8 +17,8 @@ from typing import Any
 import hcl2
 import pytest
 
+from countledger.infra.deploy.bundle import packaged
 from countledger.infra.deploy.cdk_construct import cdk_files
-from countledger.infra.deploy.code_bucket import packaged
 from countledger.infra.deploy.terraform_module import terraform_files
 from countledger.infra.deploy.wrappers import snake
 from countledger.infra.template import load_template, parse_template, template_text
