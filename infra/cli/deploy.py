@@ -11,6 +11,7 @@ import typer
 from countledger.infra.cli.app import BadUsage, Options, Yes, confirm, parse_pairs, shared
 from countledger.infra.cli.destroy import deployment_of, destruction_of
 from countledger.infra.cli.output import FINDINGS, notice, open_progress, show, show_json, show_text
+from countledger.infra.deploy.account_limits import read_quotas, refuse_beyond, warnings
 from countledger.infra.deploy.bundle import (
     LAMBDA,
     MAX_UNZIPPED_BYTES,
@@ -29,7 +30,6 @@ from countledger.infra.deploy.deployment import (
     refuse_unknown,
     tag_table,
 )
-from countledger.infra.deploy.quotas import read_quotas, refuse_beyond, warnings
 from countledger.infra.deploy.terraform_module import terraform_files
 from countledger.infra.template import TABLES, load_template, parse_template, template_text
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.infra.cli.output import Row
-    from countledger.infra.deploy.quotas import ServiceQuotas
+    from countledger.infra.deploy.account_limits import ServiceQuotas
     from countledger.infra.local.running import Running
     from countledger.infra.status.facts import Facts, MappingFact, ScheduleFact
     from countledger.infra.status.findings import StatusFinding

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.audit import ForeignItems
-from countledger.infra.deploy.quotas import ServiceQuotas
+from countledger.infra.deploy.account_limits import ServiceQuotas
 from countledger.ledger.clock import SystemClock, to_datetime, to_ms
 from countledger.ledger.errors import AccessDenied
 from countledger.ledger.limits import SECOND_MS

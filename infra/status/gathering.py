@@ -18,7 +18,7 @@ from countledger.consumers.proof import proven_freshness
 from countledger.consumers.record import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement
-from countledger.infra.deploy.quotas import read_quotas
+from countledger.infra.deploy.account_limits import read_quotas
 from countledger.infra.deploy.region_checks import replicas_of
 from countledger.infra.local.mappings import PUMPED_TAG
 from countledger.infra.status.facts import (

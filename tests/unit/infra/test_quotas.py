@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.infra.deploy.quotas import ServiceQuotas, refuse_beyond, warnings
+from countledger.infra.deploy.account_limits import ServiceQuotas, refuse_beyond, warnings
 from countledger.ledger.errors import BadInput
 
 ACCOUNT = ServiceQuotas(

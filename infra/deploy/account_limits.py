@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.connection import Connection
 
+
 # Lambda leaves so much of an account's concurrency unreserved.
 UNRESERVED_MIN: Final = 100
 _RESERVING: Final = ("MaterializerConcurrency", "HttpConcurrency")
