@@ -38,16 +38,17 @@ from countledger.infra.cli.output import (
 )
 from countledger.infra.deploy.deployment import refuse_unknown
 from countledger.infra.deploy.home_change import HomeChange, HomeStep, next_of_home
-from countledger.infra.deploy.region_change import Code, RegionChange
-from countledger.infra.deploy.region_checks import staying_in
-from countledger.infra.deploy.region_steps import (
+from countledger.infra.deploy.region_change import (
     ADDING,
     REMOVING,
+    Code,
+    RegionChange,
     Step,
     next_of_adding,
     next_of_dropping,
     next_of_removing,
 )
+from countledger.infra.deploy.region_checks import staying_in
 from countledger.infra.status.gathering import region_fact, views_of
 from countledger.infra.template import load_template
 from countledger.ledger.assembly import exact_of, namespaces_of
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from countledger.compaction.salvage import SalvagePlace, SalvageReport
     from countledger.consumers.audit import Auditor
     from countledger.infra.cli.output import Row
-    from countledger.infra.deploy.region_steps import Observed
+    from countledger.infra.deploy.region_change import Observed
     from countledger.infra.local.replication import Way
     from countledger.infra.status.gathering import RegionView
     from countledger.ledger.attributes import Key

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.audit import Auditor
     from countledger.infra.deploy.destruction import DestroyPlan
-    from countledger.infra.deploy.region_steps import Step
+    from countledger.infra.deploy.region_change import Step
     from countledger.ledger.clock import Clock
     from countledger.ledger.connection import Connection
 

@@ -12,9 +12,10 @@ from countledger import CountLedger, Settings
 from countledger.consumers.over_regions import Phase, RegionStateStore
 from countledger.infra.cli.app import Options
 from countledger.infra.cli.regions import change_of
-from countledger.infra.deploy.region_change import Code, RegionChange
-from countledger.infra.deploy.region_steps import (
+from countledger.infra.deploy.region_change import (
     ADDING,
+    Code,
+    RegionChange,
     Step,
     next_of_adding,
     next_of_removing,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from countledger.consumers.over_regions import Phase, RegionState
-from countledger.infra.deploy.region_steps import (
+from countledger.infra.deploy.region_change import (
     ADDING,
     Observed,
     Step,
