@@ -22,7 +22,6 @@ from countledger.infra.deploy.bundle import (
     take_bucket,
     upload,
 )
-from countledger.infra.deploy.cdk_construct import cdk_files
 from countledger.infra.deploy.deployment import (
     FAILED_CREATION,
     Watched,
@@ -30,7 +29,7 @@ from countledger.infra.deploy.deployment import (
     refuse_unknown,
     tag_table,
 )
-from countledger.infra.deploy.terraform_module import terraform_files
+from countledger.infra.deploy.wrappers import cdk_files, terraform_files
 from countledger.infra.template import TABLES, load_template, parse_template, template_text
 
 if TYPE_CHECKING:

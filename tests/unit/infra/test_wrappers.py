@@ -18,9 +18,7 @@ import hcl2
 import pytest
 
 from countledger.infra.deploy.bundle import packaged
-from countledger.infra.deploy.cdk_construct import cdk_files
-from countledger.infra.deploy.terraform_module import terraform_files
-from countledger.infra.deploy.wrappers import snake
+from countledger.infra.deploy.wrappers import cdk_files, snake, terraform_files
 from countledger.infra.template import load_template, parse_template, template_text
 
 ROOT = Path(__file__).parents[3]
