@@ -14,13 +14,19 @@ Its document (OpenAPI 3.1) is what FastAPI generates, and what is the same for e
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote_to_bytes
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from countledger.infra.http import (
     alerts,
@@ -35,25 +41,203 @@ from countledger.infra.http import (
     strict,
 )
 from countledger.infra.http.calls import READ_UNITS, WRITE_UNITS
-from countledger.infra.http.edge import ANSWER_TIMEOUT_S, Edge
 from countledger.infra.http.lending import CLIENTS_DEFAULT, Clients
 from countledger.infra.http.live import LIVE_DEFAULT, LiveBounds, LiveTotals
 from countledger.infra.http.problems import (
+    HEADER,
     MEDIA_TYPE,
     ProblemBody,
+    problem_of,
     problem_of_request,
     problem_of_status,
 )
+from countledger.ledger.errors import BadSetting, Unclear
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, MutableMapping
 
     from fastapi import Request
     from fastapi.responses import Response
     from fastapi.routing import APIRoute
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from countledger import CountLedger
     from countledger.infra.http.access import Scopes
+    from countledger.infra.http.problems import ProblemDetails
+
+
+# CORS: which pages of other origins may call the API. None, unless they are named.
+#
+# An origin is named exactly, and never all of them. Their pages send a token, no cookie: the
+# answers do not allow credentials. The answer to a request of any other origin has no header of
+# CORS, so a browser hides it from the page.
+
+
+CORS_VARIABLE: Final = "COUNTLEDGER_CORS_ORIGINS"
+_ORIGIN: Final = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_SENT: Final = ("Authorization", HEADER, "If-None-Match", "Last-Event-ID")
+_SHOWN: Final = ("ETag", "Retry-After", "Allow", READ_UNITS, WRITE_UNITS)
+
+
+def named_origins(origins: Iterable[str] = ()) -> frozenset[str]:
+    """These origins, and those in `COUNTLEDGER_CORS_ORIGINS`, where commas are between them.
+
+    Raises:
+        BadSetting: one is no origin as a browser sends it.
+    """
+    named = [*origins, *os.environ.get(CORS_VARIABLE, "").split(",")]
+    found = frozenset(one.strip() for one in named if one.strip())
+    for one in sorted(found):
+        if not _ORIGIN.fullmatch(one):
+            raise BadSetting(
+                f"{one[:80]!r} is no origin: name each as the browser sends it, such as "
+                f"https://app.example or http://localhost:3000, in --cors-origin or {CORS_VARIABLE}"
+            )
+    return found
+
+
+class NamedOrigins:
+    """An ASGI middleware that answers the requests of CORS, for the pages of named origins."""
+
+    def __init__(self, app: ASGIApp, origins: frozenset[str]) -> None:
+        """Around an application, for these origins; without any, CORS is off."""
+        self.app = app
+        self.origins = origins
+        self._cors = CORSMiddleware(
+            app, origins, _METHODS, _SENT, expose_headers=_SHOWN, allow_private_network=True
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and add the headers for a named origin."""
+        named = scope["type"] == "http" and Headers(scope=scope).get("origin") in self.origins
+        await (self._cors if named else self.app)(scope, receive, send)
+
+
+# The outermost layer: bounds of what comes in and of its time, and headers of what goes out.
+
+
+BODY_MAX_BYTES: Final = 1_024 * 1_024
+# Three bytes of percent-encoding for each byte of the longest names and values.
+TARGET_MAX_BYTES: Final = 8 * 1_024
+# An API Gateway waits 30 seconds for a function, and then answers by itself.
+ANSWER_TIMEOUT_S: Final = 25.0
+_TOO_LARGE: Final = f"the body is longer than {BODY_MAX_BYTES:,} bytes: send it in parts"
+_TOO_LONG: Final = f"path and query are longer than {TARGET_MAX_BYTES:,} bytes"
+_NO_TEXT: Final = "the path holds bytes that are no UTF-8: percent-encode its names as UTF-8"
+_NO_QUERY: Final = "the query holds bytes that are no UTF-8: percent-encode its values as UTF-8"
+SECURITY_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An ASGI middleware; it reads no more of a body than the bound allows.
+
+    Attributes:
+        app: the application.
+        answer_timeout_s: after so many seconds an answer has begun, or a problem is the answer.
+    """
+
+    app: ASGIApp
+    answer_timeout_s: float = ANSWER_TIMEOUT_S
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on within the bounds, and its answer with its headers."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        answer = _with_headers(send)
+        size = Headers(scope=scope).get("content-length", "0")
+        target = len(scope.get("raw_path") or scope["path"]) + len(scope.get("query_string", b""))
+        if target > TARGET_MAX_BYTES:
+            await problem_of_status(414, _TOO_LONG).response()(scope, receive, answer)
+        elif not size.isdecimal() or int(size[:20]) > BODY_MAX_BYTES:
+            await problem_of_status(413, _TOO_LARGE).response()(scope, receive, answer)
+        elif not _is_text(scope.get("query_string")):
+            await problem_of_status(400, _NO_QUERY).response()(scope, receive, answer)
+        elif not _is_text(scope.get("raw_path")):
+            await problem_of_status(400, _NO_TEXT).response()(scope, receive, answer)
+        else:
+            await self._answer_in_time(scope, _bounded(receive), answer)
+
+    async def _answer_in_time(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application; if its answer does not begin in time, answer instead.
+
+        What runs in a thread cannot be stopped. It ends in its own time, and its answer is dropped.
+        """
+        loop = asyncio.get_running_loop()
+        in_time: asyncio.Future[bool] = loop.create_future()
+
+        def decide(value: bool) -> None:  # noqa: FBT001 - of a future
+            if not in_time.done():
+                in_time.set_result(value)
+
+        async def answer(message: Message) -> None:
+            decide(True)
+            if in_time.result():
+                await send(message)
+
+        timer = loop.call_later(self.answer_timeout_s, decide, False)
+        running = asyncio.ensure_future(self.app(scope, receive, answer))
+        running.add_done_callback(lambda _: decide(True))
+        try:
+            if await in_time:
+                await running
+            else:
+                await _late(self.answer_timeout_s).response()(scope, receive, send)
+        except asyncio.CancelledError:
+            running.cancel()
+            raise
+        finally:
+            timer.cancel()
+
+
+def _is_text(part: bytes | None) -> bool:
+    """Whether a part of an address is of UTF-8; a server replaces other bytes, all by one."""
+    try:
+        unquote_to_bytes(part or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _late(after_s: float) -> ProblemDetails:
+    return problem_of(
+        Unclear(
+            f"the request was not finished after {after_s:g} seconds; what it changes may have "
+            "been applied or not: send it again with the same Idempotency-Key"
+        )
+    )
+
+
+def _bounded(receive: Receive) -> Receive:
+    left = BODY_MAX_BYTES
+
+    async def part() -> MutableMapping[str, Any]:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise HTTPException(413, _TOO_LARGE)
+        return message
+
+    return part
+
+
+def _with_headers(send: Send) -> Send:
+    async def answer(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(raw=message["headers"])
+            for name, value in SECURITY_HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return answer
 
 
 OPENAPI_PATH: Final = "/v1/openapi.json"

@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.datastructures import MutableHeaders
 
 from countledger.infra.http.access_rules import API, AccessRules, Refusal, RequestHead, is_api
-from countledger.infra.http.edge import BODY_MAX_BYTES
+from countledger.infra.http.api import BODY_MAX_BYTES
 from countledger.infra.http.listening import HEADERS_MAX_BYTES
 from countledger.infra.http.problems import MEDIA_TYPE, TYPE_PREFIX
 

@@ -19,8 +19,7 @@ from mangum import Mangum
 
 from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
-from countledger.infra.http.api import http_app
-from countledger.infra.http.cors import NamedOrigins, named_origins
+from countledger.infra.http.api import NamedOrigins, http_app, named_origins
 from countledger.infra.http.live import BUFFERED, EVENT_STREAM
 from countledger.infra.http.problems import MEDIA_TYPE
 from countledger.ledger.errors import BadInput, BadPayload

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, READ_EVERYTHING
 from countledger.infra.http.access_rules import AccessRules
-from countledger.infra.http.api import http_app
-from countledger.infra.http.cors import NamedOrigins, named_origins
+from countledger.infra.http.api import NamedOrigins, http_app, named_origins
 from countledger.infra.http.gate import Gate, page_files
 from countledger.infra.http.listening import Listener, serve
 from countledger.infra.local.front import ALLOW_WRITES

@@ -11,8 +11,13 @@ from starlette.testclient import TestClient
 
 from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
-from countledger.infra.http.api import http_app
-from countledger.infra.http.edge import BODY_MAX_BYTES, SECURITY_HEADERS, TARGET_MAX_BYTES, Edge
+from countledger.infra.http.api import (
+    BODY_MAX_BYTES,
+    SECURITY_HEADERS,
+    TARGET_MAX_BYTES,
+    Edge,
+    http_app,
+)
 from countledger.infra.http.lending import Clients
 from countledger.ledger.errors import Throttled
 from tests.http.world import Api, names_of

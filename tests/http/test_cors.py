@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 from starlette.testclient import TestClient
 
-from countledger.infra.http.cors import CORS_VARIABLE, NamedOrigins, named_origins
+from countledger.infra.http.api import CORS_VARIABLE, NamedOrigins, named_origins
 from countledger.ledger.errors import BadSetting
 from tests.http.world import Api, names_of
 from tests.unit.local_server.server import running

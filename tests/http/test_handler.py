@@ -9,7 +9,7 @@ from mangum import Mangum
 
 from countledger.infra.http import handler
 from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
-from countledger.infra.http.cors import CORS_VARIABLE
+from countledger.infra.http.api import CORS_VARIABLE
 from countledger.infra.http.handler import adapter_of, authorize, scopes_of
 from tests.http.events import IAM, JWT, event_of
 from tests.http.world import Api, names_of

@@ -11,7 +11,7 @@ from http.client import HTTPConnection
 from typing import Any
 
 from countledger.infra.http.access_rules import AccessRules
-from countledger.infra.http.cors import NamedOrigins
+from countledger.infra.http.api import NamedOrigins
 from countledger.infra.http.gate import Gate, page_files
 from countledger.infra.http.listening import Listener, listen, serve
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from countledger.infra.http.edge import BODY_MAX_BYTES
+from countledger.infra.http.api import BODY_MAX_BYTES
 from countledger.infra.http.gate import SECURITY_HEADERS
 from countledger.infra.http.listening import HEADERS_MAX_BYTES, listen
 from countledger.ledger.errors import BadSetting
