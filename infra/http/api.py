@@ -33,7 +33,6 @@ from countledger.infra.http import (
     claims,
     counters,
     groups,
-    history,
     holds,
     numbers,
     quotas,
@@ -41,8 +40,8 @@ from countledger.infra.http import (
     strict,
 )
 from countledger.infra.http.calls import READ_UNITS, WRITE_UNITS
+from countledger.infra.http.counters import LIVE_DEFAULT, LiveBounds, LiveTotals
 from countledger.infra.http.lending import CLIENTS_DEFAULT, Clients
-from countledger.infra.http.live import LIVE_DEFAULT, LiveBounds, LiveTotals
 from countledger.infra.http.problems import (
     HEADER,
     MEDIA_TYPE,
@@ -296,7 +295,7 @@ def _response(status: int) -> dict[str, Any]:
 
 ROUTERS: Final = (
     counters.routes,
-    history.routes,
+    counters.history_routes,
     strict.routes,
     holds.routes,
     quotas.routes,

@@ -20,7 +20,7 @@ from mangum import Mangum
 from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
 from countledger.infra.http.api import NamedOrigins, http_app, named_origins
-from countledger.infra.http.live import BUFFERED, EVENT_STREAM
+from countledger.infra.http.counters import BUFFERED, EVENT_STREAM
 from countledger.infra.http.problems import MEDIA_TYPE
 from countledger.ledger.errors import BadInput, BadPayload
 from countledger.ledger.foreign_events import described, object_in

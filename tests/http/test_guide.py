@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from countledger.infra.http.live import LiveBounds
+from countledger.infra.http.counters import LiveBounds
 from tests.guide.http import HTTP, http_tables
 from tests.guide.marked import with_tables
 from tests.http.world import Api, memory_api

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, Scopes
 from countledger.infra.http.api import http_app
-from countledger.infra.http.live import BUFFERED, LiveBounds
+from countledger.infra.http.counters import BUFFERED, LiveBounds
 from tests.engines.in_memory import memory_store
 from tests.engines.running import moto
 from tests.engines.store import KeptRecords, Store, fresh_store
