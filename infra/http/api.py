@@ -28,17 +28,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from countledger.infra.http import (
-    alerts,
-    claims,
-    counters,
-    groups,
-    holds,
-    numbers,
-    quotas,
-    stack,
-    strict,
-)
+from countledger.infra.http import alerts, claims, counters, groups, quotas, stack, strict
 from countledger.infra.http.calls import READ_UNITS, WRITE_UNITS
 from countledger.infra.http.counters import LIVE_DEFAULT, LiveBounds, LiveTotals
 from countledger.infra.http.lending import CLIENTS_DEFAULT, Clients
@@ -297,9 +287,9 @@ ROUTERS: Final = (
     counters.routes,
     counters.history_routes,
     strict.routes,
-    holds.routes,
+    strict.hold_routes,
     quotas.routes,
-    numbers.routes,
+    strict.number_routes,
     claims.routes,
     groups.routes,
     alerts.routes,

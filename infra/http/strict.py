@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from itertools import islice
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter
@@ -10,6 +12,7 @@ from pydantic import Field
 
 from countledger import outcomes
 from countledger.infra.http.calls import Called, CountedRoute, answer_of, answered
+from countledger.infra.http.cursors import PAGE_DEFAULT, Limit
 from countledger.infra.http.idempotency import OptionalKey, RequiredKey, key_of_namespaces
 from countledger.infra.http.problems import HOW, KeyMissing
 from countledger.infra.http.shapes import (
@@ -18,22 +21,228 @@ from countledger.infra.http.shapes import (
     CounterPath,
     CounterText,
     DeltaText,
+    HoldPath,
     InputBody,
     LimitText,
     NoteMap,
     ShownTime,
 )
 from countledger.ledger import keys
-from countledger.ledger.errors import BadInput
+from countledger.ledger.errors import BadInput, NoSuchCounter
 from countledger.ledger.limits import (
     BINS_MAX,
+    BLOCK_MAX,
     HISTORY_MAX,
     HISTORY_MIN,
+    HOLD_MAX_MS,
+    HOLD_MIN_MS,
     MARKER_WINDOW_MAX_MS,
     MARKER_WINDOW_MIN_MS,
     SET_TOKENS_MAX,
     TRANSACTION_ACTIONS,
 )
+
+# Routes of sequences: numbers that are given out once.
+
+
+# Up to here a number of JSON is exact for every parser.
+_FIRST_MAX: Final = 2**53 - 1
+
+number_routes = APIRouter(route_class=CountedRoute, tags=["sequences"])
+
+
+class NewSequence(InputBody):
+    """A sequence with its first number."""
+
+    sequence: CounterText
+    first: Annotated[int, Field(ge=0, le=_FIRST_MAX)] = 1
+
+
+class DrawInput(InputBody):
+    """How many numbers to draw."""
+
+    size: Annotated[int, Field(ge=1, le=BLOCK_MAX)] = 1
+
+
+class SequenceAnswer(AnswerBody):
+    """The state of a sequence."""
+
+    sequence: str
+    last: int
+    version: int
+    updated_at: ShownTime | None
+
+
+class DrawnAnswer(AnswerBody):
+    """The numbers from `first` to `last`, which no other call gets."""
+
+    sequence: str
+    first: int
+    last: int
+
+
+@number_routes.post("/v1/sequences", status_code=201, response_model=SequenceAnswer)
+def create_sequence(body: NewSequence, call: Called) -> Response:
+    """Create a sequence. One write unit, one read unit."""
+    client = call.administers(body.sequence)
+    made = client.sequences.create(body.sequence, first=body.first)
+    return answered(SequenceAnswer.model_validate(made), 201)
+
+
+@number_routes.get("/v1/sequences/{sequence}", response_model=SequenceAnswer)
+def show_sequence(sequence: CounterPath, call: Called) -> Response:
+    """The state of a sequence. One read unit."""
+    found = call.reads(sequence).sequences.show(sequence)
+    if not found.version:
+        raise NoSuchCounter(f"nothing was ever drawn from sequence {sequence!r}")
+    return answered(SequenceAnswer.model_validate(found))
+
+
+@number_routes.post("/v1/sequences/{sequence}/numbers", response_model=DrawnAnswer)
+def draw(sequence: CounterPath, body: DrawInput, call: Called) -> Response:
+    """The next numbers. One write unit for any size.
+
+    After a lost answer a retry draws others: there may be a gap, and never a number twice.
+    """
+    block = call.writes(sequence).sequences.draw_block(sequence, body.size)
+    return answered(DrawnAnswer(sequence=sequence, first=block[0], last=block[-1]))
+
+
+@number_routes.delete("/v1/sequences/{sequence}", status_code=204)
+def delete_sequence(sequence: CounterPath, call: Called) -> Response:
+    """Delete a sequence: its numbers are given out again. A read unit and a write unit."""
+    call.administers(sequence).sequences.delete(sequence)
+    return Response(status_code=204)
+
+
+# Routes of holds: reserve an amount of a strict counter, confirm or cancel it.
+
+
+hold_routes = APIRouter(route_class=CountedRoute, tags=["holds"])
+
+
+class NewHold(InputBody):
+    """What is reserved, and for how long it can be confirmed."""
+
+    amount: DeltaText
+    expires_in_ms: Annotated[int, Field(ge=HOLD_MIN_MS, le=HOLD_MAX_MS)]
+    note: NoteMap | None = None
+
+
+class Confirmation(InputBody):
+    """How much of a hold is taken; by default all of it."""
+
+    amount: DeltaText | None = None
+    readmit: bool = False
+
+
+class HoldAnswer(AnswerBody):
+    """A hold as it is stored."""
+
+    id: str
+    counter: str
+    amount: AmountText
+    state: str
+    expires_at: ShownTime
+    key: str | None
+    note: dict[str, str] | None
+    confirmed: AmountText
+    ended_at: ShownTime | None
+
+
+class HoldsAnswer(AnswerBody):
+    """The open holds of a counter, by their time."""
+
+    holds: list[HoldAnswer]
+    more: bool
+
+
+class HeldAnswer(AnswerBody):
+    """The amount is reserved, by this request."""
+
+    outcome: Literal["held"] = "held"
+    counter: str
+    id: str
+    amount: AmountText
+    expires_at: ShownTime
+
+
+class DuplicateHold(AnswerBody):
+    """The same was done before; the hold is as it is stored."""
+
+    outcome: Literal["duplicate"] = "duplicate"
+    counter: str
+    value: AmountText | None
+    hold: HoldAnswer | None
+
+
+class ConfirmedAnswer(AnswerBody):
+    """The hold, or a part of it, is taken, by this request."""
+
+    outcome: Literal["confirmed"] = "confirmed"
+    counter: str
+    id: str
+    amount: AmountText
+    released: AmountText
+
+
+class CancelledAnswer(AnswerBody):
+    """The hold is cancelled, by this request."""
+
+    outcome: Literal["cancelled"] = "cancelled"
+    counter: str
+    id: str
+    amount: AmountText
+
+
+HELD: Final[dict[type, type[AnswerBody]]] = {
+    outcomes.Held: HeldAnswer,
+    outcomes.Duplicate: DuplicateHold,
+    outcomes.Confirmed: ConfirmedAnswer,
+    outcomes.Cancelled: CancelledAnswer,
+}
+
+
+@hold_routes.post("/v1/strict/{counter}/holds", response_model=HeldAnswer | DuplicateHold)
+def place_hold(counter: CounterPath, body: NewHold, key: RequiredKey, call: Called) -> Response:
+    """Reserve an amount of a counter of method `marker`. Four write units, one for the index."""
+    outcome = call.writes(counter).strict.hold(
+        counter,
+        body.amount,
+        expires_in=timedelta(milliseconds=body.expires_in_ms),
+        key=key,
+        note=body.note,
+    )
+    return answer_of(outcome, HELD)
+
+
+@hold_routes.get("/v1/strict/{counter}/holds", response_model=HoldsAnswer)
+def list_holds(counter: CounterPath, call: Called, limit: Limit = PAGE_DEFAULT) -> Response:
+    """The open holds of a counter, by their time. Half a read unit for each."""
+    found = list(islice(call.reads(counter).strict.holds(counter), limit + 1))
+    shown = [HoldAnswer.model_validate(one) for one in found[:limit]]
+    return answered(HoldsAnswer(holds=shown, more=len(found) > limit))
+
+
+@hold_routes.post("/v1/holds/{hold}/confirmation", response_model=ConfirmedAnswer | DuplicateHold)
+def confirm_hold(hold: HoldPath, body: Confirmation, call: Called) -> Response:
+    """Take what is held. Four write units, one for the index, a read unit; more with bins.
+
+    The hold itself identifies the call: a retry is answered `duplicate`.
+    """
+    strict = call.writes(_counter_of(hold)).strict
+    return answer_of(strict.confirm(hold, body.amount, readmit=body.readmit), HELD)
+
+
+@hold_routes.post("/v1/holds/{hold}/cancellation", response_model=CancelledAnswer | DuplicateHold)
+def cancel_hold(hold: HoldPath, call: Called) -> Response:
+    """Make what is held available again. As many units as a confirmation."""
+    return answer_of(call.writes(_counter_of(hold)).strict.cancel(hold), HELD)
+
+
+def _counter_of(hold: str) -> str:
+    return hold.partition("#")[0]
+
 
 routes = APIRouter(route_class=CountedRoute, tags=["strict"])
 
