@@ -16,8 +16,8 @@ from countledger import CountLedger
 from countledger.infra.http.access import EVERYTHING, READ_EVERYTHING
 from countledger.infra.http.access_rules import AccessRules
 from countledger.infra.http.api import NamedOrigins, http_app, named_origins
-from countledger.infra.http.gate import Gate, page_files
 from countledger.infra.http.listening import Listener, serve
+from countledger.infra.http.server import Gate, page_files
 from countledger.infra.local.front import ALLOW_WRITES
 
 # No gateway waits for an answer, and the state of a stack may take a while on a busy machine.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import IO
 
-    from countledger.infra.http.gate import Asgi
+    from countledger.infra.http.server import Asgi
 
 
 def run(

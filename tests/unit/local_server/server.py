@@ -12,8 +12,8 @@ from typing import Any
 
 from countledger.infra.http.access_rules import AccessRules
 from countledger.infra.http.api import NamedOrigins
-from countledger.infra.http.gate import Gate, page_files
 from countledger.infra.http.listening import Listener, listen, serve
+from countledger.infra.http.server import Gate, page_files
 
 TOKEN = "t" * 43
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from typing import TypeAlias
 
+
+if TYPE_CHECKING:
     Asgi: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 
 
