@@ -58,10 +58,12 @@ def serve(
     """
     if not all(find_spec(name) for name in ("fastapi", "hypercorn")):
         raise ServerMissing("the HTTP server is not installed: pip install 'countledger[serve]'")
-    from countledger.infra.http.access_rules import AccessRules  # noqa: PLC0415 - an extra
     from countledger.infra.http.api import named_origins  # noqa: PLC0415 - as above
-    from countledger.infra.http.listening import listen  # noqa: PLC0415 - as above
-    from countledger.infra.http.process import run  # noqa: PLC0415 - as above
+    from countledger.infra.http.server import (  # noqa: PLC0415 - an extra
+        AccessRules,
+        listen,
+        run,
+    )
     from countledger.infra.local.front import new_token  # noqa: PLC0415 - as above
 
     origins = named_origins(cors_origin or ())

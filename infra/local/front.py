@@ -35,7 +35,7 @@ _STOP_TIMEOUT_S: Final = 5.0
 # Before a server that has ended is started again.
 _PAUSE_S: Final = 2.0
 _LOOK_S: Final = 0.2
-_SERVER: Final = "countledger.infra.http.process"
+_SERVER: Final = "countledger.infra.http.server"
 _LOG: Final = logging.getLogger(__name__)
 
 

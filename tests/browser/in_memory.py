@@ -11,10 +11,8 @@ from typing import Final
 
 from countledger import CountLedger, Event
 from countledger.infra.http.access import READ_EVERYTHING
-from countledger.infra.http.access_rules import AccessRules
 from countledger.infra.http.api import http_app
-from countledger.infra.http.listening import listen, serve
-from countledger.infra.http.server import Gate, page_files
+from countledger.infra.http.server import AccessRules, Gate, listen, page_files, serve
 from countledger.infra.local.front import new_token
 from countledger.infra.memory.connection import MemoryConnection
 from countledger.infra.memory.tables import COUNTERS

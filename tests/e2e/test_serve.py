@@ -108,7 +108,7 @@ def test_the_first_request_starts_the_server_of_a_front_and_a_crash_is_no_end(
     me = psutil.Process(os.getpid())
 
     def servers() -> list[psutil.Process]:
-        return [one for one in me.children() if "countledger.infra.http.process" in one.cmdline()]
+        return [one for one in me.children() if "countledger.infra.http.server" in one.cmdline()]
 
     with Front(stack.environment()) as front:
         assert servers() == []
@@ -130,7 +130,7 @@ def test_a_server_ends_with(stack: LocalStack, by: str) -> None:
         reading, writing = os.pipe()
         server = subprocess.Popen(
             [
-                *(sys.executable, "-m", "countledger.infra.http.process"),
+                *(sys.executable, "-m", "countledger.infra.http.server"),
                 *(str(taken.fileno()), str(reading), READ_ONLY),
             ],
             env=os.environ | stack.environment(),

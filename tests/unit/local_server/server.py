@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
 
-from countledger.infra.http.access_rules import AccessRules
 from countledger.infra.http.api import NamedOrigins
-from countledger.infra.http.listening import Listener, listen, serve
-from countledger.infra.http.server import Gate, page_files
+from countledger.infra.http.server import AccessRules, Gate, Listener, listen, page_files, serve
 
 TOKEN = "t" * 43
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from countledger.infra.http.access_rules import (
+from countledger.infra.http.server import (
     Accepted,
     AccessRules,
     Refusal,

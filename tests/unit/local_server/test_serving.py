@@ -10,8 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from countledger.infra.http.api import BODY_MAX_BYTES
-from countledger.infra.http.listening import HEADERS_MAX_BYTES, listen
-from countledger.infra.http.server import SECURITY_HEADERS
+from countledger.infra.http.server import HEADERS_MAX_BYTES, SECURITY_HEADERS, listen
 from countledger.ledger.errors import BadSetting
 from tests.unit.local_server.server import TOKEN, Server, running
 
