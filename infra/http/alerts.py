@@ -13,12 +13,13 @@ from countledger import Rule
 from countledger.consumers.alerts.message import AlertMessage, message_of
 from countledger.infra.http.access import ScopeVerb
 from countledger.infra.http.calls import Called, CountedRoute, answered
-from countledger.infra.http.cursors import PAGE_DEFAULT, Limit
 from countledger.infra.http.shapes import (
+    PAGE_DEFAULT,
     AmountText,
     AnswerBody,
     CounterText,
     InputBody,
+    Limit,
     LimitText,
     PerText,
     PrefixText,

@@ -26,17 +26,19 @@ from countledger.infra.http.calls import (
     answered_if_changed,
     tag_of,
 )
-from countledger.infra.http.cursors import PAGE_DEFAULT, Cursor, Limit, from_cursor, to_cursor
 from countledger.infra.http.idempotency import RequiredKey, key_of_part
 from countledger.infra.http.problems import ProblemBody, problem_of
 from countledger.infra.http.shapes import (
+    PAGE_DEFAULT,
     AmountText,
     AnswerBody,
     CounterPath,
     CounterText,
+    Cursor,
     DeltaText,
     InputBody,
     KeyText,
+    Limit,
     LimitText,
     NoteMap,
     PerText,
@@ -45,6 +47,8 @@ from countledger.infra.http.shapes import (
     TimeText,
     TotalAnswer,
     TotalsAnswer,
+    from_cursor,
+    to_cursor,
 )
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime

@@ -12,24 +12,22 @@ from pydantic import Field
 from countledger import Ranked
 from countledger.infra.http.access import ScopeVerb
 from countledger.infra.http.calls import Called, CountedRoute, answered
-from countledger.infra.http.cursors import (
+from countledger.infra.http.shapes import (
     PAGE_DEFAULT,
     PLAIN_INTEGER,
-    Cursor,
-    Limit,
-    from_cursor,
-    to_cursor,
-)
-from countledger.infra.http.shapes import (
     AmountText,
     AnswerBody,
     CounterPath,
     CounterText,
+    Cursor,
     DayText,
     InputBody,
+    Limit,
     NamespacePath,
     TotalAnswer,
     TotalsAnswer,
+    from_cursor,
+    to_cursor,
 )
 from countledger.ledger import keys
 from countledger.ledger.limits import TOP_MAX

@@ -13,7 +13,6 @@ from pydantic import Field
 from countledger import Admitted, Committed
 from countledger.infra.http.access import ScopeVerb
 from countledger.infra.http.calls import Called, CountedRoute, answer_of, answered
-from countledger.infra.http.cursors import from_cursor, to_cursor
 from countledger.infra.http.idempotency import RequiredKey
 from countledger.infra.http.shapes import (
     AmountText,
@@ -26,6 +25,8 @@ from countledger.infra.http.shapes import (
     PrefixPath,
     PrefixText,
     ShownTime,
+    from_cursor,
+    to_cursor,
 )
 from countledger.ledger import keys
 from countledger.ledger.amount import to_text

@@ -15,8 +15,7 @@ from countledger.consumers.record import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.infra.http.access import ScopeVerb
 from countledger.infra.http.calls import Called, CountedRoute, answered
-from countledger.infra.http.cursors import PAGE_DEFAULT, Limit
-from countledger.infra.http.shapes import AnswerBody, ShownTime, show_time
+from countledger.infra.http.shapes import PAGE_DEFAULT, AnswerBody, Limit, ShownTime, show_time
 from countledger.ledger.clock import to_datetime
 
 routes = APIRouter(route_class=CountedRoute, tags=["stack"])

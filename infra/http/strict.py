@@ -12,10 +12,10 @@ from pydantic import Field
 
 from countledger import outcomes
 from countledger.infra.http.calls import Called, CountedRoute, answer_of, answered
-from countledger.infra.http.cursors import PAGE_DEFAULT, Limit
 from countledger.infra.http.idempotency import OptionalKey, RequiredKey, key_of_namespaces
 from countledger.infra.http.problems import HOW, KeyMissing
 from countledger.infra.http.shapes import (
+    PAGE_DEFAULT,
     AmountText,
     AnswerBody,
     CounterPath,
@@ -23,6 +23,7 @@ from countledger.infra.http.shapes import (
     DeltaText,
     HoldPath,
     InputBody,
+    Limit,
     LimitText,
     NoteMap,
     ShownTime,
