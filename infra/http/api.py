@@ -29,9 +29,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from countledger.infra.http import alerts, claims, counters, groups, quotas, stack, strict
-from countledger.infra.http.calls import READ_UNITS, WRITE_UNITS
+from countledger.infra.http.calls import CLIENTS_DEFAULT, READ_UNITS, WRITE_UNITS, Clients
 from countledger.infra.http.counters import LIVE_DEFAULT, LiveBounds, LiveTotals
-from countledger.infra.http.lending import CLIENTS_DEFAULT, Clients
 from countledger.infra.http.problems import (
     HEADER,
     MEDIA_TYPE,

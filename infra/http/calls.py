@@ -1,36 +1,301 @@
 """What every request goes through: who calls, a client of the stack, and what the call consumed.
 
 The outcomes of strict changes, holds and quotas become answers here, or problems.
+
+The header `Idempotency-Key`: the `key=` of the library, with or without its time.
+
+    Idempotency-Key: click-1
+    Idempotency-Key: "click 1"
+    Idempotency-Key: "click-1"; at="2026-01-31T12:00:00.000Z"
+    Idempotency-Key: %"caf%c3%a9"; at="2026-01-31T12:00:00.000Z"
+
+The value is a string of RFC 9651, or a display string for other characters than those of ASCII; a
+key without quotes, spaces, commas and semicolons may be written as it is. With `at`, the identity
+is the pair of the key and the time, as of an `IdempotencyKey`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-from dataclasses import dataclass
+import re
+from collections import deque
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from queue import Empty, LifoQueue
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeAlias
+from urllib.parse import unquote_to_bytes
 
+from anyio import to_thread
 from fastapi import Depends, Header, Request
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 
+from countledger import IdempotencyKey
 from countledger.infra.http.access import EVERY_NAMESPACE, Scopes, ScopeVerb
-from countledger.infra.http.problems import HEADER, ProblemDetails, fields_of, problem_of, title_of
+from countledger.infra.http.problems import (
+    HEADER,
+    HOW,
+    ProblemDetails,
+    fields_of,
+    problem_of,
+    title_of,
+)
+from countledger.infra.http.shapes import Text, parse_time
 from countledger.ledger import keys
-from countledger.ledger.errors import BadKey, CountledgerError
+from countledger.ledger.errors import BadKey, BadTime, CountledgerError, Throttled
+from countledger.ledger.ids import check_key
+from countledger.ledger.values import TIME_PATTERN
 from countledger.producers.quotas.quota import Denied
 from countledger.producers.strict import outcome as outcomes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 
     from countledger import CountLedger
-    from countledger.infra.http.lending import Clients
     from countledger.infra.http.shapes import AnswerBody
+
+
+_PATTERN: Final = (
+    r"^(?:"
+    r'(?P<string>"(?:[ !#-\[\]-~]|\\["\\])+")'
+    r'|(?P<display>%"(?:[ !#-$&-~]|%[0-9a-f]{2})+")'
+    r"|(?P<plain>[!#-+\--:<-\[\]-~]+)"
+    r")"
+    rf'(?: *; *at="(?P<at>{TIME_PATTERN})")?$'
+)
+_MARK_BYTES: Final = 12
+_match: Final = re.compile(_PATTERN).match
+
+
+def parse_key(text: str) -> str | IdempotencyKey:
+    """The key in a value of the header.
+
+    Raises:
+        BadKey, BadTime: it is none, or breaks the rule of keys or of their times.
+    """
+    found = _match(text)
+    if found is None:
+        raise BadKey(f"{HEADER} {text[:60]!r} cannot be read: write {HOW}")
+    key = check_key(_unquoted(found))
+    if found["at"] is None:
+        return key
+    try:
+        return IdempotencyKey(key, parse_time(found["at"]))
+    except BadTime:
+        raise
+    except ValueError as error:
+        raise BadTime(f"{error}: it is the time of the key in {HEADER}") from None
+
+
+# A pattern of JSON schema has no names in it.
+_KeyHeader = Annotated[
+    str | IdempotencyKey,
+    Text(
+        parse_key,
+        re.sub(r"\?P<\w+>", "?:", _PATTERN),
+        maxLength=4_096,
+        description="what a retry repeats; see docs/http.md",
+        examples=["click-1", '"click-1"; at="2026-01-31T12:00:00Z"'],
+    ),
+]
+
+
+def key_of_part(key: str | IdempotencyKey, position: int) -> str | IdempotencyKey:
+    """The key of a part of a request, made of the request's own.
+
+    Raises:
+        BadKey: with its position it is too long.
+    """
+    if isinstance(key, IdempotencyKey):
+        return IdempotencyKey(f"{key.key}#{position}", key.at)
+    return check_key(f"{key}#{position}")
+
+
+def key_of_namespaces(key: str | IdempotencyKey, namespaces: Iterable[str]) -> str | IdempotencyKey:
+    """The key of a request that changes counters of these namespaces.
+
+    The key of several counters is one of the whole stack. Here it belongs to the namespaces, which
+    the caller may write: a caller with other scopes neither meets nor occupies it.
+
+    Raises:
+        BadKey: with the mark of the namespaces it is too long.
+    """
+    mark = blake2b(" ".join(sorted(set(namespaces))).encode(), digest_size=_MARK_BYTES).hexdigest()
+    if isinstance(key, IdempotencyKey):
+        return IdempotencyKey(f"{mark}#{key.key}", key.at)
+    return check_key(f"{mark}#{key}")
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    if found["string"]:
+        return re.sub(r"\\(.)", r"\1", found["string"][1:-1])
+    if found["display"]:
+        try:
+            return unquote_to_bytes(found["display"][2:-1]).decode()
+        except UnicodeDecodeError:
+            raise BadKey(f"{HEADER} {found['display'][:60]!r} is no UTF-8") from None
+    return found["plain"]
+
+
+async def _one(request: Request) -> None:
+    """Refuse two headers: hosts differ in which of them they take."""
+    if len(request.headers.getlist(HEADER)) > 1:
+        raise BadKey(f"the request has {HEADER} more than once: send one")
+
+
+async def _given(
+    key: Annotated[_KeyHeader, Header(alias=HEADER)], _: Annotated[None, Depends(_one)]
+) -> str | IdempotencyKey:
+    return key
+
+
+async def _perhaps(
+    _: Annotated[None, Depends(_one)],
+    key: Annotated[_KeyHeader | None, Header(alias=HEADER)] = None,
+) -> str | IdempotencyKey | None:
+    return key
+
+
+RequiredKey = Annotated[str | IdempotencyKey, Depends(_given)]
+OptionalKey = Annotated[str | IdempotencyKey | None, Depends(_perhaps)]
+
+
+# Clients of the stack, each lent to one request at a time, so that its units are its own.
+
+
+_Waiter: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[CountLedger]]"
+CLIENTS_DEFAULT: Final = 8
+# For how long a request waits for a client.
+_PATIENCE_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class Clients:
+    """A few clients, opened when they are needed.
+
+    The number of clients is the number of requests that are carried out at the same time.
+
+    Attributes:
+        make: opens a client of the stack.
+        most: how many there are at most.
+        patience_s: how long a request waits for one, in seconds.
+    """
+
+    make: Callable[[], CountLedger]
+    most: int = CLIENTS_DEFAULT
+    patience_s: float = _PATIENCE_S
+    _idle: LifoQueue[CountLedger] = field(default_factory=LifoQueue, init=False)
+    _waiting: deque[_Waiter] = field(default_factory=deque, init=False)
+    _opened: int = field(default=0, init=False)
+    _lock: Lock = field(default_factory=Lock, init=False)
+
+    @contextmanager
+    def lent(self) -> Iterator[CountLedger]:
+        """A client that no other request uses meanwhile.
+
+        Raises:
+            Throttled: other requests use all of them.
+        """
+        client = self.take()
+        try:
+            yield client
+        finally:
+            self.give_back(client)
+
+    def give_back(self, client: CountLedger) -> None:
+        """End the use of a client that `take` or `take_async` returned."""
+        with self._lock:
+            if not self._waiting:
+                self._idle.put(client)
+                return
+            loop, waiter = self._waiting.popleft()
+        try:
+            loop.call_soon_threadsafe(self._hand, waiter, client)
+        except RuntimeError:  # its loop has ended
+            self.give_back(client)
+
+    def _hand(self, waiter: asyncio.Future[CountLedger], client: CountLedger) -> None:
+        if waiter.done():  # it waits no more
+            self.give_back(client)
+        else:
+            waiter.set_result(client)
+
+    async def take_async(self) -> CountLedger:
+        """A client, to be given back; it may wait for one, in no thread.
+
+        The requests that have a client need the threads: those that wait must not occupy them.
+
+        Raises:
+            Throttled: other requests use all of them.
+        """
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            try:
+                return self._idle.get_nowait()
+            except Empty:
+                pass
+            may_open = self._opened < self.most
+            self._opened += may_open
+            waiter: asyncio.Future[CountLedger] = loop.create_future()
+            if not may_open:
+                self._waiting.append((loop, waiter))
+        if may_open:
+            return await to_thread.run_sync(self._open)
+        try:
+            async with asyncio.timeout(self.patience_s):
+                return await waiter
+        except BaseException as error:
+            with self._lock, suppress(ValueError):
+                self._waiting.remove((loop, waiter))
+            if waiter.done() and not waiter.cancelled():  # handed over as the wait ended
+                self.give_back(waiter.result())
+            if isinstance(error, TimeoutError):
+                raise self._all_are_lent() from None
+            raise
+
+    def _open(self) -> CountLedger:
+        """Open a client that is counted already."""
+        try:
+            return self.make()
+        except BaseException:
+            with self._lock:
+                self._opened -= 1
+            raise
+
+    def _all_are_lent(self) -> Throttled:
+        return Throttled(f"{self.most} other requests are under way: try again in a moment")
+
+    def take_idle(self) -> CountLedger | None:
+        """A client, to be given back; None: one has to be opened or waited for."""
+        try:
+            return self._idle.get_nowait()
+        except Empty:
+            return None
+
+    def take(self) -> CountLedger:
+        """A client, to be given back; it may wait for one.
+
+        Raises:
+            Throttled: other requests use all of them.
+        """
+        if (idle := self.take_idle()) is not None:
+            return idle
+        with self._lock:
+            may_open = self._opened < self.most
+            self._opened += may_open
+        if may_open:
+            return self._open()
+        try:
+            return self._idle.get(timeout=self.patience_s)
+        except Empty:
+            raise self._all_are_lent() from None
 
 
 READ_UNITS: Final = "Countledger-Read-Units"

@@ -22,11 +22,12 @@ from countledger.infra.http.calls import (
     Called,
     CountedRoute,
     IfNoneMatch,
+    RequiredKey,
     answered,
     answered_if_changed,
+    key_of_part,
     tag_of,
 )
-from countledger.infra.http.idempotency import RequiredKey, key_of_part
 from countledger.infra.http.problems import ProblemBody, problem_of
 from countledger.infra.http.shapes import (
     PAGE_DEFAULT,
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from countledger import Total
-    from countledger.infra.http.lending import Clients
+    from countledger.infra.http.calls import Clients
 
 
 # Routes of what happened to a counter: its entries, and its sums for each window.

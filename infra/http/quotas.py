@@ -12,8 +12,7 @@ from pydantic import Field
 
 from countledger import Admitted, Committed
 from countledger.infra.http.access import ScopeVerb
-from countledger.infra.http.calls import Called, CountedRoute, answer_of, answered
-from countledger.infra.http.idempotency import RequiredKey
+from countledger.infra.http.calls import Called, CountedRoute, RequiredKey, answer_of, answered
 from countledger.infra.http.shapes import (
     AmountText,
     AnswerBody,

@@ -11,8 +11,15 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from countledger import outcomes
-from countledger.infra.http.calls import Called, CountedRoute, answer_of, answered
-from countledger.infra.http.idempotency import OptionalKey, RequiredKey, key_of_namespaces
+from countledger.infra.http.calls import (
+    Called,
+    CountedRoute,
+    OptionalKey,
+    RequiredKey,
+    answer_of,
+    answered,
+    key_of_namespaces,
+)
 from countledger.infra.http.problems import HOW, KeyMissing
 from countledger.infra.http.shapes import (
     PAGE_DEFAULT,

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from countledger import Event, IdempotencyKey
+from countledger.infra.http.calls import parse_key
 from countledger.infra.http.counters import EventInput
-from countledger.infra.http.idempotency import parse_key
 from countledger.infra.portability.emitting import parse_event_row, parse_header
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.entry import Entry

@@ -18,7 +18,7 @@ from countledger.infra.http.api import (
     Edge,
     http_app,
 )
-from countledger.infra.http.lending import Clients
+from countledger.infra.http.calls import Clients
 from countledger.ledger.errors import Throttled
 from tests.http.world import Api, names_of
 

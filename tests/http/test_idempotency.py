@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger import IdempotencyKey
-from countledger.infra.http.idempotency import key_of_part, parse_key
+from countledger.infra.http.calls import key_of_part, parse_key
 from countledger.ledger.errors import BadKey, BadTime
 from countledger.ledger.ids import id_of_key
 from tests.http.world import Api, names_of

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive
 
 from countledger.infra.http.access import EVERYTHING
 from countledger.infra.http.api import http_app
-from countledger.infra.http.lending import Clients
+from countledger.infra.http.calls import Clients
 from countledger.ledger.errors import Throttled
 from tests.http.world import Api
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 
 from countledger import CountLedger, Total
+from countledger.infra.http.calls import Clients
 from countledger.infra.http.counters import LiveBounds, LiveEvent, LiveTotals
-from countledger.infra.http.lending import Clients
 from tests.http.world import Api, memory_api, names_of
 from tests.unit.local_server.server import TOKEN, Server, running
 
