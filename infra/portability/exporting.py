@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from countledger import CountLedger
     from countledger.consumers.audit import Bookmarks
-    from countledger.infra.portability.export_file import ExportFile
+    from countledger.infra.portability.export import ExportFile
     from countledger.ledger.namespace import Namespace
 
 

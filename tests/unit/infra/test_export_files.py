@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from countledger.consumers.audit import WalkPosition, start
-from countledger.infra.portability.export_file import (
+from countledger.infra.portability.export import (
     ExportFile,
     open_export,
     part_beside,
@@ -31,7 +31,7 @@ PROGRAM = """
 import os, signal, sys
 from pathlib import Path
 from countledger import Event
-from countledger.infra.portability.export_file import open_export
+from countledger.infra.portability.export import open_export
 from countledger.infra.portability.exporting import Exporter
 from countledger.testing import MemoryStack
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from countledger.consumers.audit import ForeignItems, WalkPosition
     from countledger.infra.portability.lines import ExportLine
 
+
 # The first line of a file that is no part of an export may be as long as the file.
 _HEADER_MAX_BYTES: Final = 4096
 
