@@ -27,8 +27,7 @@ from countledger.infra.cli.output import (
     show_facts,
     show_text,
 )
-from countledger.infra.portability.export import open_export
-from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.export import Exporter, open_export
 from countledger.infra.portability.importing import (
     ChunkImporter,
     Importer,

@@ -57,7 +57,7 @@ def _exact(url: str, count: int) -> None:
 
 
 def _export(url: str, count: int) -> None:
-    from countledger.infra.portability.exporting import Exporter  # noqa: PLC0415
+    from countledger.infra.portability.export import Exporter  # noqa: PLC0415
     from tests.bench.emitting import ledger_at  # noqa: PLC0415
 
     lines = Exporter(ledger_at(url)).walk()

@@ -9,8 +9,7 @@ import pytest
 
 from countledger import CountLedger
 from countledger.infra.local.stack import LocalStack
-from countledger.infra.portability.export import open_export, part_beside
-from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.export import Exporter, open_export, part_beside
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import (
     CounterLine,

@@ -24,7 +24,7 @@ from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.report import Retire, RunOutcome
 from countledger.infra.cost import measure, regions_of, retire_of
 from countledger.infra.local.stack import LocalStack
-from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.export import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import CounterLine, Line, NamespaceLine
 from countledger.ledger import keys

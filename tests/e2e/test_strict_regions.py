@@ -15,7 +15,7 @@ from countledger import CountLedger, Kind, Settings, outcomes
 from countledger.infra.cli.destroy import destruction_of
 from countledger.infra.deploy.stack_operation import StackReader
 from countledger.infra.local.stack import LocalStack
-from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.export import Exporter
 from countledger.infra.portability.lines import CounterLine
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import AccessDenied, BadSetting, NotRanked, Refused, WrongRegion

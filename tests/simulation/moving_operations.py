@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from countledger.infra.memory.items import key_of
-from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.export import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import CounterLine, NamespaceLine, UnreadLine
 from countledger.ledger import keys

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from countledger.consumers import audit
 from countledger.consumers.leftovers import Leftovers
-from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.export import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.entry import Entry

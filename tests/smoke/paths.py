@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from countledger import Claim, CountLedger, Direction, IdempotencyKey, outcomes
-from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.export import Exporter
 from countledger.infra.portability.importing import Importer
 from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering

@@ -12,12 +12,12 @@ import pytest
 
 from countledger.consumers.audit import WalkPosition, start
 from countledger.infra.portability.export import (
+    Exporter,
     ExportFile,
     open_export,
     part_beside,
     place_beside,
 )
-from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.lines import CounterLine
 from countledger.ledger.errors import BadSetting
 from countledger.testing import MemoryStack
@@ -32,7 +32,7 @@ import os, signal, sys
 from pathlib import Path
 from countledger import Event
 from countledger.infra.portability.export import open_export
-from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.export import Exporter
 from countledger.testing import MemoryStack
 
 def export(stack, out):

@@ -3,7 +3,7 @@
 import pytest
 
 from countledger import Kind
-from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.export import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import UnreadLine
 from countledger.ledger.dynamo import DynamoClient

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from countledger import errors
 from countledger.infra.cli import portability
 from countledger.infra.cli.app import run
-from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.export import Exporter
 from countledger.infra.portability.file_lines import FileLines
 from countledger.infra.portability.importing import ChunkImporter, Importer, ImportResult
 from countledger.infra.portability.lines import (
