@@ -24,23 +24,23 @@ from countledger.infra.cli.app import (
     shared,
 )
 from countledger.infra.cli.output import FINDINGS, facts, notice, open_progress, show_facts
-from countledger.infra.portability.emitting import (
+from countledger.infra.portability.sending import (
+    BAD,
+    CHUNK_LINES,
     COALESCED_CHUNK_LINES,
     DUPLICATES,
     ENTRIES,
     RECORDED,
     ChunkEmitter,
+    FileLines,
+    FileSender,
+    NoPlace,
+    SentChunk,
+    StreamedLines,
+    exit_code_of,
+    open_place,
     parse_event_row,
     parse_header,
-)
-from countledger.infra.portability.file_lines import FileLines, StreamedLines
-from countledger.infra.portability.place_file import NoPlace, open_place
-from countledger.infra.portability.sending import (
-    BAD,
-    CHUNK_LINES,
-    FileSender,
-    SentChunk,
-    exit_code_of,
 )
 from countledger.ledger.errors import BadNote, BadSetting, SetupError, TotalBehind
 from countledger.ledger.values import parse_delta_text, parse_time
@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from countledger.infra.cli.output import Row
-    from countledger.infra.portability.file_lines import LineStream
-    from countledger.infra.portability.place_file import FilePlace, PlaceFile
+    from countledger.infra.portability.sending import FilePlace, LineStream, PlaceFile
 
 
 # The file of lines of an emit or an import: its lines, its place, and what is shown.

@@ -66,8 +66,7 @@ if TYPE_CHECKING:
 
     from countledger import CountLedger
     from countledger.infra.portability.lines import Line
-    from countledger.infra.portability.place_file import FilePlace
-    from countledger.infra.portability.sending import Failure, NumberedLine
+    from countledger.infra.portability.sending import Failure, FilePlace, NumberedLine
     from countledger.producers.recorder import Recorder
 
 

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from countledger import Event, IdempotencyKey
 from countledger.infra.http.calls import parse_key
 from countledger.infra.http.counters import EventInput
-from countledger.infra.portability.emitting import parse_event_row, parse_header
+from countledger.infra.portability.sending import parse_event_row, parse_header
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import BadInput

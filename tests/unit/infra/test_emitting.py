@@ -12,15 +12,19 @@ from random import Random
 
 import pytest
 
-from countledger.infra.portability.emitting import (
+from countledger.infra.portability.sending import (
+    CHUNK_LINES,
     ChunkEmitter,
+    FileLines,
+    FileSender,
+    NoPlace,
+    PlaceFile,
+    SentChunk,
     entries_of,
+    open_place,
     parse_event_row,
     parse_header,
 )
-from countledger.infra.portability.file_lines import FileLines
-from countledger.infra.portability.place_file import NoPlace, PlaceFile, open_place
-from countledger.infra.portability.sending import CHUNK_LINES, FileSender, SentChunk
 from countledger.ledger.amount import total_of
 from countledger.ledger.errors import BadInput, BadPayload, BadSetting, RequestRejected, Throttled
 from countledger.producers.event import Event

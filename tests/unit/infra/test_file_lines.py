@@ -9,10 +9,13 @@ from typing import BinaryIO, Final
 
 import pytest
 
-from countledger.infra.portability.emitting import ChunkEmitter
-from countledger.infra.portability.file_lines import FileLines, StreamedLines
-from countledger.infra.portability.place_file import NoPlace
-from countledger.infra.portability.sending import FileSender
+from countledger.infra.portability.sending import (
+    ChunkEmitter,
+    FileLines,
+    FileSender,
+    NoPlace,
+    StreamedLines,
+)
 from countledger.producers.payload import parse_event_line
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient

@@ -16,7 +16,6 @@ from countledger import errors
 from countledger.infra.cli import portability
 from countledger.infra.cli.app import run
 from countledger.infra.portability.export import Exporter
-from countledger.infra.portability.file_lines import FileLines
 from countledger.infra.portability.importing import ChunkImporter, Importer, ImportResult
 from countledger.infra.portability.lines import (
     CounterLine,
@@ -26,8 +25,13 @@ from countledger.infra.portability.lines import (
     importable,
 )
 from countledger.infra.portability.made_once import MadeOnce
-from countledger.infra.portability.place_file import FilePlace, open_place
-from countledger.infra.portability.sending import FileSender, SentChunk
+from countledger.infra.portability.sending import (
+    FileLines,
+    FilePlace,
+    FileSender,
+    SentChunk,
+    open_place,
+)
 from countledger.ledger.amount import negated
 from countledger.ledger.limits import SEQUENCE_LAST
 from countledger.ledger.namespace import Kind

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from countledger.consumers.audit import FileBookmarks, WalkPosition, start
-from countledger.infra.portability.place_file import FilePlace, open_place
+from countledger.infra.portability.sending import FilePlace, open_place
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.private_files import replace_private
 from countledger.producers.buffer.settings import SpoolRefused
