@@ -13,6 +13,24 @@ sequence             created to continue after the value. One that exists is nev
 
 A strict counter or a sequence that this import created, and that was deleted since, is not created
 again.
+
+A counter that an import creates, once under the name of the import.
+
+An opening balance of a ledger is an entry under a key, so it counts once. A strict counter or a
+sequence has no such key. Its absence proves nothing, because this import may have created it, and
+it may have been used, emptied and deleted since. So the import stores a note of each:
+
+    (`import#<name>`, `made#<counter>`)    `id` of the attempt; `made_at` once it was created
+
+    note       `id`, if there is no note
+    create     the counter
+    complete   `made_at`, if the note has that id; after a clear refusal a tombstone takes its place
+
+The tombstone refuses a late request of the note, which would say that the counter may have been
+created.
+
+A note without `made_at` is that of an attempt that was killed, is under way, or got no answer. If
+its counter is absent, it is unknown whether it was created: its line is refused.
 """
 
 from __future__ import annotations
@@ -34,9 +52,9 @@ from countledger.infra.portability.lines import (
     may_be_of_a_namespace,
     missing,
 )
-from countledger.infra.portability.made_once import MadeOnce
 from countledger.infra.portability.sending import SentChunk, answered
 from countledger.ledger import amount, keys
+from countledger.ledger.attempts import wrote
 from countledger.ledger.attributes import require
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
 from countledger.ledger.entry import Entry, Note
@@ -51,12 +69,14 @@ from countledger.ledger.errors import (
     NoSuchCounter,
     SequenceExists,
     SetupError,
+    Unclear,
 )
-from countledger.ledger.ids import id_of_key
-from countledger.ledger.limits import IMPORT_NAME_MAX_BYTES, SEQUENCE_LAST
+from countledger.ledger.ids import id_of_key, unique_id
+from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, IMPORT_NAME_MAX_BYTES, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Absent, Put
+from countledger.ledger.operations import Absent, Assign, Compare, Put, Update
 from countledger.ledger.texts import check_text
+from countledger.ledger.tombstones import put_if_vacant, tombstone
 from countledger.producers.assembly import recorder_of
 from countledger.producers.sequences.sequence import check_number
 
@@ -67,7 +87,77 @@ if TYPE_CHECKING:
     from countledger import CountLedger
     from countledger.infra.portability.lines import Line
     from countledger.infra.portability.sending import Failure, FilePlace, NumberedLine
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.producers.recorder import Recorder
+
+
+@dataclass(frozen=True, slots=True)
+class MadeOnce:
+    """What an import has created.
+
+    Attributes:
+        dynamo: a DynamoDB client; its SDK may retry.
+        table: the table `counters`.
+        name: of the import.
+        clock: the time.
+        clock_skew_ms: how far clocks may differ.
+        new_id: makes the id of an attempt.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    name: str
+    clock: Clock
+    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+    new_id: Callable[[], str] = unique_id
+
+    def make(
+        self, counter: str, create: Callable[[], object], exists: Callable[[], bool]
+    ) -> bool | None:
+        """Create a counter, unless this import has created it: two write units more.
+
+        Args:
+            counter: its name.
+            create: creates it, or raises.
+            exists: whether a counter of that name exists, also one that this import did not create.
+
+        Returns:
+            Whether this call created it; None: this import created it, and it was deleted since.
+
+        Raises:
+            BadPayload: it is unknown whether an earlier attempt created it.
+            CountledgerError: as `create`.
+        """
+        note = {**keys.import_key(self.name), "part": keys.MADE_PREFIX + counter}
+        key, attempt = dict(note), self.new_id()
+        put = Put(self.table, {**note, "id": attempt})
+        found = put_if_vacant(self.dynamo, put, self.clock.now_ms(), self.clock_skew_ms)
+        if found is not None:
+            if exists():
+                return False
+            if "made_at" in found:
+                return None
+            raise _unknown(self.name, counter)
+        same = Compare("id", "=", attempt)
+        try:
+            create()
+        except Unclear:
+            raise
+        except CountledgerError:
+            gone = tombstone(key, attempt, self.clock.now_ms(), self.clock_skew_ms)
+            wrote(self.dynamo, Put(self.table, gone, same))
+            raise
+        made = Assign("made_at", self.clock.now_ms())
+        wrote(self.dynamo, Update(self.table, key, (made,), same))
+        return True
+
+
+def _unknown(name: str, counter: str) -> BadPayload:
+    return BadPayload(
+        f"an earlier try of import {name!r} was stopped while it created {counter!r}, which does "
+        "not exist now: it may have been created and deleted since. If it was not, import its line "
+        "under another name (or wait, if that try is still running)"
+    )
 
 
 _CHUNK: Final = 200

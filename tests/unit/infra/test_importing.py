@@ -16,7 +16,7 @@ from countledger import errors
 from countledger.infra.cli import portability
 from countledger.infra.cli.app import run
 from countledger.infra.portability.export import Exporter
-from countledger.infra.portability.importing import ChunkImporter, Importer, ImportResult
+from countledger.infra.portability.importing import ChunkImporter, Importer, ImportResult, MadeOnce
 from countledger.infra.portability.lines import (
     CounterLine,
     ExportLine,
@@ -24,7 +24,6 @@ from countledger.infra.portability.lines import (
     encode_line,
     importable,
 )
-from countledger.infra.portability.made_once import MadeOnce
 from countledger.infra.portability.sending import (
     FileLines,
     FilePlace,
