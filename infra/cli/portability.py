@@ -41,7 +41,7 @@ from countledger.infra.portability.lines import (
     encode_line,
     importable,
 )
-from countledger.infra.portability.restoring import RestoredTables, Restorer
+from countledger.infra.portability.restore import RestoredTables, Restorer
 from countledger.infra.portability.sending import BAD, FileSender, place_for
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime

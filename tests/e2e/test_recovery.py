@@ -19,7 +19,7 @@ from countledger.infra.deploy.deployment import deploy
 from countledger.infra.local.engine import Engine
 from countledger.infra.local.pump import PumpStalled
 from countledger.infra.local.stack import Credentials, LocalStack
-from countledger.infra.portability.restoring import RestoredTables, Restorer
+from countledger.infra.portability.restore import RestoredTables, Restorer
 from countledger.infra.template import mapping_settings, template_text
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock, to_datetime

@@ -10,7 +10,7 @@ from countledger.compaction.schedules import Schedules
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.windows import WindowSettings
 from countledger.infra.memory.tables import COUNTERS, LEDGER
-from countledger.infra.portability.restoring import RestoredTables, Restorer, is_copied
+from countledger.infra.portability.restore import RestoredTables, Restorer, is_copied
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.testing import MemoryStack

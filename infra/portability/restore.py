@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
 
+
 _WRITERS: Final = 16
 _PAGE: Final = 500
 _RULE: Final = "alert rule "
