@@ -71,7 +71,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "consumers/total_writer.py": "_apply",
         "consumers/windows.py": "_change",
         "consumers/window_writer.py": "_apply",
-        "infra/portability/copying.py": "complete",
+        "infra/portability/restore.py": "complete",
         "ledger/namespace.py": "describe",
         "ledger/tombstones.py": "put_if_vacant",
         "producers/strict/creation.py": "_create_together",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from countledger.infra.portability.copying import Copying
+from countledger.infra.portability.restore import Copying
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import BadSetting, ServiceFailed, Throttled, Unclear
