@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from countledger.infra.memory.items import holds, index_page
-from countledger.infra.memory.table import Conflict
+from countledger.infra.memory.tables import Conflict, holds, index_page
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -31,9 +30,8 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
-    from countledger.infra.memory.table import Key as TableKey
-    from countledger.infra.memory.table import Table
-    from countledger.infra.memory.tables import Transactions
+    from countledger.infra.memory.tables import Key as TableKey
+    from countledger.infra.memory.tables import Table, Transactions
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Delete, Put, PutBatch, Scan, Update, Write
 

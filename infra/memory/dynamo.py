@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from countledger.infra.memory.client import TableClient, sdk_call
 from countledger.infra.memory.faults import Missing, RefusingClient
-from countledger.infra.memory.items import index_units, item_bytes, read_units, write_units
-from countledger.infra.memory.tables import REGION
+from countledger.infra.memory.tables import REGION, index_units, item_bytes, read_units, write_units
 from countledger.ledger.departure import leave
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -19,9 +18,8 @@ from countledger.ledger.operations import Query
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from countledger.infra.memory.table import Key as TableKey
-    from countledger.infra.memory.table import StoredTable, Table
-    from countledger.infra.memory.tables import MemoryTables, Transactions
+    from countledger.infra.memory.tables import Key as TableKey
+    from countledger.infra.memory.tables import MemoryTables, StoredTable, Table, Transactions
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Delete, Page, Put, Scan, Update, Write
 

@@ -21,7 +21,7 @@ from countledger.ledger.limits import DAY_MS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countledger.infra.memory.table import Change, Key
+    from countledger.infra.memory.tables import Change, Key
     from countledger.ledger.attributes import Item
 
 

@@ -15,7 +15,7 @@ from random import Random
 from time import monotonic
 from typing import Any, Final
 
-from countledger.infra.memory.table import Change
+from countledger.infra.memory.tables import Change
 from countledger.ledger import amount as amounts
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item

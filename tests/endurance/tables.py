@@ -16,10 +16,8 @@ from random import Random
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 from countledger.infra.memory.client import TableClient, sdk_call
-from countledger.infra.memory.items import key_of
-from countledger.infra.memory.table import Change, Table
-from countledger.infra.memory.table import Key as ItemKey
-from countledger.infra.memory.tables import Transactions
+from countledger.infra.memory.tables import Change, Table, Transactions, key_of
+from countledger.infra.memory.tables import Key as ItemKey
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import CountledgerError, Throttled, TransactionCancelled, Unclear
 from countledger.ledger.errors import Reason as Cancelled

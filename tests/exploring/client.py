@@ -18,8 +18,7 @@ from tests.exploring.world import SCHEDULER
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.infra.memory.table import Table
-    from countledger.infra.memory.tables import Transactions
+    from countledger.infra.memory.tables import Table, Transactions
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.connection import Retries
     from countledger.ledger.dynamo import DynamoClient

@@ -24,8 +24,7 @@ from countledger.ledger import keys
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from countledger.infra.memory.table import Change, Table
-    from countledger.infra.memory.tables import Transactions
+    from countledger.infra.memory.tables import Change, Table, Transactions
     from tests.exploring.world import World
 
 _T = TypeVar("_T")

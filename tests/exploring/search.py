@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from countledger.infra.memory.table import Conflict
+from countledger.infra.memory.tables import Conflict
 from countledger.ledger.errors import Reason, Throttled, TransactionCancelled
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS, SIGNED_REQUEST_LIFE_MS
 from tests.exploring.actor import Beginning, Left, Pausing

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from countledger.infra.memory.table import Change, Table
-from countledger.infra.memory.tables import COUNTERS, LEDGER, Transactions
+from countledger.infra.memory.tables import COUNTERS, LEDGER, Change, Table, Transactions
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
@@ -24,7 +23,7 @@ from countledger.ledger.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.infra.memory.table import Key
+    from countledger.infra.memory.tables import Key
     from countledger.ledger.attributes import Item
 
 # The items of a table, by key. Never changed in place.

@@ -14,7 +14,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from countledger.infra.memory.table import Change
+from countledger.infra.memory.tables import Change
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from tests.simulation.alert_walk import Levels, Passed, crossed, is_back, last_passed

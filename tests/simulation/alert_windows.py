@@ -18,7 +18,7 @@ from tests.simulation.sums import Wrong
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from countledger.infra.memory.table import Change
+    from countledger.infra.memory.tables import Change
     from tests.simulation.alert_account import Revision, TotalChange
 
 _IN_ITEM = {"month": "day", "day": "hour", "hour": "minute"}

@@ -7,7 +7,7 @@ checked once all is quiet, by `quiet`.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from countledger.infra.memory.table import Change
+from countledger.infra.memory.tables import Change
 from countledger.ledger import keys
 from tests.simulation.alert_account import AlertAccount
 from tests.simulation.claim_operations import ClaimAccounts

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from countledger.infra.memory.table import Change
+from countledger.infra.memory.tables import Change
 from countledger.ledger import keys
 from countledger.ledger.tombstones import present
 from tests.simulation.ledger_account import is_deletion

@@ -7,9 +7,7 @@ from typing import Any, Final, TypeVar, cast
 from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
 from countledger.infra.memory.client import TableClient
-from countledger.infra.memory.items import holds
-from countledger.infra.memory.table import Table
-from countledger.infra.memory.tables import Transactions
+from countledger.infra.memory.tables import Table, Transactions, holds
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import Reason, TransactionCancelled, Unclear
 from countledger.ledger.keys import MEMBER_PREFIX

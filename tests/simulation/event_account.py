@@ -8,7 +8,7 @@ one; what a spool or a stream has taken does in the end, or was reported.
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from countledger.infra.memory.table import Change
+from countledger.infra.memory.tables import Change
 from countledger.ledger import keys
 from tests.simulation.ledger_account import MOVED, STOCK, Identity, is_malformed, powers
 from tests.simulation.shape import LEDGER

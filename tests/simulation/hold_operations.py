@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from countledger.infra.memory.table import Change
+from countledger.infra.memory.tables import Change
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import ClockSkew, KeyExpired, NoSuchHold
 from countledger.ledger.ids import IdempotencyKey, id_of_key

@@ -12,7 +12,7 @@ from functools import cache
 from math import inf
 from typing import Final, TypeAlias
 
-from countledger.infra.memory.table import Change
+from countledger.infra.memory.tables import Change
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from tests.simulation.shape import Shape

@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, Final
 
-from countledger.infra.memory.items import key_of
+from countledger.infra.memory.tables import key_of
 from countledger.infra.portability.export import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import CounterLine, NamespaceLine, UnreadLine

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from countledger.infra.memory.table import Change
+from countledger.infra.memory.tables import Change
 from countledger.ledger.errors import NoSuchCounter
 from tests.simulation.sums import Wrong
 

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from countledger.infra.memory.table import Change
+from countledger.infra.memory.tables import Change
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.tombstones import present
 from tests.simulation.sums import Wrong

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from countledger.infra.memory.table import Change, Key
+from countledger.infra.memory.tables import Change, Key
 from countledger.ledger.attributes import Item
 from tests.simulation.schedule import Schedule
 from tests.simulation.table import SimulatedTable

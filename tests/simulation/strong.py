@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from countledger.infra.memory.table import Key
+from countledger.infra.memory.tables import Key
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import Throttled, Unclear
 from countledger.ledger.operations import Write

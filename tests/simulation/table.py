@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
-from countledger.infra.memory.items import key_of
-from countledger.infra.memory.table import Change, Conflict, Key, Table
+from countledger.infra.memory.tables import Change, Conflict, Key, Table, key_of
 from countledger.ledger.attributes import Item
 from countledger.ledger.operations import Condition, Put, Write
 

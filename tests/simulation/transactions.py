@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from countledger.infra.memory.table import Key
-from countledger.infra.memory.tables import Transactions
+from countledger.infra.memory.tables import Key, Transactions
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import Reason, TransactionCancelled, Unclear
 from countledger.ledger.operations import Write

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from countledger.consumers.verify import Judgement
 from countledger.consumers.window_audit import WindowRebuilder
 from countledger.consumers.windows import window_delay_ms
-from countledger.infra.memory.table import Change
+from countledger.infra.memory.tables import Change
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.calendar import Per, rules_of, rules_version

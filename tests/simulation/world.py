@@ -16,7 +16,7 @@ from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import PassedShards, ShardDirectory
 from countledger.consumers.total_writer import DueRules, TtlCache, WindowRules, new_memory
 from countledger.infra.local.mappings import record_filter
-from countledger.infra.memory.items import key_of
+from countledger.infra.memory.tables import key_of
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys, quarantine
 from countledger.ledger.departure import Deadline
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping as Map
     from random import Random
 
-    from countledger.infra.memory.table import Change, Key
+    from countledger.infra.memory.tables import Change, Key
     from countledger.ledger.indexes import DueRule
     from countledger.ledger.windows import WindowSetting
     from tests.simulation.auditor import Auditor

@@ -38,7 +38,7 @@ from countledger.consumers.alerts.state import (
     status_of,
     write_of,
 )
-from countledger.infra.memory.items import holds
+from countledger.infra.memory.tables import holds
 from countledger.ledger.attributes import Item
 from countledger.ledger.limits import ALERT_MADE_ANEW_MS
 from countledger.ledger.operations import Put

@@ -10,7 +10,7 @@ import pytest
 from countledger.compaction.archive import archived_of, checksum, is_archived, items_in, lines_of
 from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.report import CompactionReport, CompactionStep, Retire, RunOutcome, Verb
-from countledger.infra.memory.items import holds
+from countledger.infra.memory.tables import holds
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import CorruptArchive

@@ -12,7 +12,7 @@ from countledger.compaction import plan
 from countledger.compaction.deletion import DeletionMark, empty_head
 from countledger.compaction.plan import AgeLimit, limits_by
 from countledger.compaction.report import RunOutcome
-from countledger.infra.memory.items import holds
+from countledger.infra.memory.tables import holds
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import BadSetting, SumOverflow

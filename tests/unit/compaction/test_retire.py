@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from countledger.compaction.report import Retire, Retirer, Tampered, delete_of
-from countledger.infra.memory.items import holds
+from countledger.infra.memory.tables import holds
 from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
     ConditionFailed,

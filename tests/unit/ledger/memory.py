@@ -13,10 +13,8 @@ from typing import Any, Final, TypeAlias, cast
 from mypy_boto3_dynamodb import DynamoDBClient
 from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
-from countledger.infra.memory.items import holds, key_of
-from countledger.infra.memory.table import Key as ItemKey
-from countledger.infra.memory.table import StoredTable
-from countledger.infra.memory.tables import Transactions
+from countledger.infra.memory.tables import Key as ItemKey
+from countledger.infra.memory.tables import StoredTable, Transactions, holds, key_of
 from countledger.ledger.attributes import Item, Key
 from countledger.ledger.departure import leave
 from countledger.ledger.dynamo import DynamoClient

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countledger.infra.memory.items import key_of
+from countledger.infra.memory.tables import key_of
 from countledger.ledger import amount, keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.entry import Entry, encode_entry

@@ -12,15 +12,17 @@ from countledger.infra.local.mappings import record_filter
 from countledger.infra.local.shards import StreamShardReader
 from countledger.infra.memory.faults import GUIDE, Missing, NotInMemory
 from countledger.infra.memory.functions import lambda_record, passes_counters, passes_ledger
-from countledger.infra.memory.items import (
+from countledger.infra.memory.stream import Record, StreamsClient
+from countledger.infra.memory.tables import (
+    COUNTERS,
     INDEXES,
+    LEDGER,
+    MemoryTables,
     index_units,
     item_bytes,
     read_units,
     write_units,
 )
-from countledger.infra.memory.stream import Record, StreamsClient
-from countledger.infra.memory.tables import COUNTERS, LEDGER, MemoryTables
 from countledger.infra.template import mapping_settings, table_schemas
 from countledger.ledger import keys
 from countledger.ledger.errors import RequestRejected

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.infra.memory.items import holds
+from countledger.infra.memory.tables import holds
 from countledger.ledger.errors import IdempotencyKeyReused
 from countledger.producers.strict.change import StrictChange
 from countledger.producers.strict.definition import Definition, Method, StrictState, encode_state

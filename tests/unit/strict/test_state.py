@@ -5,7 +5,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.infra.memory.items import holds
+from countledger.infra.memory.tables import holds
 from countledger.ledger import amount
 from countledger.ledger.attributes import Item, decode, encode
 from countledger.ledger.operations import Put, Update
