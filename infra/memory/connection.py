@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from countledger.infra.memory.dynamo import client_of
+from countledger.infra.memory.client import client_of
 from countledger.infra.memory.faults import Missing, RefusingClient, refuse
 from countledger.infra.memory.services import (
     AppScheduler,

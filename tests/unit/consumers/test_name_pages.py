@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from countledger.consumers.totals import names_page
-from countledger.infra.memory.dynamo import MemoryDynamo
+from countledger.infra.memory.client import MemoryDynamo
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
 from countledger.ledger.operations import Page, Query, Scan
