@@ -13,7 +13,6 @@ expiries, and lists what differs from AWS.
 
 from __future__ import annotations
 
-from countledger.infra.memory.services import Notification
-from countledger.infra.memory.stack import MemoryStack
+from countledger.infra.memory.stack import MemoryStack, Notification
 
 __all__ = ["MemoryStack", "Notification"]

@@ -39,7 +39,7 @@ from countledger.producers.strict.release import OverdueHolds
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from countledger.infra.memory.connection import MemoryConnection
+    from countledger.infra.memory.stack import MemoryConnection
     from countledger.infra.memory.stream import Record, Stream
 
 _BATCH: Final = 1_000

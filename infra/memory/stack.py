@@ -2,30 +2,397 @@
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from botocore.exceptions import ClientError
 
 import countledger
 from countledger.client import CountLedger
-from countledger.infra.memory.connection import MemoryConnection
+from countledger.infra.memory.client import client_of, sdk_call
+from countledger.infra.memory.faults import Missing, RefusingClient, refuse
 from countledger.infra.memory.functions import StackFunctions
-from countledger.infra.memory.tables import MemoryClock, MemoryTables
-from countledger.ledger.connection import replaced_by
+from countledger.infra.memory.stream import StreamsClient
+from countledger.infra.memory.tables import (
+    ACCOUNT,
+    COUNTERS,
+    LEDGER,
+    REGION,
+    MemoryClock,
+    MemoryTables,
+)
+from countledger.ledger.attempts import CallLimits
+from countledger.ledger.connection import Connection, replaced_by
 from countledger.ledger.dynamo import Meter
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from countledger.ledger.settings import OUTPUTS, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
-    from typing import Any
 
     from countledger.aio import AsyncCountLedger
     from countledger.compaction.report import CompactionReport
-    from countledger.infra.memory.services import Notification
+    from countledger.ledger.clock import Clock
+    from countledger.ledger.connection import Retries
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.errors import CountledgerError
+
+
+# The other services of a stack in memory: queues, an event bus, topics, schedules.
+#
+# Each client has the calls that the product makes, with their parameters and answers.
+
+
+_MESSAGES_MAX: Final = 10
+# Of the SDK, for a call of EventBridge Scheduler.
+_ATTEMPTS: Final = 4
+_BACK_OFF_MS: Final = 50
+
+
+@dataclass(slots=True)
+class StoredMessage:
+    """A message in a queue.
+
+    Attributes:
+        body: of the message.
+        hidden_until_ms: until when it is hidden from readers.
+    """
+
+    body: str
+    hidden_until_ms: float = 0.0
+
+
+@dataclass
+class MemoryQueues:
+    """SQS: a queue for each URL, created at its first use.
+
+    Attributes:
+        clock: the time.
+        queues: the messages of each queue, by receipt.
+    """
+
+    clock: Clock
+    queues: dict[str, dict[str, StoredMessage]] = field(default_factory=lambda: defaultdict(dict))
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def bodies(self, url: str) -> list[str]:
+        """The bodies of the messages of a queue, hidden or not."""
+        return [one.body for one in self.queues[url].values()]
+
+    def send_message(self, QueueUrl: str, MessageBody: str, **_: object) -> dict[str, Any]:  # noqa: N803 - of the API
+        """Add a message."""
+        receipt = f"message-{next(self._numbers)}"
+        self.queues[QueueUrl][receipt] = StoredMessage(MessageBody)
+        return {"MessageId": receipt}
+
+    def receive_message(
+        self,
+        QueueUrl: str,  # noqa: N803 - of the API
+        VisibilityTimeout: int,  # noqa: N803 - of the API
+        **_: object,
+    ) -> dict[str, Any]:
+        """Up to ten visible messages, which are hidden from then on."""
+        now_ms, queue = self.clock.now_ms(), self.queues[QueueUrl]
+        found = [name for name, one in queue.items() if one.hidden_until_ms <= now_ms]
+        for name in found[:_MESSAGES_MAX]:
+            queue[name].hidden_until_ms = now_ms + VisibilityTimeout * SECOND_MS
+        shown = [
+            {"MessageId": name, "ReceiptHandle": name, "Body": queue[name].body}
+            for name in found[:_MESSAGES_MAX]
+        ]
+        return {"Messages": shown} if shown else {}
+
+    def delete_message(self, QueueUrl: str, ReceiptHandle: str, **_: object) -> dict[str, Any]:  # noqa: N803 - of the API
+        """Delete a message, if it exists."""
+        self.queues[QueueUrl].pop(ReceiptHandle, None)
+        return {}
+
+    def change_message_visibility(
+        self,
+        QueueUrl: str,  # noqa: N803 - of the API
+        ReceiptHandle: str,  # noqa: N803 - of the API
+        VisibilityTimeout: int,  # noqa: N803 - of the API
+        **_: object,
+    ) -> dict[str, Any]:
+        """Hide a message for so many seconds from now."""
+        if (message := self.queues[QueueUrl].get(ReceiptHandle)) is not None:
+            message.hidden_until_ms = self.clock.now_ms() + VisibilityTimeout * SECOND_MS
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """An alert that the event bus or a topic accepted.
+
+    Attributes:
+        target: `bus`, or the ARN of the topic.
+        alert: the message, as docs/alert-message.schema.json describes it.
+        subject: of the notification of a topic; None: it went to the bus.
+    """
+
+    target: str
+    alert: dict[str, Any]
+    subject: str | None = None
+
+
+@dataclass
+class MemoryTargets:
+    """EventBridge and SNS: they accept everything.
+
+    Attributes:
+        published: what they accepted, in order.
+    """
+
+    published: list[Notification] = field(default_factory=list)
+
+    def put_events(self, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803 - of the API
+        """Accept events."""
+        self.published += [Notification("bus", json.loads(one["Detail"])) for one in Entries]
+        return {"Entries": [{"EventId": one["EventBusName"]} for one in Entries]}
+
+    def publish_batch(
+        self,
+        TopicArn: str,  # noqa: N803 - of the API
+        PublishBatchRequestEntries: list[dict[str, Any]],  # noqa: N803 - of the API
+    ) -> dict[str, Any]:
+        """Accept notifications."""
+        for one in PublishBatchRequestEntries:
+            alert = json.loads(one["Message"])
+            self.published.append(Notification(TopicArn, alert, one["Subject"]))
+        return {"Successful": [{"Id": one["Id"]} for one in PublishBatchRequestEntries]}
+
+    def describe_event_bus(self, **_: object) -> dict[str, Any]:
+        """The bus exists."""
+        return {}
+
+    def get_topic_attributes(self, **_: object) -> dict[str, Any]:
+        """Each topic exists."""
+        return {}
+
+
+@dataclass
+class MemoryScheduler:
+    """EventBridge Scheduler: it stores schedules, and starts nothing.
+
+    Attributes:
+        schedules: their requests, by name.
+    """
+
+    schedules: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def create_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
+        """Store a new schedule."""
+        if request["Name"] in self.schedules:
+            raise _refusal("ConflictException", "CreateSchedule")
+        self.schedules[request["Name"]] = request
+        return {"ScheduleArn": request["Name"]}
+
+    def get_schedule(self, Name: str, **_: object) -> dict[str, Any]:  # noqa: N803 - of the API
+        """A schedule."""
+        if Name not in self.schedules:
+            raise _refusal("ResourceNotFoundException", "GetSchedule")
+        return self.schedules[Name]
+
+    def delete_schedule(self, Name: str, **_: object) -> dict[str, Any]:  # noqa: N803 - of the API
+        """Delete a schedule."""
+        self.get_schedule(Name=Name)
+        del self.schedules[Name]
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class AppScheduler:
+    """EventBridge Scheduler as the app calls it: its calls meet planned faults.
+
+    Attributes:
+        scheduler: of the stack.
+        memory: the stack's tables, with their faults.
+    """
+
+    scheduler: MemoryScheduler
+    memory: MemoryTables
+
+    def create_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
+        """Store a new schedule."""
+        return self._sent(partial(self.scheduler.create_schedule, **request), writes=True)
+
+    def get_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
+        """A schedule."""
+        return self._sent(partial(self.scheduler.get_schedule, **request), writes=False)
+
+    def delete_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
+        """Delete a schedule."""
+        return self._sent(partial(self.scheduler.delete_schedule, **request), writes=True)
+
+    def _sent(self, request: Callable[[], dict[str, Any]], *, writes: bool) -> dict[str, Any]:
+        def send() -> dict[str, Any]:
+            with self.memory.lock:
+                return self.memory.faults.meet(request, writes=writes)
+
+        def wait(attempt: int) -> None:
+            self.memory.clock.sleep_ms(_BACK_OFF_MS * 2**attempt)
+
+        return sdk_call(_ATTEMPTS, send, wait, self.memory.faults.announce)
+
+
+def _refusal(code: str, operation: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": code}}, operation)
+
+
+# The connection to a stack in memory; what the stack does not have is refused by name.
+
+
+_ATTEMPTS_BY_RETRIES: Final = {"none": 1, "standard": 4}
+_SERVICES: Final = {
+    "cloudformation": Missing.STACK,
+    "cloudwatch": Missing.METRICS,
+    "kinesis": Missing.KINESIS,
+    "lambda": Missing.FUNCTIONS,
+    "s3": Missing.ARCHIVE,
+}
+_SETTINGS: Final = {
+    "ingest_stream_arn": Missing.KINESIS,
+    "ingest_quarantine_queue_url": Missing.KINESIS,
+    "ingest_expired_queue_url": Missing.KINESIS,
+    "strict_table": Missing.REGIONS,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryConnection(Connection):
+    """A connection to a stack in memory.
+
+    Attributes:
+        memory: the tables.
+        queues_of: SQS.
+        targets: EventBridge and SNS.
+        schedules: EventBridge Scheduler.
+        after_write: called after each write; None: a connection of the stack's own functions.
+    """
+
+    makes_requests: ClassVar[bool] = False
+    memory: MemoryTables
+    queues_of: MemoryQueues
+    targets: MemoryTargets = field(default_factory=MemoryTargets)
+    schedules: MemoryScheduler = field(default_factory=MemoryScheduler)
+    after_write: Callable[[], object] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Refuse to be pickled: another process would use a stack of AWS.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "a client of a stack in memory cannot be pickled: the stack is in this process only; "
+            "use threads, or `countledger up`"
+        )
+
+    @classmethod
+    def to(cls, memory: MemoryTables) -> MemoryConnection:
+        """The connection of the functions of a stack."""
+        session: Any = RefusingClient(Missing.SESSION, REGION)
+        return cls(
+            settings_of(memory),
+            session,
+            clock=memory.clock,
+            memory=memory,
+            queues_of=MemoryQueues(memory.clock),
+        )
+
+    @property
+    def outputs(self) -> Mapping[str, str]:
+        """The stack's outputs: none, the settings name everything."""
+        return {}
+
+    def setting(self, name: str) -> str:
+        """A setting.
+
+        Raises:
+            NotInMemory: a stack in memory does not have what it names.
+        """
+        value: str | None = getattr(self.settings, name)
+        if not value:
+            refuse(_SETTINGS.get(name, Missing.STACK), name)
+        return value
+
+    def in_region(self, region: str) -> Connection:
+        """Itself.
+
+        Raises:
+            NotInMemory: it is another region.
+        """
+        if region != REGION:
+            refuse(Missing.REGIONS, region)
+        return self
+
+    def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
+        """A client to the tables in memory."""
+        self.in_region(region or REGION)
+        limits = CallLimits(self.settings.call_timeout_ms, self.settings.max_attempts)
+        return client_of(
+            self.memory,
+            _ATTEMPTS_BY_RETRIES[retries],
+            self.after_write,
+            meter=self.meter,
+            limits=limits,
+            random=self.random,
+            workers=self.workers,
+        )
+
+    def _scheduler(self) -> MemoryScheduler | AppScheduler:
+        """EventBridge Scheduler; the stack's own functions meet no planned faults."""
+        of_functions = self.after_write is None
+        return self.schedules if of_functions else AppScheduler(self.schedules, self.memory)
+
+    def account(self) -> str:
+        """The number of no account."""
+        return ACCOUNT
+
+    def _client(
+        self,
+        service: str,
+        retries: Retries = "standard",  # noqa: ARG002 - of `Connection`
+        region: str | None = None,  # noqa: ARG002 - of `Connection`
+    ) -> Any:  # noqa: ANN401 - as of `Connection`
+        clients = {
+            "dynamodbstreams": StreamsClient(self.memory.ledger_stream),
+            "sqs": self.queues_of,
+            "events": self.targets,
+            "sns": self.targets,
+            "scheduler": self._scheduler(),
+        }
+        if service not in clients:
+            refuse(_SERVICES.get(service, Missing.SERVICE), service)
+        return clients[service]
+
+
+def settings_of(memory: MemoryTables) -> Settings:
+    """The settings of a stack in memory, whatever the environment says."""
+    plain = {one.name: one.metadata["default"] for one in fields(Settings)}
+    urls = {name: f"memory:{name}" for name in OUTPUTS if name.endswith("_queue_url")}
+    named = {
+        **urls,
+        "stack_name": "memory",
+        "ledger_table": LEDGER,
+        "counters_table": COUNTERS,
+        "ledger_stream_arn": memory.ledger_stream.arn,
+        "counters_stream_arn": memory.counters_stream.arn,
+        "dispatcher_arn": "memory:dispatcher",
+        "schedule_group": "memory",
+        "scheduler_role_arn": "memory:role",
+        "home_region": REGION,
+        "alert_bus": "memory",
+        "alert_topic_arns": f"arn:aws:sns:{REGION}:{ACCOUNT}:*",
+    }
+    return Settings(**{**plain, **named, **dict.fromkeys(_SETTINGS)})
 
 
 class MemoryStack:

@@ -14,7 +14,7 @@ from countledger.infra.http.access import READ_EVERYTHING
 from countledger.infra.http.api import http_app
 from countledger.infra.http.server import AccessRules, Gate, listen, page_files, serve
 from countledger.infra.local.front import new_token
-from countledger.infra.memory.connection import MemoryConnection
+from countledger.infra.memory.stack import MemoryConnection
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger.dynamo import Meter
 from countledger.testing import MemoryStack

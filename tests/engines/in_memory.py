@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from countledger.infra.memory.connection import MemoryConnection
 from countledger.infra.memory.faults import Missing, RefusingClient
+from countledger.infra.memory.stack import MemoryConnection
 from countledger.infra.memory.tables import REGION, MemoryTables
 from countledger.ledger.connection import Connection
 from countledger.ledger.dynamo import Meter

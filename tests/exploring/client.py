@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from countledger.infra.memory.client import TableClient, sdk_call
-from countledger.infra.memory.connection import MemoryConnection
+from countledger.infra.memory.stack import MemoryConnection
 from countledger.ledger.attempts import CallLimits
 from countledger.ledger.errors import Unclear
 from countledger.ledger.operations import Query, Scan

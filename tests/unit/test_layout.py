@@ -35,7 +35,7 @@ _SDK_FILES = {
     "ledger/transport/client.py",
     "ledger/transport/http.py",
     # the type of credentials of one moment
-    "infra/memory/services.py",  # the modelled errors of schedules
+    "infra/memory/stack.py",  # the modelled errors of schedules
     "infra/memory/stream.py",  # the modelled errors of the streams API
     "infra/local/region_stack.py",
     "infra/local/stack.py",

@@ -11,7 +11,7 @@ import pytest
 from countledger.compaction.assembly import dispatcher_of
 from countledger.compaction.schedule import Schedule
 from countledger.compaction.schedules import Schedules
-from countledger.infra.memory.connection import MemoryConnection
+from countledger.infra.memory.stack import MemoryConnection
 from countledger.ledger.errors import AccessDenied, NoSuchSchedule, ScheduleExists, Unclear
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from countledger.testing import MemoryStack

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from countledger.client import CountLedger
-from countledger.infra.memory.connection import MemoryConnection
+from countledger.infra.memory.stack import MemoryConnection
 from countledger.infra.memory.tables import MemoryClock, MemoryTables
 from countledger.ledger import ids
 from countledger.ledger.clock import SystemClock

@@ -12,7 +12,7 @@ import pytest
 import countledger
 from countledger import CountLedger, Event, errors, outcomes
 from countledger.consumers.verify import Judgement
-from countledger.infra.memory.connection import MemoryConnection
+from countledger.infra.memory.stack import MemoryConnection
 from countledger.ledger.clock import SystemClock
 from countledger.testing import MemoryStack
 from tests.unit.memory.everything import use_everything
