@@ -29,9 +29,9 @@ from ministack.services import dynamodb
 from countledger.infra.local.engine_guard import guarded
 from countledger.infra.local.engine_iam import IAM_PATCHES
 from countledger.infra.local.engine_memory import Saver, patch_sequence_numbers_never_go_back
+from countledger.infra.local.engine_patches import TEMPLATE_PATCHES
 from countledger.infra.local.engine_refusals import REFUSALS
 from countledger.infra.local.engine_replicas import REPLICA_PATCHES
-from countledger.infra.local.engine_templates import TEMPLATE_PATCHES
 
 DYNAMODB_DIGITS: Final = 38
 _EXACT: Final = decimal.Context(

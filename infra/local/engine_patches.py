@@ -1,5 +1,7 @@
 """Gaps of MiniStack 1.5.33 in what a template may say; imported by `engine_process.py` alone."""
 
+from __future__ import annotations
+
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
