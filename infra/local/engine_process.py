@@ -27,11 +27,13 @@ from ministack.core import lambda_runtime, router
 from ministack.services import dynamodb
 
 from countledger.infra.local.engine_guard import guarded
-from countledger.infra.local.engine_iam import IAM_PATCHES
 from countledger.infra.local.engine_memory import Saver, patch_sequence_numbers_never_go_back
-from countledger.infra.local.engine_patches import TEMPLATE_PATCHES
-from countledger.infra.local.engine_refusals import REFUSALS
-from countledger.infra.local.engine_replicas import REPLICA_PATCHES
+from countledger.infra.local.engine_patches import (
+    IAM_PATCHES,
+    REFUSALS,
+    REPLICA_PATCHES,
+    TEMPLATE_PATCHES,
+)
 
 DYNAMODB_DIGITS: Final = 38
 _EXACT: Final = decimal.Context(
