@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from countledger.infra.local.mappings import Checkpoints
-from countledger.infra.local.shard_delivery import (
+from countledger.infra.local.shards import (
     FunctionAnswer,
     Invocation,
     Invoke,
     OnFailure,
     ReadAhead,
     ShardDelivery,
+    ShardSource,
+    readable,
 )
-from countledger.infra.local.shards import ShardSource, readable
 from countledger.infra.template import MappingSettings, TemplateUnsupported
 from countledger.ledger.errors import ServiceFailed
 

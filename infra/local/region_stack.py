@@ -29,8 +29,7 @@ from countledger.infra.local.mappings import (
 )
 from countledger.infra.local.pump import Pump, lambda_invoker
 from countledger.infra.local.replicas import Copy
-from countledger.infra.local.shard_delivery import OnFailure
-from countledger.infra.local.shards import KinesisSource, ShardSource, StreamSource
+from countledger.infra.local.shards import KinesisSource, OnFailure, ShardSource, StreamSource
 from countledger.infra.template import (
     MappingSettings,
     mapping_settings,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from countledger.infra.local.pump import Pump
-from countledger.infra.local.shard_delivery import OnFailure
+from countledger.infra.local.shards import OnFailure
 from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import MappingSettings, table_schemas
 

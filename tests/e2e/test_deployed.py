@@ -9,7 +9,7 @@ import pytest
 
 from countledger import Event, Judgement
 from countledger.infra.deploy.bundle import OWN, build_bundle
-from countledger.infra.local.shard_delivery import Invocation
+from countledger.infra.local.shards import Invocation
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import AccessDenied
 from tests.e2e.world import client_of, logged

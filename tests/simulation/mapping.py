@@ -1,7 +1,7 @@
 """The event source mapping: takes the records of a stream to a function, as Lambda documents it.
 
-What goes into a batch and what an answer means are the decisions of `infra/local/delivery.py`,
-carried out for each shard by `infra/local/shard_delivery.py`. This module adds the function's
+What goes into a batch and what an answer means are the decisions of `infra/local/shards.py`,
+carried out for each shard by `infra/local/shards.py`. This module adds the function's
 failures: it fails without an answer, stops half way, is invoked twice, goes on after it was
 abandoned; the mapping is recreated and reads the stream from its start.
 """
@@ -12,8 +12,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.local.shard_delivery import FunctionAnswer, ShardDelivery
-from countledger.infra.local.shards import StreamSource, readable
+from countledger.infra.local.shards import FunctionAnswer, ShardDelivery, StreamSource, readable
 from countledger.ledger.errors import CountledgerError
 from tests.simulation.faults import Fault
 from tests.simulation.schedule import Killed

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from countledger.infra.local import delivery
-from countledger.infra.local.delivery import (
+from countledger.infra.local import shards
+from countledger.infra.local.shards import (
     BatchFailed,
     BatchHandled,
     BatchPartlyFailed,
@@ -60,7 +60,7 @@ def failing(*sequences: object) -> dict[str, Any]:
         # A window demands state and keeps it.
         *((True, one, None) for one in (None, {}, {"state": None}, {"state": "x"})),
         # Lambda would end the window early; what cannot be played is not passed over.
-        (True, {"state": {"n": "x" * delivery.MAX_STATE_BYTES}}, None),
+        (True, {"state": {"n": "x" * shards.MAX_STATE_BYTES}}, None),
         (True, {"state": {"n": 1}}, BatchHandled({"n": 1})),
         (True, {"state": {"n": 1}, **failing("2")}, BatchPartlyFailed(1, {"n": 1})),
     ],
@@ -135,7 +135,7 @@ def test_no_record_is_lost_or_doubled_by_any_verdict() -> None:
             assert sum(parts, ()) == whole.records
 
 
-LARGE: Final = "x" * (delivery.MAX_EVENT_BYTES // 2)
+LARGE: Final = "x" * (shards.MAX_EVENT_BYTES // 2)
 MIXED: Final = (
     records("1", created_s=59) + records("2", created_s=119) + records("3", created_s=120)
 )
@@ -168,11 +168,9 @@ def test_windows_begin_at_multiples_of_their_length() -> None:
 def test_an_event_has_its_shard_and_state_only_in_a_window() -> None:
     """Lambda delivers so where no window is set: without a shard id."""
     one = RecordBatch(records("1", encoded='{"a":1}'))
-    plain = delivery.event(one, shard_id="s", stream_arn="arn", window=None)
+    plain = shards.event(one, shard_id="s", stream_arn="arn", window=None)
     window = TumblingWindow(900, 900, {"n": 1})
-    last = delivery.event(
-        RecordBatch(()), shard_id="s", stream_arn="arn", window=window, final=True
-    )
+    last = shards.event(RecordBatch(()), shard_id="s", stream_arn="arn", window=window, final=True)
 
     assert json.loads(plain) == {"Records": [{"a": 1}]}
     assert json.loads(last) == {
@@ -188,7 +186,7 @@ def test_an_event_has_its_shard_and_state_only_in_a_window() -> None:
 
 def test_the_note_of_a_failure_names_the_range_and_not_what_is_in_it() -> None:
     withdrawn = RecordBatch(records("4", "7", encoded='{"secret":1}'), failures=3)
-    note = delivery.on_failure_note(withdrawn, shard_id="s", stream_arn="arn")
+    note = shards.on_failure_note(withdrawn, shard_id="s", stream_arn="arn")
 
     assert note["requestContext"]["approximateInvokeCount"] == 3
     info = note["DDBStreamBatchInfo"]

@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from countledger.infra.local.delivery import StreamRecord
-from countledger.infra.local.shard_delivery import ReadAhead
+from countledger.infra.local.shards import ReadAhead, StreamRecord
 
 PAGE = 3
 
