@@ -28,7 +28,7 @@ from countledger.infra.local.mappings import (
     record_filter,
 )
 from countledger.infra.local.pump import Pump, lambda_invoker
-from countledger.infra.local.replicas import Copy
+from countledger.infra.local.replication import Copy
 from countledger.infra.local.shards import KinesisSource, OnFailure, ShardSource, StreamSource
 from countledger.infra.template import (
     MappingSettings,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from countledger.infra.local.replicas import Copy, Version
+from countledger.infra.local.replication import Copy, Version
 from tests.e2e.command import eventually
 from tests.regions.world import HOME, OTHERS, World, open_world
 

@@ -18,8 +18,7 @@ from countledger.compaction.report import Retire
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.record import ShardName, counts
 from countledger.consumers.totals import TotalsReader
-from countledger.infra.local.replicas import Copy
-from countledger.infra.local.replication import Replicator
+from countledger.infra.local.replication import Copy, Replicator
 from countledger.infra.template import table_schemas
 from countledger.ledger import keys
 from countledger.ledger.connection import Connection
