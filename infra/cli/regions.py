@@ -119,7 +119,7 @@ def add(
     def code() -> Code:
         connection = options.connection().in_region(name)
         if connection.stays_here and bundle is None:
-            from countledger.infra.local.region_stack import empty_bundle  # noqa: PLC0415 - an extra
+            from countledger.infra.local.stack import empty_bundle  # noqa: PLC0415 - an extra
 
             # Functions of this machine run from the installed package, as those of `up` do.
             content = empty_bundle()

@@ -128,7 +128,7 @@ def _running_here(options: Options, name: str) -> Running | None:
 
 def _client_of(running: Running) -> CountLedger:
     """A client of it, whatever the environment says of another stack."""
-    from countledger.infra.local.region_stack import session_in  # noqa: PLC0415 - an extra
+    from countledger.infra.local.stack import session_in  # noqa: PLC0415 - an extra
 
     settings = Settings.of_stack(running.stack_name)
     return CountLedger(settings, session=session_in(running.environment), endpoint_url=running.url)

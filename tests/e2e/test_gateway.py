@@ -23,8 +23,7 @@ from countledger import CountLedger
 from countledger.infra.http.access import ScopeVerb
 from countledger.infra.local.engine import REGION, ROOT_SECRET
 from countledger.infra.local.engine_guard import SECRET_HEADER
-from countledger.infra.local.region_stack import ROOT
-from countledger.infra.local.stack import LocalStack
+from countledger.infra.local.stack import ROOT, LocalStack
 from countledger.ledger import keys
 from tests.e2e.command import Command, Finished
 from tests.e2e.gateway import ORIGIN, Gateway, HttpAnswer

@@ -10,9 +10,8 @@ import pytest
 
 from countledger import Claim, Direction, Event, outcomes
 from countledger.infra.deploy.deployment import deploy
-from countledger.infra.local.region_stack import empty_bundle
 from countledger.infra.local.saved_stack import StackDirectory
-from countledger.infra.local.stack import LocalStack
+from countledger.infra.local.stack import LocalStack, empty_bundle
 from countledger.infra.template import template_text
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from tests.e2e.command import eventually

@@ -10,8 +10,8 @@ import pytest
 
 from countledger import CountLedger, Settings
 from countledger.infra.local.background import NotSaved, Running, UpFailed, down, status, up
-from countledger.infra.local.region_stack import session_in
 from countledger.infra.local.saved_stack import FILE, read_header
+from countledger.infra.local.stack import session_in
 from tests.e2e.command import eventually
 
 

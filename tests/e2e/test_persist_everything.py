@@ -12,7 +12,7 @@ import pytest
 
 from countledger import CountLedger, Direction, Event, Settings, outcomes
 from countledger.infra.local.background import Running, down, status, up
-from countledger.infra.local.region_stack import session_in
+from countledger.infra.local.stack import session_in
 from countledger.ledger.clock import to_datetime
 from tests.e2e.command import eventually
 

@@ -21,8 +21,7 @@ from countledger.infra.deploy.region_change import (
     next_of_removing,
 )
 from countledger.infra.deploy.stack_operation import DeployFailed
-from countledger.infra.local.region_stack import ROOT, session_of
-from countledger.infra.local.stack import LocalStack
+from countledger.infra.local.stack import ROOT, LocalStack, session_of
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import RegionRebuilding
 from tests.e2e.command import PATIENCE_S, Command

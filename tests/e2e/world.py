@@ -11,8 +11,7 @@ from typing import Any
 
 from countledger import CountLedger, Event, Settings
 from countledger.infra.deploy.deployment import Deployment, deploy
-from countledger.infra.local.region_stack import RegionStack
-from countledger.infra.local.stack import Credentials, LocalStack
+from countledger.infra.local.stack import Credentials, LocalStack, RegionStack
 from countledger.ledger.attributes import Item, Key
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.indexes import bucket_of

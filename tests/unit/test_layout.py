@@ -37,7 +37,6 @@ _SDK_FILES = {
     # the type of credentials of one moment
     "infra/memory/stack.py",  # the modelled errors of schedules
     "infra/memory/stream.py",  # the modelled errors of the streams API
-    "infra/local/region_stack.py",
     "infra/local/stack.py",
     "infra/local/pump.py",
 }
