@@ -148,8 +148,8 @@ def cron(text: str) -> str:
             f"cron expression {text!r}: exactly one of day of month and day of week must be '?', "
             "as in '0 3 * * ? *' or '0 3 ? * MON *'"
         )
-    for field, value in zip(_FIELDS, fields, strict=True):
-        _check_field(field, value, text)
+    for name, value in zip(_FIELDS, fields, strict=True):
+        _check_field(name, value, text)
     return f"cron({' '.join(fields)})"
 
 

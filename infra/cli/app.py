@@ -430,7 +430,7 @@ On this machine
   demo demo.demo Count a git repository, and check every total against git.
 In an AWS account
   deploy deploy.deploy Create the stack in an AWS account, or update it to this release.
-  package packaging.package Upload the functions' code, and print the template that uses it.
+  package deploy.package Upload the functions' code, and print the template that uses it.
   destroy destroy.destroy Remove the stack from an AWS account; its tables and their items stay.
   region regions.app Regions: each has a replica of the ledger, and totals of its own.
   policy policies.app Policies of those who deploy, as documents for IAM.
@@ -438,7 +438,7 @@ In an AWS account
       most.
 Count
   emit emit.emit Record an event, or a file of them.
-  set strict_change.set_value Set a counter to a value; 0 resets it.
+  set strict.set_value Set a counter to a value; 0 resets it.
   namespace namespaces.app Settings shared by all counters of one namespace, the name before the
       colon.
   strict strict.app Counters that never pass their bounds: tickets, stock, credit.
@@ -457,7 +457,7 @@ Read and check
   entries totals.entries Read a counter's change log, newest first.
   status status.status Show the state of the stack: what runs, how late totals are, where action
       is required.
-  doctor doctor.doctor Check what an app needs here: versions, credentials, clock, stack,
+  doctor status.doctor Check what an app needs here: versions, credentials, clock, stack,
       permissions.
   watch watch.watch Follow totals and alerts in the terminal, as they change.
   verify audit.verify Compare totals with the exact sums of the ledger, and prove the verdict.

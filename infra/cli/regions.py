@@ -15,7 +15,7 @@ from countledger.compaction.salvage import LedgerCopy, Salvage, SalvagePlaces
 from countledger.consumers.assembly import auditor_of
 from countledger.consumers.over_regions import Phase
 from countledger.infra.cli.app import BadUsage, Options, Yes, confirm, parse_pairs, shared
-from countledger.infra.cli.deploy import (  # noqa: TC001 - Typer
+from countledger.infra.cli.deploy import (
     NOBODY,
     Architecture,
     Bucket,

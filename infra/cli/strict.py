@@ -41,7 +41,7 @@ from countledger.producers.payload import keyed
 from countledger.producers.strict.definition import (
     KEEP,
     Keep,
-    Method,  # noqa: TC001 - Typer reads it
+    Method,
     check_amount,
 )
 from countledger.producers.strict.methods import Prefer  # noqa: TC001 - Typer reads it

@@ -151,7 +151,7 @@ _NOT_OURS_TO_RUN: Final = frozenset({"infra", "__main__.py"})
 _OF_THE_API: Final = (
     "__init__.py",
     "deploy/__init__.py",
-    "deploy/quotas.py",
+    "deploy/account_limits.py",
     "deploy/region_checks.py",
     "deploy/stack_operation.py",
     "http",

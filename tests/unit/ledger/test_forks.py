@@ -13,7 +13,7 @@ from tests.unit.ledger.processes import FORKS, printed
 FORKING = """
 import ctypes, os, signal, sys, threading, time
 import boto3
-from countledger.ledger import connection, meter
+from countledger.ledger import connection, dynamo
 from countledger.ledger.settings import Settings
 
 session = boto3.Session("id", "secret", region_name="eu-west-1")
@@ -37,7 +37,7 @@ def use_in_a_fork(use):
 
 for lock, use in (
     (connection._ONE_CLIENT_AT_A_TIME, lambda: made.dynamo("none")),
-    (meter._COUNTING, lambda: made.meter.refused()),
+    (dynamo._COUNTING, lambda: made.meter.refused()),
 ):
     holding.clear()
     thread = threading.Thread(target=hold, args=(lock,))
@@ -105,8 +105,8 @@ def test_each_process_makes_its_own_and_closes_nothing(fork: str) -> None:
 
 # Where the kernel wipes no page in a fork.
 UNWIPED = """
-from countledger.ledger import forks
-forks._WIPED, forks._KNOWN = None, bytearray(1)
+from countledger.ledger import processes
+processes._WIPED, processes._KNOWN = None, bytearray(1)
 """
 
 
@@ -117,8 +117,8 @@ def test_without_a_wiped_page_the_kernel_is_asked(fork: str) -> None:
 
 # Where the kernel accepts the advice and wipes nothing, as emulators of Linux do.
 IGNORED = """
-from countledger.ledger import forks
-forks._WIPED = forks._KNOWN = bytearray(1)
+from countledger.ledger import processes
+processes._WIPED = processes._KNOWN = bytearray(1)
 """
 
 

@@ -9,12 +9,12 @@ from tests.unit.ledger.processes import printed
 # A server written in C may fork without Python's hooks, so what a library reseeds there stays.
 _MAKE = """
 import ctypes, os, sys
-from countledger.ledger import forks
+from countledger.ledger import processes
 
 def copied():
     child = ctypes.PyDLL(None).fork()
     if child == 0:
-        forks._KNOWN[0] = 1  # it takes itself for its parent
+        processes._KNOWN[0] = 1  # it takes itself for its parent
     return child
 
 fork = {fork}
