@@ -1,6 +1,6 @@
 """Delete counters of every kind, by name or by namespace.
 
-A ledger counter is deleted in steps (`ledger_deletion`). A strict counter and a sequence are
+A ledger counter is deleted in steps. A strict counter and a sequence are
 deleted by one call: each of their writes is conditional on the counter's incarnation. Their own
 packages do it; this module only knows the order.
 
@@ -17,7 +17,7 @@ Each call does as many steps as are safe:
     merge     compact: all entries are merged into the head, and no number changes
     prove     all stream records up to then have been applied, in every region (as `verify`)
     delete    one transaction: an empty head replaces the head, the total goes, the mark says so
-    clear     delete the total of each other region that shows the empty head (`counter_regions`)
+    clear     delete the total of each other region that shows the empty head (`deletion`)
     tidy      delete alert states, alert log and memberships that are older than the deletion
     forget    a day later tidy again (for a late evaluator), then delete the empty head and the mark
 
@@ -39,7 +39,7 @@ transaction by more than clocks differ. The report names everything that stays.
 
 Why the empty head stays for a day: a run of the compactor that began before the counter had a head
 publishes on condition that there is none. It must find one; after half a day a run publishes
-nothing any more (`run`). An exact read that takes half a day starts over for the same reason.
+nothing any more (`compactor`). An exact read that takes half a day starts over for the same reason.
 Versions of the total begin again as well, so `repair` writes no finding older than that.
 
 With replicas all writes leave under the lease of the home (`lease`), and head and mark must be the

@@ -148,7 +148,7 @@ class Retirer:
 
         Raises:
             Tampered: one of them was changed by hand; deleting stops.
-            ServiceFailed: every attempt met a conflict; or as `before_send`.
+            ServiceFailed: every attempt met a conflict; or as `departure`.
         """
         perform = DynamoPerformer(self.dynamo, self.dynamo, self.clock)
         size = TRANSACTION_ACTIONS if self.how is Retire.TRANSACTION else 1

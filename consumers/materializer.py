@@ -17,7 +17,7 @@ twice. After a crash between any two steps records are delivered again, and noth
 
 Progress refuses records that are delivered again. Watermarks refuse writes of earlier invocations,
 which were sent before the progress was stored or which land late. So a watermark can be removed
-some time after the progress has passed it (`watermark`).
+some time after the progress has passed it (`progress`).
 """
 
 from __future__ import annotations

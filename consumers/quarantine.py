@@ -2,7 +2,7 @@
 
 The watermark of its counter has passed such a record, so it is never delivered again; `repair`
 corrects the counter. Each record is kept as an item until a person resends or discards it, and a
-message in a queue raises an alarm (see `ledger.quarantine_store` for the order).
+message in a queue raises an alarm (see `ledger.quarantine` for the order).
 """
 
 from __future__ import annotations

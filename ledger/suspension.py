@@ -1,7 +1,7 @@
 """Where synchronous code waits: it blocks its thread, or suspends its call of an event loop.
 
 One implementation serves threads and event loops. A call of an event loop runs in a greenlet (see
-`asynchronous.greenlets`), whose thread is the loop's: if the call blocked it, every other task of
+`asynchronous.calls`), whose thread is the loop's: if the call blocked it, every other task of
 the loop would wait too. So each place that waits for a request, for time, for other calls or for a
 lock asks here first. In a thread nothing changes.
 """
@@ -107,7 +107,7 @@ class SuspendedCall(Protocol):
         """So many tasks at a time, in place of threads; none is left when the block ends."""
 
 
-# What finds the call that runs now; empty until `asynchronous.greenlets` is imported.
+# What finds the call that runs now; empty until `asynchronous.calls` is imported.
 _FINDERS: Final[list[Callable[[], SuspendedCall | None]]] = []
 
 

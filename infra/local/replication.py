@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 # The regions' copies of a local stack's ledger, and the versions that travel between them.
 #
-# The engine compares and writes in one step (`engine_replicas.py`).
+# The engine compares and writes in one step (`engine_patches.py`).
 
 
 Key: TypeAlias = tuple[str, str]
 
-# As `engine_replicas.py` marks them, which is never imported here.
+# As `engine_patches.py` marks them, which is never imported here.
 REPLICATED: Final = "replicated-"
 _SEQUENCE_DIGITS: Final = 10
 _PAGE_RECORDS: Final = 1_000

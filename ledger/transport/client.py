@@ -1,7 +1,7 @@
 """A client whose calls on items take the fast way; all other calls are a boto3 client's.
 
 Credentials, endpoints, connections, errors and handlers of `before-send` are those of the boto3
-client. A call that only botocore can make as it is configured (see `routes` and `handlers`) is made
+client. A call that only botocore can make as it is configured (see below) is made
 by the boto3 client. No redirect is followed.
 """
 
@@ -468,7 +468,7 @@ class FastClient:
         """Make the calls on items that a boto3 client would make.
 
         Args:
-            client: the boto3 client; its requests are checked (`before_send.watch`).
+            client: the boto3 client; its requests are checked (`departure.watch`).
             credentials: those of its session.
             limits: how often, and for how long, a call is made that may succeed a moment later.
 

@@ -1,4 +1,4 @@
-"""The buffer of one event loop: callers add events, and tasks send batches (see `threaded`).
+"""The buffer of one event loop: callers add events, and tasks send batches (see `sending`).
 
 A forked child has the loop of its parent in memory, with the parent's connections and event queue,
 and may even continue to run it. Only the parent sends the parent's events.

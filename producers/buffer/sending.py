@@ -1,6 +1,6 @@
 """The state of a buffer in one process: its queue, its outcomes and its statistics.
 
-It decides and never waits. Its callers wait, in threads (`threaded`) or in an event loop
+It decides and never waits. Its callers wait, in threads (`producer`) or in an event loop
 (`asynchronous`), and make sure that only one of them uses it at a time.
 """
 

@@ -1,6 +1,6 @@
 """The ingest: writes batches of the Kinesis stream to the ledger, and accounts for every message.
 
-For each piece of a batch (`pieces`), until the deadline:
+For each piece of a batch (`entries`), until the deadline:
 
     1  decode it: entries, and what is rejected
     2  write the entries: those with an id in batches, those with a key one by one
@@ -210,7 +210,7 @@ def replacement_of(entry: Entry, *, now_ms: int) -> Entry:
 #
 # An operator may decide to send an expired entry again; the others never become valid. A message
 # has many payloads, each with its bytes, its place in the stream and the reason. Each is also kept
-# as an item until a person has handled it (see `ledger.quarantine_store`).
+# as an item until a person has handled it (see `ledger.quarantine`).
 
 
 FORMAT: Final = 1

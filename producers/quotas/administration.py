@@ -324,7 +324,7 @@ def _give_up_changing(exhausted: Exhausted[Any]) -> Any:  # noqa: ANN401 - it on
 #
 # A limit is read, and used for a few seconds. A quota is read before the limit of one of its
 # counters, so that the later of the two revisions names a limit that was valid at that revision.
-# Every write names it: see `decision`.
+# Every write names it: see `acquiring`.
 
 
 # The least recently used limits beyond are read again.

@@ -9,8 +9,8 @@ remembered. A bare key has no age: used again more than ten minutes after its fi
 again, and nothing can detect that.
 
 A request that got no answer may arrive when its token is forgotten. So each request is conditional
-on the fence of its items as well (see `fence`), and such a request is resolved before anything else
-is sent, however long this process was suspended meanwhile:
+on the fence of its items as well (see `change`), and such a request is resolved before anything
+else is sent, however long this process was suspended meanwhile:
 
 1.  Raise the fence of its first item. Now the request cannot be applied any more.
 2.  Ask: send the same request once more. The service answers a remembered token without looking at
