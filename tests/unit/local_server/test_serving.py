@@ -90,7 +90,7 @@ def test_a_file_that_the_browser_has_is_not_sent_again(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/../listening.py", "/%2e%2e/listening.py", "/..%2flistening.py", "/app.js/", "//"]
+    "path", ["/../server.py", "/%2e%2e/server.py", "/..%2fserver.py", "/app.js/", "//"]
 )
 def test_no_path_leads_out_of_the_page(server: Server, path: str) -> None:
     assert server.ask(path).status == 404
