@@ -120,7 +120,7 @@ class Options:
 
 def _follow(stack_name: str) -> None:
     """Work on the local stack, if the environment names no AWS, or a local stack that has ended."""
-    from countledger.infra.local.engine_guard import followed  # noqa: PLC0415 - help needs none
+    from countledger.infra.local.following import followed  # noqa: PLC0415 - help needs none
 
     found = followed(os.environ, stack_name)
     if found:
@@ -131,7 +131,7 @@ def _follow(stack_name: str) -> None:
 
 def _check_it_is_ours() -> None:
     """Refuse to call a program that listens on the port of a local stack that has ended."""
-    from countledger.infra.local.engine_guard import check_it_is_ours  # noqa: PLC0415 - as above
+    from countledger.infra.local.following import check_it_is_ours  # noqa: PLC0415 - as above
 
     check_it_is_ours(os.environ)
 

@@ -24,7 +24,7 @@ import psutil
 
 from countledger.infra.local import saved_stack
 from countledger.infra.local.engine import SAVE_TIMEOUT_S, cleaned_environment
-from countledger.infra.local.engine_guard import directory_of
+from countledger.infra.local.following import directory_of
 from countledger.infra.local.running import (
     STACK_NAME,
     Running,

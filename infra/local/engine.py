@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from countledger.infra.local.engine_guard import SECRET_HEADER, new_secret
+from countledger.infra.local.following import SECRET_HEADER, new_secret
 from countledger.infra.local.running import kill_all, processes_under
 from countledger.infra.local.saved_stack import StackDirectory
 from countledger.ledger.errors import SetupError

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from countledger.infra.local.engine import ROOT_KEY, ROOT_SECRET
-from countledger.infra.local.engine_guard import SECRET_HEADER
+from countledger.infra.local.following import SECRET_HEADER
 from countledger.infra.local.pump import FIRST_PAUSE_S, next_pause_s
 
 if TYPE_CHECKING:

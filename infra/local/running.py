@@ -16,7 +16,7 @@ from typing import Final
 
 import psutil
 
-from countledger.infra.local.engine_guard import STATE_FILE, directory_of
+from countledger.infra.local.following import STATE_FILE, directory_of
 from countledger.ledger.errors import BadSetting, SetupError
 
 STACK_NAME: Final = "countledger"

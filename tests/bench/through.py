@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from countledger import Event, Receipt
 from countledger.infra.local.engine import REGION, ROOT_SECRET
-from countledger.infra.local.engine_guard import SECRET_HEADER
+from countledger.infra.local.following import SECRET_HEADER
 from countledger.infra.local.stack import ROOT, LocalStack
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as SigningKey
 
 from countledger.infra.local.engine import REGION, ROOT_SECRET
-from countledger.infra.local.engine_guard import SECRET_HEADER
+from countledger.infra.local.following import SECRET_HEADER
 from countledger.infra.local.stack import Credentials
 
 # Of a page that may call the API of the shared stack.

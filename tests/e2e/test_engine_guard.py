@@ -19,7 +19,7 @@ from botocore.credentials import Credentials as SigningKey
 from botocore.exceptions import ClientError
 
 from countledger.infra.local.engine import ROOT_KEY, ROOT_SECRET
-from countledger.infra.local.engine_guard import proves
+from countledger.infra.local.following import proves
 from countledger.infra.local.stack import Credentials, LocalStack
 
 _TARGET: Final = {

@@ -22,7 +22,7 @@ from botocore.exceptions import ClientError
 from countledger import CountLedger
 from countledger.infra.http.access import ScopeVerb
 from countledger.infra.local.engine import REGION, ROOT_SECRET
-from countledger.infra.local.engine_guard import SECRET_HEADER
+from countledger.infra.local.following import SECRET_HEADER
 from countledger.infra.local.stack import ROOT, LocalStack
 from countledger.ledger import keys
 from tests.e2e.command import Command, Finished

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from countledger.infra.local.engine_guard import (
+from countledger.infra.local.following import (
     STATE_FILE,
     LocalStackEnded,
     check_it_is_ours,

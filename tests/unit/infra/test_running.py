@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from countledger.infra.local.engine_guard import STATE_FILE
+from countledger.infra.local.following import STATE_FILE
 from countledger.infra.local.running import AnotherRelease, Running, kept_in_of
 
 _RUNNING = Running(
