@@ -97,7 +97,7 @@ def test_the_hours_of_a_counter_are_bars_and_a_table(
     ).to_be_visible()
 
     _at(page, "counter/likes%3Apost-3")
-    expect(page.get_by_role("img", name=re.compile("newest 1 entry: .* highest 4"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("newest 1 entry, .* highest 4"))).to_be_visible()
     expect(page.get_by_text("countledger windows enable likes --by hour")).to_be_visible()
 
 
