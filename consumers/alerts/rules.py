@@ -86,7 +86,7 @@ class RuleSnapshot:
         past: earlier revisions, and the last revisions of deleted rules.
         unreadable: by name why a rule is corrupt; corrupt rules are not evaluated.
         changed_by: the id of the last change; None: there was none.
-        is_whole: whether it holds every item of the last change, and none of a later change.
+        is_whole: whether it holds every item of the last change, and nothing of a later change.
     """
 
     number: int

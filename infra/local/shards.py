@@ -123,8 +123,8 @@ def next_batch_size(
 ) -> int:
     """How many of the waiting records go into the next batch.
 
-    As many as the batch size and Lambda's event size allow, and none of a later window. (A record
-    that is older than the window, come late, is delivered in it.)
+    As many as the batch size and Lambda's event size allow, and no record of a later window. (A
+    record that is older than the window, come late, is delivered in it.)
     """
     size_bytes = 0
     for index, record in enumerate(islice(records, settings.batch_size)):
