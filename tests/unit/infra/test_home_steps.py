@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -83,9 +83,9 @@ def test_a_schedule_whose_deletion_got_no_answer_has_moved(
     for stack in (home, there):
         stack.ledger.namespaces.create("likes")
     there.ledger.schedules.create("likes", every_ms=HOUR_MS)
-    stack_of: Any = lambda _: SimpleNamespace(  # noqa: E731
-        stack=SimpleNamespace(describe=lambda: {"Parameters": []})
-    )
+    # The step reads the parameters of the stack alone.
+    deployment = SimpleNamespace(stack=SimpleNamespace(describe=lambda: {"Parameters": []}))
+    stack_of = cast("Any", lambda _: deployment)
     target = home.ledger.connection
     moved = HomeChange(target=target, regions=("there",), deployment=stack_of, say=said.append)
     connections = {target.region: target, "there": there.ledger.connection}
