@@ -22,6 +22,14 @@ except countledger.errors.Unreachable:
     pass
 """
 
+_READING = """
+import os
+from countledger.infra.cli.app import run
+os.environ.update(AWS_ACCESS_KEY_ID="id", AWS_SECRET_ACCESS_KEY="secret", AWS_REGION="us-east-1",
+                  AWS_ENDPOINT_URL="http://127.0.0.1:9")
+assert run(["total", "likes:post-1"]) != 0
+"""
+
 
 def _loaded_by(code: str) -> set[str]:
     """The modules that a process has loaded after it ran some code."""
@@ -89,6 +97,14 @@ def test_starting_a_local_stack_loads_no_sdk_in_the_process_that_waits() -> None
     loaded = _loaded_by("import countledger.infra.cli.engine, countledger.infra.local.background")
 
     assert not {"boto3", "botocore", "pydantic", "yaml"} & loaded
+
+
+def test_a_command_loads_no_engine() -> None:
+    """Each looks for a local stack, also where the extra of the engine is not installed."""
+    loaded = _loaded_by(_READING)
+
+    assert "countledger.infra.cli.totals" in loaded
+    assert not {"ministack", "hypercorn", "psutil"} & loaded
 
 
 @pytest.mark.parametrize("name", COMMANDS)
