@@ -305,21 +305,16 @@ class Deployment:
         """What other values of some parameters would change; template and code stay as they are.
 
         Raises:
-            DeployFailed: there is no stack, or its template lacks one of the parameters.
+            BadInput: its template has no such parameter.
+            DeployFailed: there is no stack.
         """
         existing = self._changeable()
         if existing is None:
             raise DeployFailed(f"there is no stack {self.stack.name!r}: `countledger deploy` first")
-        known = parameters_in(existing).keys()
-        if missing := sorted(given.keys() - known):
-            raise DeployFailed(
-                f"stack {self.stack.name!r} has no parameter {missing[0]}: an earlier release "
-                "deployed it; run `countledger deploy` first"
-            )
         request = {
             "ChangeSetType": "UPDATE",
             "UsePreviousTemplate": True,
-            "Parameters": parameters_for(given, existing, known),
+            "Parameters": parameters_for(given, existing, parameters_in(existing)),
             "Tags": tags_for({}, existing),
         }
         return self._propose(request, creating=False)

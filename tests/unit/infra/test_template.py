@@ -467,7 +467,7 @@ def test_every_role_takes_the_boundary() -> None:
 
 @pytest.fixture(params=RELEASES, ids=lambda path: path.stem)
 def before(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The template of an earlier release."""
+    """The template of an earlier stage."""
     template: dict[str, Any] = parse_template(request.param.read_text())
     return template
 
@@ -481,8 +481,8 @@ def test_an_upgrade_makes_one_index_of_a_table_at_most(before: dict[str, Any]) -
         assert len(old ^ new) <= 1
 
 
-def test_an_upgrade_makes_no_managed_policy_anew(before: dict[str, Any]) -> None:
-    """Another description, or path, is another policy: whoever had the old one would lose it."""
+def test_an_upgrade_replaces_no_managed_policy(before: dict[str, Any]) -> None:
+    """Another description, or path, is another policy: the users of the old one would lose it."""
     for name, one in before["Resources"].items():
         if one["Type"] == "AWS::IAM::ManagedPolicy":
             assert resource(name)["Description"] == one["Properties"]["Description"]
