@@ -86,7 +86,7 @@ lock: $(READY) ## Resolve the dependencies: the newest stable ones that fit
 # Hashes and no addresses: it installs from whatever index the user's own configuration names.
 LOCK := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url
 
-# The section of the changelog; a version without one is no release.
+# The entry of the changelog; a version without one is no release.
 release: $(READY) ## What a release publishes, in build/release: wheel, source, SBOM, notes (VERSION=0.2.0)
 	@mkdir -p $(OUT)
 	@awk '/^## /{on=($$2=="$(VERSION)")} on{found=1; print} END{exit !found}' CHANGELOG.md > $(OUT)/notes.md \

@@ -19,7 +19,7 @@ def release(version: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_release_is_wheel_source_notes_and_sbom(tmp_path: Path) -> None:
-    done = release("Unreleased", tmp_path)
+    done = release("0.1.0", tmp_path)
 
     assert done.returncode == 0, done.stderr
     assert {path.name.rpartition(".")[2] for path in tmp_path.iterdir()} == {
@@ -29,7 +29,7 @@ def test_a_release_is_wheel_source_notes_and_sbom(tmp_path: Path) -> None:
         "whl",
     }
     notes = (tmp_path / "notes.md").read_text()
-    assert notes.startswith("## Unreleased\n")
+    assert notes.startswith("## 0.1.0 ")
     assert notes.count("\n## ") == 0
     sbom = json.loads((tmp_path / "functions.cdx.json").read_text())
     listed = {(part["name"], part["version"]) for part in sbom["components"]}

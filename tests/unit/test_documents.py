@@ -3,6 +3,7 @@
 import ast
 import re
 import tokenize
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -196,3 +197,12 @@ def test_every_guide_is_found_from_the_first_page() -> None:
 
 def test_the_first_page_is_short() -> None:
     assert (_ROOT / "README.md").read_text().count("\n") < 150
+
+
+def test_an_entry_of_the_changelog_is_short() -> None:
+    """It says what a release has. The commits say what changed, and the guides say the rest."""
+    entries = (_ROOT / "CHANGELOG.md").read_text().split("\n## ")[1:]
+    version = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+    assert entries[0].startswith(f"{version} ")
+    assert [one.splitlines()[0] for one in entries if len(one.splitlines()) > 60] == []
