@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.exploring.__main__ import main
 from tests.exploring.report import report_of
 from tests.exploring.scope import Capability, Case, Linearity
 from tests.exploring.scopes import CAPABILITIES, OPEN
@@ -45,6 +47,23 @@ def test_no_schedule_breaks_a_capability(capability: Capability) -> None:
 def test_no_schedule_of_more_cases_breaks_a_capability(capability: Capability) -> None:
     for case in _part(_cases(capability)[1:], _THOROUGH_PART, _THOROUGH_MOST):
         _assert_right(case)
+
+
+@pytest.mark.parametrize("capability", [*CAPABILITIES, *OPEN], ids=lambda one: one.name)
+def test_each_case_is_found_by_what_is_printed_of_it(capability: Capability) -> None:
+    for case in _cases(capability):
+        assert Case.parse(capability, str(case), case.bounds) == case
+
+
+def test_the_table_adds_up_what_was_explored(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["marks", "namespaces", "--faults", "0", "--workers", "2"]) == 0
+
+    cases, _, table = capsys.readouterr().out.partition("\n\n")
+    rows = {row[0]: row[1:] for row in map(str.split, table.splitlines()[1:4])}
+    assert [*rows] == ["marks", "namespaces", "all"]
+    printed = Counter(line.split()[0] for line in cases.splitlines())
+    assert {name: int(row[0]) for name, row in rows.items()} == {**printed, "all": printed.total()}
+    assert {row[-1] for row in rows.values()} == {"0"}
 
 
 @pytest.mark.parametrize("capability", [*CAPABILITIES, *OPEN], ids=lambda one: one.name)

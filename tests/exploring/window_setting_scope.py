@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _Windows: TypeAlias = tuple[tuple[str, ...], bool]
 
 _NAMESPACE: Final = "n"
-_FINEST: Final = {"by hour": "hour", "by day": "day", "by day, first": "day"}
+_FINEST: Final = {"by hour": "hour", "by day": "day", "by day if never on": "day"}
 
 
 def _model(windows: _Windows, call: str) -> Iterator[Effect]:
@@ -38,7 +38,7 @@ def _model(windows: _Windows, call: str) -> Iterator[Effect]:
             yield Effect(settings[-1], windows)  # switched off since the call read them
     elif call == "show":
         yield Effect(windows, windows)
-    elif (on and settings[-1] == _FINEST[call]) or (call == "by day, first" and settings):
+    elif (on and settings[-1] == _FINEST[call]) or (call == "by day if never on" and settings):
         yield Effect(settings[-1], windows)
     else:
         yield Effect(_FINEST[call], ((*settings, _FINEST[call]), True))
@@ -84,14 +84,14 @@ WINDOW_SETTINGS: Final = Capability(
     calls={
         "by hour": lambda ledger: _enable(ledger, "hour"),
         "by day": lambda ledger: _enable(ledger, "day"),
-        "by day, first": lambda ledger: _enable(ledger, "day", first=True),
+        "by day if never on": lambda ledger: _enable(ledger, "day", first=True),
         "off": _disable,
         "show": lambda ledger: _seen(ledger.window_settings.of(_NAMESPACE)),
     },
     scripts=(
         ("by hour",),
         ("by day",),
-        ("by day, first",),
+        ("by day if never on",),
         ("off",),
         ("show",),
         ("off", "by hour"),
