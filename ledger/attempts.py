@@ -64,7 +64,17 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, assert_never
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    NoReturn,
+    TypeAlias,
+    TypeVar,
+    assert_never,
+)
 
 from countledger.ledger.clock import Backoff
 from countledger.ledger.departure import guarded
@@ -354,6 +364,31 @@ def otherwise(reply: Reply[_S]) -> Again[_S] | GiveUp:
     if reply.maybe_applied or isinstance(answer, RetryPeriodOver):
         return GiveUp(answer)
     raise answer
+
+
+def raise_exhausted(exhausted: Exhausted[Any], what: str, advice: str) -> NoReturn:
+    """End a call that was not done.
+
+    Args:
+        exhausted: what is known of its attempts.
+        what: what was to be done, for the message.
+        advice: what a caller can do when the outcome stays unknown.
+
+    Raises:
+        Unclear: an attempt may have been applied.
+        Throttled: each attempt was clearly refused.
+        Unreachable: nothing ever answered.
+    """
+    error = exhausted.error
+    if exhausted.maybe_applied:
+        raise Unclear(
+            f"{what}: no clear answer in {exhausted.attempts} attempts; {advice}"
+        ) from error
+    if isinstance(error, Unreachable):
+        raise error
+    raise Throttled(
+        f"{what}: nothing was written in {exhausted.attempts} attempts ({error}); try again later"
+    ) from error
 
 
 def ask(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from importlib.util import find_spec
 from random import Random
 from threading import Lock
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import boto3
@@ -19,9 +19,16 @@ from botocore.config import Config
 from botocore.session import Session as CoreSession
 from urllib3 import PoolManager
 
-from countledger.ledger.attempts import CallLimits
+from countledger.ledger.attempts import (
+    Attempts,
+    CallLimits,
+    DynamoPerformer,
+    Pause,
+    run,
+    run_async,
+)
 from countledger.ledger.batch_body import spell
-from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.departure import watch
 from countledger.ledger.dynamo import DynamoClient, Meter
 from countledger.ledger.errors import (
@@ -32,7 +39,7 @@ from countledger.ledger.errors import (
     WrongRegion,
 )
 from countledger.ledger.ids import Ids
-from countledger.ledger.limits import SECOND_MS
+from countledger.ledger.limits import SECOND_MS, SIGNED_REQUEST_LIFE_MS, TOKEN_LIFE_MS
 from countledger.ledger.processes import (
     ClientPerProcess,
     abandon,
@@ -59,6 +66,9 @@ if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
     from mypy_boto3_sqs import SQSClient
 
+    from countledger.ledger.attempts import Answer, Step, Steps
+
+_T = TypeVar("_T")
 
 # A session of boto3 in a forked process: its credentials without what is the parent's.
 #
@@ -201,12 +211,16 @@ _ATTEMPTS: Final[dict[Retries, int]] = {"none": 1, "standard": 4}
 # The client has checked what it sends; a second check would take a tenth of the time.
 _UNCHECKED: Final[dict[str, Any]] = {"parameter_validation": False}
 _ONE_CLIENT_AT_A_TIME: Final = lock_open_in_forks()
+# How often a call is tried; a method that conflicts with others more often has its own policy.
+POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 _START_HERE: Final = '`eval "$(countledger up)"`'
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A way to AWS; each client of it is one of the process that uses it, also after a fork.
+    """Where a process is, and what it works with: every service takes one.
+
+    Each of its clients is one of the process that uses it, also after a fork.
 
     Attributes:
         settings: as given or read from the environment.
@@ -220,6 +234,9 @@ class Connection:
         random: what the jitter is drawn from, and the place of a write that may have several.
         workers: what sends requests beside each other.
         own_session: whether the app made the session: then another process cannot make it again.
+        over_regions: whether `counters` is the table with multi-region strong consistency. That
+            table takes neither transactions nor a time to live.
+        request_life_ms: for how long a request that has left may still be applied.
         makes_requests: whether its clients do; those of a stack in memory do not.
     """
 
@@ -234,6 +251,9 @@ class Connection:
     random: Random = field(default_factory=Random)
     workers: MakeWorkers = workers
     own_session: bool = True
+    over_regions: bool = False
+    request_life_ms: int = SIGNED_REQUEST_LIFE_MS
+    _shared: dict[type, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """By its settings: where it is unpickled, another connection to the same stack is opened.
@@ -267,7 +287,7 @@ class Connection:
             BadSetting: a setting is wrong, or the profile does not exist.
         """
         if (installed := replacement()) is not None:
-            return replace(installed, meter=Meter())
+            return replace(installed, meter=Meter(), _shared={})
         own = session is not None or profile is not None
         with translated("AWS session"):
             session = session or boto3.Session(
@@ -298,7 +318,7 @@ class Connection:
         if region == self.region:
             return self
         settings = Settings.of_stack(self.settings.stack_name, keep=self.settings)
-        return replace(self, settings=settings, elsewhere=region)
+        return replace(self, settings=settings, elsewhere=region, _shared={})
 
     @property
     def stays_here(self) -> bool:
@@ -338,10 +358,12 @@ class Connection:
             StackNotFound: it is not set and the stack has no such output.
             WrongRegion: only the stack of the home region has it.
         """
-        output = OUTPUTS[name]
         value: str | None = getattr(self.settings, name)
+        if value:
+            return value
+        output = OUTPUTS[name]
         with self.settings.naming_the_variable(name):
-            value = value or self.outputs.get(output)
+            value = self.outputs.get(output)
         if not value and output in OF_THE_HOME and self.outputs.get("HomeRegion"):
             raise WrongRegion(
                 f"this is {self.region}; schedules and compaction are of the home region "
@@ -355,6 +377,96 @@ class Connection:
                 f"stack of countledger; name yours, or set COUNTLEDGER_{name.upper()}"
             )
         return value
+
+    @property
+    def counters(self) -> str:
+        """The table of totals and of settings; over regions that of strict counters."""
+        return self.setting("strict_table" if self.over_regions else "counters_table")
+
+    @property
+    def ledger(self) -> str:
+        """The table of entries and heads."""
+        return self.setting("ledger_table")
+
+    @property
+    def home_region(self) -> str:
+        """The region where one copy of the tables decides."""
+        return self.setting("home_region")
+
+    def refuse_elsewhere(self, what: str, else_do: str = "") -> None:
+        """Allow a call in the home region only.
+
+        Args:
+            what: the call is for, and its rule: `'llm:': quotas are changed`.
+            else_do: what a caller in another region can do instead of calling there.
+
+        Raises:
+            WrongRegion: this is another region.
+        """
+        if self.region != self.home_region:
+            raise WrongRegion(
+                f"{what} in the home region {self.home_region} only, where one copy decides; this "
+                f"is {self.region}: call there{else_do}"
+            )
+
+    @property
+    def clock_skew_ms(self) -> int:
+        """How far clocks may differ."""
+        return self.settings.clock_skew_ms
+
+    @property
+    def replication_ms(self) -> int:
+        """The longest time in which a write reaches every region."""
+        return self.settings.replication_bound_ms
+
+    @property
+    def token_life_ms(self) -> int:
+        """For how long the service surely remembers the client token of a key with a time."""
+        return TOKEN_LIFE_MS - self.clock_skew_ms
+
+    @cached_property
+    def unretried(self) -> DynamoClient:
+        """The client for writes whose lost answers must be seen: each request is sent once."""
+        return self.dynamo("none")
+
+    @cached_property
+    def retrying(self) -> DynamoClient:
+        """The client for reads, and for writes that may be applied twice: its SDK retries."""
+        return self.dynamo("standard")
+
+    def shared(self, kind: type[_T]) -> _T:
+        """What this process knows of the stack: one object of each kind, for all services."""
+        found: _T | None = self._shared.get(kind)
+        return self._shared.setdefault(kind, kind()) if found is None else found
+
+    def attempts(self, until_ms: int | None = None, policy: Backoff = POLICY) -> Attempts:
+        """The attempts of one call.
+
+        Args:
+            until_ms: when what makes another attempt safe may be forgotten, or None. A process
+                that was suspended and wakes later must not send again.
+            policy: how often, and how long to wait.
+        """
+        return Attempts(self.clock, self.random, policy, until_ms)
+
+    def run(self, steps: Steps[_T]) -> _T:
+        """Carry out the steps of a protocol in this thread."""
+        return run(steps, DynamoPerformer(self.unretried, self.retrying, self.clock))
+
+    async def run_async(self, steps: Steps[_T]) -> _T:
+        """As `run`, in an event loop: each request runs in a thread, and waits take none."""
+        import asyncio  # noqa: PLC0415 - a process without an event loop does not load it
+
+        perform = DynamoPerformer(self.unretried, self.retrying, self.clock)
+
+        async def perform_async(step: Step) -> Answer:
+            if isinstance(step, Pause):
+                if perform.over(step):
+                    return True
+                return await asyncio.sleep(step.wait_ms / SECOND_MS)
+            return await asyncio.to_thread(perform, step)
+
+        return await run_async(steps, perform_async)
 
     def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
         """A DynamoDB client, here or in another region, whose SDK retries as given."""

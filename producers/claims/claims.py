@@ -19,6 +19,7 @@ from countledger.ledger.attempts import (
     ask,
     attempt,
     otherwise,
+    raise_exhausted,
 )
 from countledger.ledger.attributes import Item, encode
 from countledger.ledger.errors import (
@@ -43,7 +44,7 @@ from countledger.producers.claims.claim import (
     parts_of,
     shown_value,
 )
-from countledger.producers.strict.change import POLICY, raise_exhausted
+from countledger.producers.strict.change import POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -73,6 +73,7 @@ from countledger.ledger.attempts import (
     Send,
     attempt,
     otherwise,
+    raise_exhausted,
 )
 from countledger.ledger.calendar import window_of, zone_of
 from countledger.ledger.clock import to_datetime, to_ms
@@ -118,7 +119,6 @@ from countledger.producers.strict.change import (
     FENCES_ASKED,
     check_key_age,
     fence_of,
-    raise_exhausted,
     unraised,
 )
 from countledger.producers.strict.definition import Method

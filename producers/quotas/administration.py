@@ -29,7 +29,17 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.ledger import keys
-from countledger.ledger.attempts import Again, Done, GiveUp, Recheck, Send, ask, attempt, otherwise
+from countledger.ledger.attempts import (
+    Again,
+    Done,
+    GiveUp,
+    Recheck,
+    Send,
+    ask,
+    attempt,
+    otherwise,
+    raise_exhausted,
+)
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -67,7 +77,7 @@ from countledger.producers.quotas.quota import (
     limit_of,
     of_counter,
 )
-from countledger.producers.strict.change import FENCE, fence_of, raise_exhausted, unraised
+from countledger.producers.strict.change import FENCE, fence_of, unraised
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from countledger.ledger import keys
-from countledger.ledger.attempts import ask
+from countledger.ledger.attempts import ask, raise_exhausted
 from countledger.ledger.attributes import require_amount
 from countledger.ledger.calendar import window_of, zone_of
 from countledger.ledger.clock import to_datetime
@@ -24,7 +24,7 @@ from countledger.producers.quotas.quota import (
     check_amount,
     left_of,
 )
-from countledger.producers.strict.change import check_key_age, raise_exhausted
+from countledger.producers.strict.change import check_key_age
 
 if TYPE_CHECKING:
     from collections.abc import Callable

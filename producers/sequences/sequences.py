@@ -18,6 +18,7 @@ from countledger.ledger.attempts import (
     ask,
     attempt,
     otherwise,
+    raise_exhausted,
     wrote,
 )
 from countledger.ledger.attributes import optional, require
@@ -49,7 +50,7 @@ from countledger.producers.sequences.sequence import (
     plan_expected,
     plan_making,
 )
-from countledger.producers.strict.change import POLICY, raise_exhausted
+from countledger.producers.strict.change import POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

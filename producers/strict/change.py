@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from countledger.ledger import amount, keys
 from countledger.ledger.amount import parse_delta, to_text
@@ -35,9 +35,7 @@ from countledger.ledger.errors import (
     CountledgerError,
     IdempotencyKeyReused,
     KeyExpired,
-    Throttled,
     TransactionCancelled,
-    Unclear,
     Unreachable,
 )
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key, new_id
@@ -429,31 +427,6 @@ def withdrawal(
         lambda exhausted: end(exhausted, counter, advice),
         context.attempts(until_ms),
     )
-
-
-def raise_exhausted(exhausted: Exhausted[Any], what: str, advice: str) -> NoReturn:
-    """End a call that was not done.
-
-    Args:
-        exhausted: what is known of its attempts.
-        what: what was to be done, for the message.
-        advice: what a caller can do when the outcome stays unknown.
-
-    Raises:
-        Unclear: an attempt may have been applied.
-        Throttled: each attempt was clearly refused.
-        Unreachable: nothing ever answered.
-    """
-    error = exhausted.error
-    if exhausted.maybe_applied:
-        raise Unclear(
-            f"{what}: no clear answer in {exhausted.attempts} attempts; {advice}"
-        ) from error
-    if isinstance(error, Unreachable):
-        raise error
-    raise Throttled(
-        f"{what}: nothing was written in {exhausted.attempts} attempts ({error}); try again later"
-    ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ from countledger.ledger.attempts import (
     Send,
     attempt,
     otherwise,
+    raise_exhausted,
 )
 from countledger.ledger.errors import (
     BadBounds,
@@ -97,13 +98,7 @@ from countledger.ledger.operations import (
 )
 from countledger.ledger.tombstones import removed_id, tombstone, vacant
 from countledger.producers.strict import token
-from countledger.producers.strict.change import (
-    fence_of,
-    raise_exhausted,
-    raise_fences,
-    raising,
-    unraised,
-)
+from countledger.producers.strict.change import fence_of, raise_fences, raising, unraised
 from countledger.producers.strict.definition import (
     KEEP,
     Bounds,
