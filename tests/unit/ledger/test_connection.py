@@ -1,13 +1,17 @@
 """Sessions and clients: what is settled before the first call."""
 
+from dataclasses import replace
 from typing import Any
 
 import boto3
 import pytest
 
 from countledger.ledger.connection import Connection
+from countledger.ledger.errors import WrongRegion
 from countledger.ledger.settings import Settings
 from countledger.producers.buffer import settings
+from tests.unit.connections import connection_on
+from tests.unit.ledger.memory import MemoryClient
 
 
 def _proxies(endpoint_url: str | None) -> object:
@@ -48,3 +52,26 @@ def test_other_endpoints_keep_the_users_proxy(monkeypatch: pytest.MonkeyPatch) -
 
     assert _proxies("https://dynamodb.example") is None
     assert _proxies(None) is None
+
+
+def test_a_call_elsewhere_is_refused_with_the_home_region() -> None:
+    home = connection_on(MemoryClient())
+    home.refuse_elsewhere("'llm:': quotas are changed")
+
+    elsewhere = connection_on(MemoryClient(), region="us-east-1")
+    with pytest.raises(WrongRegion, match=r"home region eu-west-1 only.* this is us-east-1: call"):
+        elsewhere.refuse_elsewhere("'llm:': quotas are changed")
+
+
+def test_services_of_a_process_share_what_it_knows_and_other_regions_do_not() -> None:
+    connection = connection_on(MemoryClient())
+
+    assert connection.shared(dict) is connection.shared(dict)
+    assert connection.in_region("us-east-1").shared(dict) is not connection.shared(dict)
+
+
+def test_the_table_over_regions_takes_the_place_of_the_counters() -> None:
+    connection = connection_on(MemoryClient(), strict_table="strict")
+
+    assert connection.counters == "counters"
+    assert replace(connection, over_regions=True).counters == "strict"
