@@ -19,9 +19,10 @@ from countledger.consumers.alerts import rules
 from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.rankings import Rankings
-from countledger.ledger import namespace
+from countledger.ledger import namespace, records
 from countledger.ledger.indexes import PLACE
 from countledger.ledger.operations import Absent, AnyOf, Assign, Compare, Delete
+from countledger.ledger.records import Records, Unread, Writing
 from countledger.ledger.tombstones import NOT_REMOVED, present
 from countledger.producers.claims import claim, claims
 from countledger.producers.claims.claim import Before, Freeing
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Condition, Put, Update, Write
+    from countledger.ledger.records import Seen
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
 
@@ -240,6 +242,35 @@ def _any_description(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(namespace, "unchanged", lambda *_: _HOLDS)
 
 
+def _follows_always(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Writing, "follows", lambda *_: True)
+
+
+def _not_its_own(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Writing, "is_own", lambda *_: False)
+
+
+def _seen_by_incarnation_alone(patch: pytest.MonkeyPatch) -> None:
+    is_seen = Records.is_seen
+
+    def of_any_revision(self: Records, seen: Seen, planned_ms: int) -> Condition:
+        if isinstance(seen, Unread) or present(seen) is None:
+            return is_seen(self, seen, planned_ms)
+        return Compare(records.INCARNATION, "=", (seen or {})[records.INCARNATION])
+
+    patch.setattr(Records, "is_seen", of_any_revision)
+
+
+def _vacant_at_any_time(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        records, "vacant", lambda *_: AnyOf(Absent("counter"), Compare("removed_at", ">", 0))
+    )
+
+
+def _in_place_of_any_tombstone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(records, "was_removed", lambda _: Compare("removed_at", ">", 0))
+
+
 # Of every item.
 _HOLDS: Final = Absent("an attribute that no item has")
 
@@ -316,6 +347,41 @@ def _runs_of_any_age(patch: pytest.MonkeyPatch) -> None:
 
 
 CANARIES: Final = (
+    SwitchedOff(
+        "after an attempt without an answer only the next revision says that it was not applied",
+        "records",
+        "none: create 5 | remove, create 7",
+        2_000,
+        _follows_always,
+    ),
+    SwitchedOff(
+        "a call knows its write by its id",
+        "records",
+        "none: create 5 | add",
+        2_000,
+        _not_its_own,
+    ),
+    SwitchedOff(
+        "a record is changed as it was read",
+        "records",
+        "made: add | add",
+        2_000,
+        _seen_by_incarnation_alone,
+    ),
+    SwitchedOff(
+        "a record is created after the removals that its creator knew",
+        "records",
+        "none: create 5 | remove",
+        2_000,
+        _vacant_at_any_time,
+    ),
+    SwitchedOff(
+        "a record is created in place of the tombstone that was met",
+        "records",
+        "made: remove | remove, create 7",
+        5_000,
+        _in_place_of_any_tombstone,
+    ),
     SwitchedOff(
         "a deletion deletes the total that it has read, and no other",
         "deletions",

@@ -13,6 +13,7 @@ from tests.exploring.mark_scope import MARKS
 from tests.exploring.namespace_scope import NAMESPACES
 from tests.exploring.quota_scope import QUOTAS
 from tests.exploring.ranking_scope import RANKINGS
+from tests.exploring.record_scope import RECORDS_OF_KINDS
 from tests.exploring.rule_scope import RULES
 from tests.exploring.schedule_scope import SCHEDULES
 from tests.exploring.sequence_scope import SEQUENCES
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tests.exploring.scope import Capability
 
 CAPABILITIES: Final[tuple[Capability, ...]] = (
+    *RECORDS_OF_KINDS,
     SEQUENCES,
     RECORDS,
     MARKS,

@@ -1,0 +1,307 @@
+"""Records: named settings, each one item, which calls create, change and remove.
+
+Quotas, schedules, windows, rankings, groups, namespaces, the stamp of the alert rules and the marks
+of deletions are records. Each has these attributes beside its own:
+
+    incarnation    the id of this record; no other record has had it, also not at this key
+    revision       how often it was written; each write raises it by one
+    changed_by     the id of the call that wrote it last
+
+A removed record leaves a tombstone (see `ledger/tombstones.py`), which has its next revision.
+
+There is one protocol for every change. A call reads the record, decides what takes its place (a
+pure function of the record), and writes that on condition that the record still is what was read.
+A call that expects no record need not read: its first condition is that nothing is there, or a
+tombstone from before.
+
+    read                            decide
+    written                         done
+    condition failed, by an         done
+      attempt of this call
+    condition failed, and the       if an attempt of this call got no answer: none of them was
+      record is the next revision   applied, and none can be any more; decide again
+    condition failed, anything      if an attempt of this call got no answer, it may have been
+      else                          applied before: `Unclear`; or else decide again
+    throttle, conflict, no answer   again
+
+So a decision to refuse, or to leave the record as it is, is made only while no request of the call
+can have been applied, or can be applied later: nothing more is needed to make it final. A record of
+a kind that is never removed is simpler still: a creation that met another record can never be
+applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeAlias
+
+from countledger.ledger.attempts import (
+    Again,
+    Done,
+    GiveUp,
+    Recheck,
+    Send,
+    always,
+    attempt,
+    otherwise,
+    raise_exhausted,
+)
+from countledger.ledger.errors import ConditionFailed, CountledgerError, TransactionCancelled
+from countledger.ledger.operations import Absent, AllOf, Compare, Get, Put, Transact
+from countledger.ledger.tombstones import (
+    present,
+    removal_id,
+    removed_id,
+    tombstone,
+    vacant,
+    was_removed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
+    from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.connection import Connection
+    from countledger.ledger.errors import Reason
+    from countledger.ledger.operations import Condition, Write
+INCARNATION: Final = "incarnation"
+REVISION: Final = "revision"
+CHANGED_BY: Final = "changed_by"
+_ADVICE: Final = "it may have been done: look, and call again"
+
+
+class Unread(Enum):
+    """What a call knows of a record before it has read it."""
+
+    READ_IT = "read it first"
+    EXPECT_NOTHING = "expect that no record has the key"
+
+
+Seen: TypeAlias = "Item | Unread | None"
+
+
+class Replacement(NamedTuple):
+    """What a call writes in place of the record that it has read.
+
+    Attributes:
+        item: the record's own attributes and its key; None: the record is removed.
+        beside: other writes of the same transaction.
+        before_send: checked as the request leaves; raises where it must not leave any more.
+    """
+
+    item: Item | None
+    beside: tuple[Write, ...] = ()
+    before_send: Callable[[], None] = always
+
+
+class Written(NamedTuple):
+    """What a call has done.
+
+    Attributes:
+        item: the record afterwards, as this call wrote or left it; None: there is none.
+        before: the record that it replaced, or left; None: there was none.
+        changed: whether this call wrote anything.
+        refused: what a write beside the record met, if that was refused: nothing was written.
+    """
+
+    item: Item | None
+    before: Item | None
+    changed: bool
+    refused: tuple[Reason, ...] = ()
+
+
+# From the record as it is to what takes its place; None: it stays as it is. What it raises, the
+# call raises.
+Decide: TypeAlias = Callable[["Item | None"], "Replacement | None"]
+
+
+class _Plan(NamedTuple):
+    """What is sent next: of the record that was seen; no replacement: read it."""
+
+    seen: Seen
+    replacement: Replacement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of one kind.
+
+    Attributes:
+        connection: to the stack.
+        table: where they are.
+        kind: for messages: `quota`.
+        removable: whether a record of this kind is ever removed.
+    """
+
+    connection: Connection
+    table: str
+    kind: str
+    removable: bool = True
+
+    def write(
+        self, name: str, key: Key, decide: Decide, *, seen: Seen = Unread.READ_IT
+    ) -> Steps[Written]:
+        """Change a record: one write unit; a read unit first, unless `seen` says what is there.
+
+        A write unit more for each time that another call was faster. With writes beside it two
+        units for each write of the transaction.
+
+        Args:
+            name: of the record, for messages.
+            key: of its item.
+            decide: what to write.
+            seen: the item, as the caller has read it; a tombstone as well.
+
+        Raises:
+            Unclear: a request may have been applied, or may still be.
+            Throttled: nothing was written in any attempt.
+            CountledgerError: what `decide` raises; nothing was written, or will be.
+        """
+        return Writing(self, name, key, decide, self.connection.clock.now_ms()).steps(seen)
+
+    def is_seen(self, seen: Item | Unread | None, planned_ms: int) -> Condition:
+        """The record, or what is in its place, is still what was seen."""
+        if isinstance(seen, Unread):
+            return vacant(planned_ms, self.connection.clock_skew_ms)
+        if seen is None:
+            return Absent("counter")
+        if (removed := removed_id(seen)) is not None:
+            return was_removed(removed)
+        return AllOf(*(Compare(name, "=", seen[name]) for name in (INCARNATION, REVISION)))
+
+
+def is_refused(reasons: Iterable[Reason]) -> bool:
+    """Whether the condition of one of the writes failed."""
+    return any(one.condition_failed for one in reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """One call of `Records.write`."""
+
+    records: Records
+    name: str
+    key: Key
+    decide: Decide
+    planned_ms: int
+    call: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """An id of its own."""
+        new_id = self.records.connection.ids.new_id
+        object.__setattr__(self, "call", new_id(self.planned_ms))
+
+    def steps(self, seen: Seen) -> Steps[Written]:
+        """Read, decide, write; again if another call was faster."""
+        connection = self.records.connection
+        # A tombstone is kept for as long as a request of this call may leave and then arrive.
+        attempts = connection.attempts(self.planned_ms + connection.token_life_ms)
+        first = Recheck(_Plan(seen)) if seen is Unread.READ_IT else self._decided(seen)
+        if isinstance(first, Done):
+            return first.value
+        steps = attempt(first.state, self._request, self._interpret, self._give_up, attempts)
+        return (yield from steps)
+
+    def _request(self, plan: _Plan) -> Send:
+        if plan.replacement is None:
+            return Send(Get(self.records.table, self.key))
+        item, beside, before_send = plan.replacement
+        condition = self.records.is_seen(plan.seen, self.planned_ms)
+        put = Put(self.records.table, self._stamped(plan.seen, item), condition)
+        if not beside:
+            return Send(put, before_send)
+        token = self.records.connection.ids.new_id(self.planned_ms)
+        return Send(Transact((put, *beside), token), before_send)
+
+    def _stamped(self, seen: Seen, item: Item | None) -> Item:
+        """The item that is put: the next revision of the record, a new one, or a tombstone."""
+        before = None if isinstance(seen, Unread) else seen
+        there = present(before)
+        revision = (before or {}).get(REVISION, 0) + 1
+        if item is not None:
+            incarnation = self.call if there is None else there[INCARNATION]
+            own = {INCARNATION: incarnation, REVISION: revision, CHANGED_BY: self.call}
+            return {**item, **own}
+        connection = self.records.connection
+        grave = tombstone(
+            dict(self.key),
+            (there or {})[INCARNATION],
+            connection.clock.now_ms(),
+            connection.clock_skew_ms,
+            connection.request_life_ms + connection.token_life_ms,
+            removal=self.call,
+        )
+        return {**grave, REVISION: revision}
+
+    def _interpret(self, reply: Reply[_Plan]) -> Verdict[_Plan, Written]:
+        match reply.answer:
+            case TransactionCancelled(reasons=(own, *_)) if own.condition_failed:
+                return self._met(own.item, reply)
+            case TransactionCancelled(reasons=(_, *beside)) if is_refused(beside):
+                return self._beside_refused(tuple(beside), reply)
+            case ConditionFailed(item=found):
+                return self._met(found, reply)
+            case CountledgerError():
+                return otherwise(reply)
+        if reply.state.replacement is None:
+            return self._decided(reply.answer)
+        return Done(self._done(reply.state))
+
+    def _beside_refused(
+        self, reasons: tuple[Reason, ...], reply: Reply[_Plan]
+    ) -> Verdict[_Plan, Written]:
+        """A write beside the record met what it must not, the record itself is as it was."""
+        if reply.maybe_applied:
+            return GiveUp(reply.answer)
+        return Done(self._left(reply.state.seen)._replace(refused=reasons))
+
+    def _met(self, found: Item | None, reply: Reply[_Plan]) -> Verdict[_Plan, Written]:
+        """Decide again on what a condition has met, if that is safe."""
+        plan = reply.state
+        if self.is_own(found):
+            return Done(self._done(plan))
+        another = CountledgerError(f"another call has changed it ({self.records.kind})")
+        if reply.maybe_applied and not self.follows(plan.seen, found):
+            return GiveUp(another)
+        again = self._decided(found)
+        if isinstance(again, Done):
+            return again
+        return Again(again.state, another, resolved=True)
+
+    def is_own(self, found: Item | None) -> bool:
+        """Whether what is there shows that an attempt of this call was applied."""
+        ids = removed_id(found), removal_id(found)
+        return self.call in ids or self.call in map((found or {}).get, (INCARNATION, CHANGED_BY))
+
+    def follows(self, seen: Seen, found: Item | None) -> bool:
+        """Whether no attempt of this call was applied, or can be: one other call was first."""
+        before = None if isinstance(seen, Unread) else present(seen)
+        if found is None:
+            return False
+        if before is None:  # an attempt may have made a record, which was removed since
+            return not self.records.removable
+        follows = removed_id(found) or found.get(INCARNATION), found.get(REVISION)
+        return follows == (before[INCARNATION], before[REVISION] + 1)
+
+    def _decided(self, seen: Seen) -> Recheck[_Plan] | Done[Written]:
+        there = None if isinstance(seen, Unread) else present(seen)
+        replacement = self.decide(there)
+        if replacement is None:
+            return Done(self._left(seen))
+        return Recheck(_Plan(seen, replacement))
+
+    def _left(self, seen: Seen) -> Written:
+        there = None if isinstance(seen, Unread) else present(seen)
+        return Written(there, there, changed=False)
+
+    def _done(self, plan: _Plan) -> Written:
+        before = self._left(plan.seen).before
+        item = None if plan.replacement is None else plan.replacement.item
+        after = None if item is None else self._stamped(plan.seen, item)
+        return Written(after, before, changed=True)
+
+    def _give_up(self, exhausted: Exhausted[_Plan]) -> NoReturn:
+        raise_exhausted(exhausted, f"to change {self.records.kind} {self.name!r}", _ADVICE)
