@@ -190,10 +190,10 @@ class GroupItems:
 
     def delete(self, group: str, seen: Item) -> bool:
         """Delete the group that was read; false: it was deleted before. One write unit."""
-        removed, now_ms = seen.get("id") or self.new_id(), self.clock.now_ms()
+        removed, now_ms = require(seen, "id", str), self.clock.now_ms()
         own = self.new_id()
         left = tombstone(keys.group_key(group), removed, now_ms, self.clock_skew_ms, removal=own)
-        same = AllOf(unchanged("id", seen.get("id")), NOT_REMOVED)
+        same = AllOf(Compare("id", "=", removed), NOT_REMOVED)
         return removed_by(self.dynamo, Put(self.table, left, same), own)
 
     def switch(self, group: str, seen: Item, *, on: bool) -> Item:
@@ -210,8 +210,8 @@ class GroupItems:
         switched = self.new_id()
         clauses = (Assign("on", on), Assign("switched", switched))
         for _ in range(_SWITCHES):
-            same = (unchanged(name, seen.get(name)) for name in ("id", "switched"))
-            there = AllOf(Compare("counter", "=", keys.GROUP_PREFIX), NOT_REMOVED, *same)
+            same = Compare("id", "=", require(seen, "id", str))
+            there = AllOf(same, unchanged("switched", seen.get("switched")), NOT_REMOVED)
             try:
                 self.dynamo.update(Update(self.table, keys.group_key(group), clauses, there))
             except ConditionFailed as failed:

@@ -21,7 +21,7 @@ from countledger.ledger.departure import guarded
 from countledger.ledger.errors import ConditionFailed, ServiceFailed, Throttled
 from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, MEMBERSHIP_LEAVES_MS
-from countledger.ledger.operations import AllOf, BeginsWith, Compare, Put, Query, unchanged
+from countledger.ledger.operations import AllOf, BeginsWith, Compare, Put, Query
 from countledger.ledger.tombstones import (
     NOT_REMOVED,
     present,
@@ -153,7 +153,7 @@ class Memberships:
     def leave_seen(self, item: Item) -> bool:
         """Remove the membership that was read, but no later one: one write unit."""
         key = {name: item[name] for name in ("counter", "part")}
-        removed, now_ms = item.get("id") or self.new_id(), self.clock.now_ms()
+        removed, now_ms = require(item, "id", str), self.clock.now_ms()
         own = self.new_id()
         left = tombstone(key, removed, now_ms, self.clock_skew_ms, removal=own)
         return removed_by(self.dynamo, Put(self.table, left, _same(item)), own)
@@ -169,8 +169,8 @@ class Memberships:
 
 
 def _same(seen: Item) -> Condition:
-    """The membership that was seen, and no tombstone; one of an early release has no id."""
-    return AllOf(unchanged("id", seen.get("id")), NOT_REMOVED)
+    """The membership that was seen, and no tombstone."""
+    return AllOf(Compare("id", "=", require(seen, "id", str)), NOT_REMOVED)
 
 
 def _decode(item: Item) -> Membership:

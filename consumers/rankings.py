@@ -63,7 +63,7 @@ from countledger.ledger.indexes import (
 )
 from countledger.ledger.limits import RANK_SETTLES_MS, SECOND_MS, TOP_MAX
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.ledger.operations import Absent, AllOf, BeginsWith, Compare, Put, all_unchanged
+from countledger.ledger.operations import Absent, AllOf, BeginsWith, Compare, Put
 from countledger.ledger.windows import decode_settings
 
 if TYPE_CHECKING:
@@ -447,7 +447,7 @@ class Rankings:
 
 
 def _is_still(rule: Item | None) -> Condition:
-    """The rule is the one that was read. Rules of earlier releases have no revision."""
-    if rule is None:
-        return Absent("part")
-    return all_unchanged(rule, "revision", "partitions")
+    """The rule is the one that was read."""
+    return (
+        Absent("part") if rule is None else Compare("revision", "=", require(rule, "revision", str))
+    )

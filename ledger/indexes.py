@@ -297,14 +297,15 @@ def is_on(item: Item | None) -> bool | None:
         CorruptItem: it says something else.
         NewerFormat: a later release wrote it.
     """
-    if item is None or "on" not in item:
+    if item is None:
         return None
     check_format(item)
-    if not isinstance(item["on"], bool):
+    on = item.get("on")
+    if not isinstance(on, bool):
         raise CorruptItem(
-            f"ranking is {shown(item['on'])} in {item.get('counter')!r}, neither on nor off", item
+            f"ranking is {shown(on)} in {item.get('counter')!r}, neither on nor off", item
         )
-    return item["on"]
+    return on
 
 
 def partitions_of(item: Item | None) -> int | None:
@@ -331,17 +332,18 @@ def partitions_to_write(item: Item | None) -> int | None:
 
 
 def kept_partitions(item: Item | None) -> int:
-    """The number of partitions in a namespace's item, also while it is not ranked.
+    """The number of partitions in a namespace's item, also while it is not ranked; else 4.
 
     Raises:
         CorruptItem: it is no number of partitions.
     """
-    found = (item or {}).get("partitions", PARTITIONS)
+    if item is None:
+        return PARTITIONS
+    found = item.get("partitions")
     if type(found) is not int or not 1 <= found <= PARTITIONS_MAX:
-        name = (item or {}).get("counter")
         raise CorruptItem(
-            f"the ranking of {name!r} has {shown(found)} partitions, not 1 to {PARTITIONS_MAX}: "
-            "switch it on again with a number (`namespace rank --partitions`)",
+            f"the ranking of {item.get('counter')!r} has {shown(found)} partitions, not 1 to "
+            f"{PARTITIONS_MAX}: switch it on again with a number (`namespace rank --partitions`)",
             item,
         )
     return found

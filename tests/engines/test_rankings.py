@@ -355,7 +355,7 @@ def test_a_corrupt_number_of_partitions_is_written_again(
     rankings = _rankings(store)
     rankings.switch_on(namespace, partitions=32)
     expected = _top(rankings, namespace)
-    rule = {**keys.ranking_key(namespace), "on": True, "partitions": corrupt}
+    rule = {**keys.ranking_key(namespace), "on": True, "partitions": corrupt, "revision": "r"}
     rankings.dynamo.put(Put(store.counters, rule))
 
     for call in (rankings.switch_on, rankings.switch_off, rankings.top):
@@ -370,7 +370,7 @@ def test_a_corrupt_rule_stops_no_creation_of_a_strict_counter(store: Store, name
     """It gets its place with the others, when the ranking is switched on again."""
     seller, rankings = seller_of(store), _rankings(store)
     seller.create(f"{namespace}:a", method="atomic", opening=5)
-    rule = {**keys.ranking_key(namespace), "on": True, "partitions": "many"}
+    rule = {**keys.ranking_key(namespace), "on": True, "partitions": "many", "revision": "r"}
     rankings.dynamo.put(Put(store.counters, rule))
 
     seller.create(f"{namespace}:b", method="atomic", opening=7)

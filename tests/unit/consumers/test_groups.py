@@ -1,4 +1,4 @@
-"""Groups beside each other's calls, of earlier releases, and of counters that cannot be ranked."""
+"""Groups beside each other's calls, and of counters that cannot be ranked."""
 
 from collections.abc import Callable
 from uuid import uuid4
@@ -11,7 +11,6 @@ from countledger.ledger.attributes import Item
 from countledger.ledger.errors import (
     BadCounterName,
     NoSuchCounter,
-    NoSuchGroup,
     NotRanked,
     ServiceFailed,
 )
@@ -118,59 +117,6 @@ def test_a_process_that_was_suspended_adds_nothing() -> None:
 
     world.dynamo.plans.append(suspended(MEMBERSHIP_LEAVES_MS))
     assert groups.add(GROUP, [COUNTER]) == [COUNTER]
-
-
-# ---- items of early releases, which have no ids ----
-
-
-def test_a_membership_without_an_id_is_removed_once() -> None:
-    world = World()
-    groups = world.groups()
-    groups.add(GROUP, [])
-    world.dynamo.put(Put(COUNTERS, {**_MEMBER, "member": COUNTER, "at": 1}))
-    removed: list[list[str]] = []
-    other = meanwhile(lambda: removed.append(groups.remove(GROUP, [COUNTER])), "put", times=1)
-    world.dynamo.plans.append(other)
-
-    removed.append(groups.remove(GROUP, [COUNTER]))
-
-    assert removed == [[COUNTER], []]
-    assert isinstance(_stored(world, _MEMBER)["removed"], str)
-
-
-def test_a_group_without_an_id_is_deleted_once() -> None:
-    """What another call deletes first leaves one tombstone."""
-    world = World()
-    groups, items = world.groups(), _items(world)
-    world.dynamo.put(Put(COUNTERS, {**_GROUP, "on": False}))
-    seen = items.existing(GROUP)
-
-    assert items.delete(GROUP, seen)
-    left = _stored(world, _GROUP)
-    assert not items.delete(GROUP, seen)
-
-    assert isinstance(left["removed"], str)
-    assert _stored(world, _GROUP) == left
-    assert [*groups.list()] == []
-
-
-@pytest.mark.parametrize("forgotten", [False, True], ids=["tombstone", "nothing"])
-def test_a_group_without_an_id_is_not_switched_once_it_is_gone(*, forgotten: bool) -> None:
-    world = World()
-    groups = world.groups()
-    world.dynamo.put(Put(COUNTERS, {**_GROUP, "on": False}))
-
-    def delete() -> None:
-        groups.delete(GROUP)
-        if forgotten:
-            del world.dynamo.tables[COUNTERS][_GROUP["counter"], _GROUP["part"]]
-
-    world.dynamo.plans.append(meanwhile(delete, "update", times=1))
-    with pytest.raises(NoSuchGroup, match="deleted meanwhile"):
-        groups.switch_ranking(GROUP, on=True)
-
-    assert [*groups.list()] == []
-    assert "on" not in _stored(world, _GROUP)
 
 
 # ---- counters that cannot be ranked ----
