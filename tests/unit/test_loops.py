@@ -101,10 +101,17 @@ def _tree(path: Path) -> ast.Module:
 
 
 @cache
+def _nodes(node: ast.AST) -> list[ast.AST]:
+    """What the tests look at, of all that is in it."""
+    kinds = ast.Call | ast.While | ast.For | ast.AsyncFor | ast.ImportFrom | Function
+    return [one for one in ast.walk(node) if isinstance(one, kinds)]
+
+
+@cache
 def _functions(path: Path) -> dict[str, list[Function]]:
     """The functions of a module by their name; methods of several classes may share one."""
     found: dict[str, list[Function]] = {}
-    for node in ast.walk(_tree(path)):
+    for node in _nodes(_tree(path)):
         if isinstance(node, Function):
             found.setdefault(node.name, []).append(node)
     return found
@@ -114,7 +121,7 @@ def _functions(path: Path) -> dict[str, list[Function]]:
 def _imported(path: Path) -> dict[str, tuple[Path, str]]:
     """The names that a module imports from this project, each with its module and its name."""
     found = {}
-    for node in ast.walk(_tree(path)):
+    for node in _nodes(_tree(path)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("countledger."):
             name = (node.module or "").removeprefix("countledger.").replace(".", "/")
             for alias in node.names:
@@ -122,11 +129,15 @@ def _imported(path: Path) -> dict[str, tuple[Path, str]]:
     return found
 
 
+@cache
+def _calls(node: ast.AST) -> list[ast.Call]:
+    return [call for call in _nodes(node) if isinstance(call, ast.Call)]
+
+
+@cache
 def _calls_a_service(node: ast.AST) -> bool:
     """Whether there is a call of a client's method in it, or a step of the driver."""
-    for call in ast.walk(node):
-        if not isinstance(call, ast.Call):
-            continue
+    for call in _calls(node):
         function = call.func
         if isinstance(function, ast.Name) and function.id in _SENDERS:
             return True
@@ -140,15 +151,13 @@ def _calls_a_service(node: ast.AST) -> bool:
 
 def _called(path: Path, node: ast.AST) -> Iterator[tuple[Path, Function]]:
     """The functions of this project that are called in it, of the same module or imported."""
-    for call in ast.walk(node):
-        if not isinstance(call, ast.Call):
-            continue
+    for call in _calls(node):
         function = call.func
         if isinstance(function, ast.Attribute) and getattr(function.value, "id", "") == "self":
             yield from ((path, one) for one in _functions(path).get(function.attr, []))
         elif isinstance(function, ast.Name):
             own = _functions(path).get(function.id, [])
-            yield from ((path, one) for one in own if one in _tree(path).body)
+            yield from ((path, one) for one in own if one.col_offset == 0)
             module, name = _imported(path).get(function.id, (None, ""))
             if module is not None and module.exists():
                 yield from ((module, one) for one in _functions(module).get(name, []))
@@ -166,7 +175,7 @@ def _repeats(loop: ast.AST) -> bool:
 
 def _repeating(path: Path, function: Function) -> Iterator[ast.AST]:
     """The loops of a function, and the function itself if it calls itself."""
-    yield from (node for node in ast.walk(function) if _repeats(node))
+    yield from (node for node in _nodes(function) if _repeats(node))
     if any(one is function for _, one in _called(path, function)):
         yield function
 
