@@ -10,7 +10,8 @@ of deletions are records. Each has these attributes beside its own:
 A removed record leaves a tombstone (see `ledger/tombstones.py`), which has its next revision.
 
 There is one protocol for every change. A call reads the record, decides what takes its place (a
-pure function of the record), and writes that on condition that the record still is what was read.
+function of the record and the time), and writes that on condition that the record still is what was
+read. Before each further attempt it decides again.
 A call that expects no record need not read: its first condition is that nothing is there, or a
 tombstone from before.
 
@@ -245,10 +246,16 @@ class Writing:
             case ConditionFailed(item=found):
                 return self._met(found, reply)
             case CountledgerError():
-                return otherwise(reply)
+                return self._failed(reply)
         if reply.state.replacement is None:
             return self._decided(reply.answer)
         return Done(self._done(reply.state))
+
+    def _failed(self, reply: Reply[_Plan]) -> Verdict[_Plan, Written]:
+        verdict = otherwise(reply)
+        if isinstance(verdict, GiveUp) or reply.state.replacement is None:
+            return verdict
+        return self._again(reply.state.seen, reply, verdict.error)
 
     def _beside_refused(
         self, reasons: tuple[Reason, ...], reply: Reply[_Plan]
@@ -266,10 +273,27 @@ class Writing:
         another = CountledgerError(f"another call has changed it ({self.records.kind})")
         if reply.maybe_applied and not self.follows(plan.seen, found):
             return GiveUp(another)
-        again = self._decided(found)
-        if isinstance(again, Done):
-            return again
-        return Again(again.state, another, resolved=True)
+        return self._again(found, reply, another, resolved=True)
+
+    def _again(
+        self,
+        seen: Seen,
+        reply: Reply[_Plan],
+        error: CountledgerError | None,
+        *,
+        resolved: bool = False,
+    ) -> Verdict[_Plan, Written]:
+        """Decide again, because time has passed, or what is there is another one."""
+        may_be_applied = reply.maybe_applied and not resolved
+        try:
+            decided = self._decided(seen)
+        except CountledgerError as refusal:
+            if may_be_applied:
+                return GiveUp(refusal)
+            raise
+        if isinstance(decided, Recheck):
+            return Again(decided.state, error, resolved)
+        return GiveUp(error or reply.answer) if may_be_applied else decided
 
     def is_own(self, found: Item | None) -> bool:
         """Whether what is there shows that an attempt of this call was applied."""

@@ -247,11 +247,27 @@ def test_a_change_that_must_not_leave_any_more_is_decided_again() -> None:
     kept = Kept()
     kept.make(5)
     late = [Throttled("too late for its time")]
+    decided = []
 
     def leaves() -> None:
         if late:
             raise late.pop()
 
-    kept.write(lambda there: add(there)._replace(before_send=leaves))
+    def decide(there: Item | None) -> Replacement:
+        decided.append(there)
+        return add(there)._replace(before_send=leaves)
 
+    kept.write(decide)
+
+    assert len(decided) == 2
     assert kept.value() == 6
+
+
+def test_a_change_that_is_pointless_after_an_attempt_without_an_answer_is_unclear() -> None:
+    kept = Kept()
+    kept.make(5)
+    decisions = [valued(6), None]
+    kept.stack.delay_next()
+
+    with pytest.raises(Unclear):
+        kept.write(lambda _: decisions.pop(0))
