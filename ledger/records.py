@@ -74,14 +74,14 @@ CHANGED_BY: Final = "changed_by"
 _ADVICE: Final = "it may have been done: look, and call again"
 
 
-class Unread(Enum):
+class NotRead(Enum):
     """What a call knows of a record before it has read it."""
 
     READ_IT = "read it first"
     EXPECT_NOTHING = "expect that no record has the key"
 
 
-Seen: TypeAlias = "Item | Unread | None"
+Seen: TypeAlias = "Item | NotRead | None"
 
 
 class Replacement(NamedTuple):
@@ -98,7 +98,7 @@ class Replacement(NamedTuple):
     before_send: Callable[[], None] = always
 
 
-class Written(NamedTuple):
+class RecordWritten(NamedTuple):
     """What a call has done.
 
     Attributes:
@@ -143,8 +143,8 @@ class Records:
     removable: bool = True
 
     def write(
-        self, name: str, key: Key, decide: Decide, *, seen: Seen = Unread.READ_IT
-    ) -> Steps[Written]:
+        self, name: str, key: Key, decide: Decide, *, seen: Seen = NotRead.READ_IT
+    ) -> Steps[RecordWritten]:
         """Change a record: one write unit; a read unit first, unless `seen` says what is there.
 
         A write unit more for each time that another call was faster. With writes beside it two
@@ -163,9 +163,9 @@ class Records:
         """
         return Writing(self, name, key, decide, self.connection.clock.now_ms()).steps(seen)
 
-    def is_seen(self, seen: Item | Unread | None, planned_ms: int) -> Condition:
+    def is_seen(self, seen: Item | NotRead | None, planned_ms: int) -> Condition:
         """The record, or what is in its place, is still what was seen."""
-        if isinstance(seen, Unread):
+        if isinstance(seen, NotRead):
             return vacant(planned_ms, self.connection.clock_skew_ms)
         if seen is None:
             return Absent("counter")
@@ -195,12 +195,12 @@ class Writing:
         new_id = self.records.connection.ids.new_id
         object.__setattr__(self, "call", new_id(self.planned_ms))
 
-    def steps(self, seen: Seen) -> Steps[Written]:
+    def steps(self, seen: Seen) -> Steps[RecordWritten]:
         """Read, decide, write; again if another call was faster."""
         connection = self.records.connection
         # A tombstone is kept for as long as a request of this call may leave and then arrive.
         attempts = connection.attempts(self.planned_ms + connection.token_life_ms)
-        first = Recheck(_Plan(seen)) if seen is Unread.READ_IT else self._decided(seen)
+        first = Recheck(_Plan(seen)) if seen is NotRead.READ_IT else self._decided(seen)
         if isinstance(first, Done):
             return first.value
         steps = attempt(first.state, self._request, self._interpret, self._give_up, attempts)
@@ -219,7 +219,7 @@ class Writing:
 
     def _stamped(self, seen: Seen, item: Item | None) -> Item:
         """The item that is put: the next revision of the record, a new one, or a tombstone."""
-        before = None if isinstance(seen, Unread) else seen
+        before = None if isinstance(seen, NotRead) else seen
         there = present(before)
         revision = (before or {}).get(REVISION, 0) + 1
         if item is not None:
@@ -237,7 +237,7 @@ class Writing:
         )
         return {**grave, REVISION: revision}
 
-    def _interpret(self, reply: Reply[_Plan]) -> Verdict[_Plan, Written]:
+    def _interpret(self, reply: Reply[_Plan]) -> Verdict[_Plan, RecordWritten]:
         match reply.answer:
             case TransactionCancelled(reasons=(own, *_)) if own.condition_failed:
                 return self._met(own.item, reply)
@@ -251,7 +251,7 @@ class Writing:
             return self._decided(reply.answer)
         return Done(self._done(reply.state))
 
-    def _failed(self, reply: Reply[_Plan]) -> Verdict[_Plan, Written]:
+    def _failed(self, reply: Reply[_Plan]) -> Verdict[_Plan, RecordWritten]:
         verdict = otherwise(reply)
         if isinstance(verdict, GiveUp) or reply.state.replacement is None:
             return verdict
@@ -259,13 +259,13 @@ class Writing:
 
     def _beside_refused(
         self, reasons: tuple[Reason, ...], reply: Reply[_Plan]
-    ) -> Verdict[_Plan, Written]:
+    ) -> Verdict[_Plan, RecordWritten]:
         """A write beside the record met what it must not, the record itself is as it was."""
         if reply.maybe_applied:
             return GiveUp(reply.answer)
         return Done(self._left(reply.state.seen)._replace(refused=reasons))
 
-    def _met(self, found: Item | None, reply: Reply[_Plan]) -> Verdict[_Plan, Written]:
+    def _met(self, found: Item | None, reply: Reply[_Plan]) -> Verdict[_Plan, RecordWritten]:
         """Decide again on what a condition has met, if that is safe."""
         plan = reply.state
         if self.is_own(found):
@@ -282,7 +282,7 @@ class Writing:
         error: CountledgerError | None,
         *,
         resolved: bool = False,
-    ) -> Verdict[_Plan, Written]:
+    ) -> Verdict[_Plan, RecordWritten]:
         """Decide again, because time has passed, or what is there is another one."""
         may_be_applied = reply.maybe_applied and not resolved
         try:
@@ -302,7 +302,7 @@ class Writing:
 
     def follows(self, seen: Seen, found: Item | None) -> bool:
         """Whether no attempt of this call was applied, or can be: one other call was first."""
-        before = None if isinstance(seen, Unread) else present(seen)
+        before = None if isinstance(seen, NotRead) else present(seen)
         if found is None:
             return False
         if before is None:  # an attempt may have made a record, which was removed since
@@ -310,22 +310,22 @@ class Writing:
         follows = removed_id(found) or found.get(INCARNATION), found.get(REVISION)
         return follows == (before[INCARNATION], before[REVISION] + 1)
 
-    def _decided(self, seen: Seen) -> Recheck[_Plan] | Done[Written]:
-        there = None if isinstance(seen, Unread) else present(seen)
+    def _decided(self, seen: Seen) -> Recheck[_Plan] | Done[RecordWritten]:
+        there = None if isinstance(seen, NotRead) else present(seen)
         replacement = self.decide(there)
         if replacement is None:
             return Done(self._left(seen))
         return Recheck(_Plan(seen, replacement))
 
-    def _left(self, seen: Seen) -> Written:
-        there = None if isinstance(seen, Unread) else present(seen)
-        return Written(there, there, changed=False)
+    def _left(self, seen: Seen) -> RecordWritten:
+        there = None if isinstance(seen, NotRead) else present(seen)
+        return RecordWritten(there, there, changed=False)
 
-    def _done(self, plan: _Plan) -> Written:
+    def _done(self, plan: _Plan) -> RecordWritten:
         before = self._left(plan.seen).before
         item = None if plan.replacement is None else plan.replacement.item
         after = None if item is None else self._stamped(plan.seen, item)
-        return Written(after, before, changed=True)
+        return RecordWritten(after, before, changed=True)
 
     def _give_up(self, exhausted: Exhausted[_Plan]) -> NoReturn:
         raise_exhausted(exhausted, f"to change {self.records.kind} {self.name!r}", _ADVICE)

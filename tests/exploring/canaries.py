@@ -22,7 +22,7 @@ from countledger.consumers.rankings import Rankings
 from countledger.ledger import namespace, records
 from countledger.ledger.indexes import PLACE
 from countledger.ledger.operations import Absent, AnyOf, Assign, Compare, Delete
-from countledger.ledger.records import Records, Unread, Writing
+from countledger.ledger.records import NotRead, Records, Writing
 from countledger.ledger.tombstones import NOT_REMOVED, present
 from countledger.producers.claims import claim, claims
 from countledger.producers.claims.claim import Before, Freeing
@@ -254,7 +254,7 @@ def _seen_by_incarnation_alone(patch: pytest.MonkeyPatch) -> None:
     is_seen = Records.is_seen
 
     def of_any_revision(self: Records, seen: Seen, planned_ms: int) -> Condition:
-        if isinstance(seen, Unread) or present(seen) is None:
+        if isinstance(seen, NotRead) or present(seen) is None:
             return is_seen(self, seen, planned_ms)
         return Compare(records.INCARNATION, "=", (seen or {})[records.INCARNATION])
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger.errors import NoSuchQuota, QuotaExists
 from countledger.ledger.limits import MINUTE_MS
-from countledger.ledger.records import Records, Replacement, Unread
+from countledger.ledger.records import NotRead, Records, Replacement
 from countledger.ledger.tombstones import present
 from tests.exploring.linear import Effect
 from tests.exploring.scope import Beginnings, Capability
@@ -110,7 +110,7 @@ def _written(removable: bool, call: str) -> Callable[[CountLedger], _Value]:  # 
     def write(ledger: CountLedger) -> _Value:
         connection = ledger.connection
         records = Records(connection, connection.counters, "record", removable)
-        seen: Seen = Unread.EXPECT_NOTHING if call in _EXPECTS_NOTHING else Unread.READ_IT
+        seen: Seen = NotRead.EXPECT_NOTHING if call in _EXPECTS_NOTHING else NotRead.READ_IT
         item = connection.run(records.write(_NAME, _KEY, _DECIDE[call], seen=seen)).item
         return None if item is None else item["value"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from countledger.ledger.errors import NoSuchQuota, QuotaExists, Throttled, Unclear
 from countledger.ledger.operations import Absent, Put
-from countledger.ledger.records import Records, Replacement, Unread, Written
+from countledger.ledger.records import NotRead, Records, RecordWritten, Replacement
 from countledger.ledger.tombstones import present, removed_id
 from countledger.testing import MemoryStack
 
@@ -31,11 +31,11 @@ class Kept:
         self.connection = self.stack.ledger.connection
         self.records = Records(self.connection, self.connection.counters, "record", removable)
 
-    def write(self, decide: Decide, seen: Seen = Unread.READ_IT) -> Written:
+    def write(self, decide: Decide, seen: Seen = NotRead.READ_IT) -> RecordWritten:
         return self.connection.run(self.records.write("r", KEY, decide, seen=seen))
 
-    def make(self, value: int) -> Written:
-        return self.write(new(value), Unread.EXPECT_NOTHING)
+    def make(self, value: int) -> RecordWritten:
+        return self.write(new(value), NotRead.EXPECT_NOTHING)
 
     def stored(self) -> Item | None:
         return self.connection.retrying.get(self.connection.counters, KEY, consistent=True)
