@@ -14,8 +14,7 @@ from countledger.compaction.dispatcher import Dispatcher, WorkQueue
 from countledger.compaction.due import DueIndex, Sweeper
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
-from countledger.compaction.schedule import TriggerGroup, Triggers, schedule_in
-from countledger.compaction.schedules import Schedules
+from countledger.compaction.schedule import Triggers, schedule_in
 from countledger.compaction.worker import Worker
 from countledger.ledger import keys
 
@@ -32,38 +31,14 @@ __all__ = [
     "Deletions",
     "RegionalTotals",
     "Regions",
-    "Schedules",
     "Worker",
     "deletions_of",
     "dispatcher_of",
     "index_of",
     "reading_archive_of",
-    "schedules_of",
     "sweeper_of",
     "worker_of",
 ]
-
-
-def schedules_of(connection: Connection, namespaces: Namespaces) -> Schedules:
-    """The schedules of a stack."""
-    triggers = Triggers(
-        connection.scheduler(),
-        connection.setting("schedule_group"),
-        connection.setting("dispatcher_arn"),
-        connection.setting("scheduler_role_arn"),
-    )
-    return Schedules(
-        connection.dynamo("standard"),
-        connection.setting("counters_table"),
-        triggers,
-        namespaces,
-        limits_by(connection.settings),
-        connection.region,
-        connection.setting("home_region"),
-        connection.clock,
-        connection.ids.new_id,
-        connection.settings.clock_skew_ms,
-    )
 
 
 def index_of(connection: Connection) -> DueIndex:
@@ -87,7 +62,7 @@ def dispatcher_of(connection: Connection) -> Dispatcher:
     """The dispatcher, which sends due counters to the workers."""
     url, clock = connection.setting("compaction_queue_url"), connection.clock
     queue = WorkQueue(connection.queues(), url, clock, connection.random)
-    triggers = TriggerGroup(connection.scheduler(), connection.setting("schedule_group"))
+    triggers = Triggers(connection)
     home = connection.setting("home_region")
     return Dispatcher(index_of(connection), queue, triggers, connection.region, home, clock)
 
@@ -114,7 +89,7 @@ def worker_of(
             return plain
         return replace(
             plain,
-            limit=limits_by(connection.settings, schedule.min_age_ms),
+            limit=limits_by(connection, schedule.min_age_ms),
             retire=schedule.retire,
             archive=archive_at(connection, schedule.archive),
             archive_as_found=archive_as_found,
@@ -135,7 +110,7 @@ def _compactor_of(connection: Connection, regions: Regions, namespaces: Namespac
     return Compactor(
         regions,
         namespaces,
-        limits_by(connection.settings),
+        limits_by(connection),
         clock=connection.clock,
         new_run=connection.ids.unique_id,
         random=connection.random,
@@ -159,7 +134,6 @@ def deletions_of(
         WrongRegion: the connection is not to the home region.
     """
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    limits = limits_by(connection.settings)
 
     def compact(counter: str) -> CompactionReport:
         schedule = _schedule_at(dynamo, table, keys.namespace_of(counter))
@@ -169,15 +143,5 @@ def deletions_of(
             compactor = replace(compactor, retire=schedule.retire, archive=archive)
         return compactor.compact(counter)
 
-    ledger = LedgerDeleter(
-        dynamo,
-        table,
-        regions,
-        namespaces,
-        limits,
-        compact,
-        totals,
-        connection.clock,
-        connection.ids.unique_id,
-    )
+    ledger = LedgerDeleter(connection, regions, compact, totals)
     return Deletions(ledger, at_once, tidy_markers, names, seen)

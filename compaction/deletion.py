@@ -52,8 +52,7 @@ if TYPE_CHECKING:
     from countledger.compaction.plan import AgeLimit
     from countledger.compaction.regions import Regions, Survey
     from countledger.ledger.attributes import Item
-    from countledger.ledger.clock import Clock
-    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Write
 
 
@@ -119,17 +118,12 @@ def decode_mark(item: Item) -> DeletionMark:
     )
 
 
-@dataclass(frozen=True, slots=True)
 class DeletionMarks:
-    """Reads the marks.
+    """Reads the marks."""
 
-    Attributes:
-        dynamo: its SDK may retry.
-        ledger: the table `ledger`.
-    """
-
-    dynamo: DynamoClient
-    ledger: str
+    def __init__(self, connection: Connection) -> None:
+        """In any region: each shows them."""
+        self.dynamo, self.ledger = connection.retrying, connection.ledger
 
     def find(self, counter: str) -> DeletionMark | None:
         """The mark of a counter, or None: one read unit."""
@@ -528,23 +522,13 @@ def plan_deletion(
     )
 
 
-@dataclass(frozen=True, slots=True)
 class HeadEmptier:
-    """Empties heads, and says so in their marks.
+    """Empties heads, and says so in their marks."""
 
-    Attributes:
-        everywhere: the counter in every region; this one holds the lease.
-        marks: of the stack.
-        counters: the table `counters`.
-        clock: the time.
-        new_id: makes the token of the transaction.
-    """
-
-    everywhere: CounterRegions
-    marks: DeletionMarks
-    counters: str
-    clock: Clock
-    new_id: Callable[[], str]
+    def __init__(self, connection: Connection, everywhere: CounterRegions) -> None:
+        """Where the lease is held; `everywhere` is the counter in every region."""
+        self.connection, self.everywhere = connection, everywhere
+        self.marks = DeletionMarks(connection)
 
     def emptied(
         self, mark: DeletionMark, head: Head, total: Item | None
@@ -553,12 +537,13 @@ class HeadEmptier:
 
         Two write units for each of head, total and mark.
         """
-        deleted_ms = self.clock.now_ms()
+        deleted_ms = self.connection.clock.now_ms()
         after = deleted(mark, head, deleted_ms, self.everywhere.regions.region)
-        writes = plan_deletion((self.marks.ledger, self.counters), mark, after, head, total)
+        tables = self.marks.ledger, self.connection.counters
+        writes = plan_deletion(tables, mark, after, head, total)
         try:
             with guarded(partial(self._refuse_if_late, deleted_ms)):
-                self.marks.dynamo.transact(writes, self.new_id())
+                self.marks.dynamo.transact(writes, self.connection.ids.unique_id())
         except TransactionCancelled as refused:
             done = self.marks.find(mark.counter)
             if done is None or done.deleted_at_ms is None:
@@ -578,7 +563,7 @@ class HeadEmptier:
         """
         key, table = keys.archived_key(mark.counter), self.marks.ledger
         archived = self.marks.dynamo.get(table, key, consistent=True)
-        after = deleted_elsewhere(mark, head, archived, self.clock.now_ms())
+        after = deleted_elsewhere(mark, head, archived, self.connection.clock.now_ms())
         try:
             self.everywhere.write(emptied_of(table, mark, after))
         except ConditionFailed:
@@ -603,7 +588,7 @@ class HeadEmptier:
 
     def _refuse_if_late(self, deleted_ms: int) -> None:
         """The empty head stays for a day, counted from the time that is written with it."""
-        if self.clock.now_ms() - deleted_ms > _EMPTIES_WITHIN_MS:
+        if self.connection.clock.now_ms() - deleted_ms > _EMPTIES_WITHIN_MS:
             raise ServiceFailed("this deletion was suspended before it was sent; call again")
         self.everywhere.regions.check_lease()
 

@@ -51,7 +51,7 @@ again. A note without the empty head: nothing was deleted here, and the mark is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -67,9 +67,10 @@ from countledger.compaction.deletion import (
     HeadEmptier,
     skipped,
 )
+from countledger.compaction.plan import limits_by
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
-from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.errors import (
     ConditionFailed,
     CorruptItem,
@@ -79,7 +80,6 @@ from countledger.ledger.errors import (
     ServiceFailed,
     Unclear,
 )
-from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import DAY_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete
@@ -89,13 +89,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from countledger.compaction.deletion import RegionalTotals
-    from countledger.compaction.plan import AgeLimit
     from countledger.compaction.regions import Regions
     from countledger.compaction.report import CompactionReport
     from countledger.ledger.attributes import Item
-    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.connection import Connection
     from countledger.ledger.exact import Head
-    from countledger.ledger.namespace import Namespace, Namespaces
+    from countledger.ledger.namespace import Namespace
 
 
 EMPTY_HEAD_LIFE_MS: Final = DAY_MS
@@ -104,31 +103,31 @@ _TRIES: Final = 5
 _MERGED: Final = frozenset({RunOutcome.MERGED, RunOutcome.NOTHING})
 
 
-@dataclass(frozen=True, slots=True)
 class LedgerDeleter:
-    """Deletes ledger counters, in the home region.
+    """Deletes ledger counters, in the home region."""
 
-    Attributes:
-        dynamo: its SDK may retry; every write has a condition or can be repeated.
-        table: the table `counters`.
-        regions: of the table `ledger`.
-        namespaces: kind and horizon of each namespace.
-        limit: after how long no entry can arrive any more.
-        compact: merges all entries of a counter that are old enough.
-        totals: those of a region.
-        clock: the time.
-        new_id: makes an id that is never used again: of a deletion, or of a request.
-    """
+    def __init__(
+        self,
+        connection: Connection,
+        regions: Regions,
+        compact: Callable[[str], CompactionReport],
+        totals: Callable[[str], RegionalTotals],
+    ) -> None:
+        """In a process of the home region.
 
-    dynamo: DynamoClient
-    table: str
-    regions: Regions
-    namespaces: Namespaces
-    limit: Callable[[Namespace], AgeLimit]
-    compact: Callable[[str], CompactionReport]
-    totals: Callable[[str], RegionalTotals]
-    clock: Clock = field(default_factory=SystemClock)
-    new_id: Callable[[], str] = unique_id
+        Args:
+            connection: to the stack.
+            regions: of the table `ledger`.
+            compact: merges all entries of a counter that are old enough.
+            totals: those of a region.
+        """
+        self.connection, self.regions = connection, regions
+        self.namespaces = namespaces_of(connection)
+        self.marks = DeletionMarks(connection)
+        self.everywhere = CounterRegions(regions, totals)
+        self._emptier = HeadEmptier(connection, self.everywhere)
+        self._limit = limits_by(connection)
+        self._compact, self._totals = compact, totals
 
     def delete(self, counter: str) -> Deletion:
         """Continue the deletion of a counter, as far as is safe now; the first call marks it.
@@ -186,24 +185,10 @@ class LedgerDeleter:
         """The mark of a counter, or None; costs as `DeletionMarks.find`."""
         return self.marks.find(counter)
 
-    @property
-    def marks(self) -> DeletionMarks:
-        """The marks of the stack."""
-        return DeletionMarks(self.dynamo, self.regions.table)
-
-    @property
-    def _emptier(self) -> HeadEmptier:
-        return HeadEmptier(self.everywhere, self.marks, self.table, self.clock, self.new_id)
-
-    @property
-    def everywhere(self) -> CounterRegions:
-        """The counter in every region."""
-        return CounterRegions(self.regions, self.totals)
-
     def _cancelled(self, mark: DeletionMark) -> bool:
         """Put a tombstone in place of a mark; False: it has changed since it was read."""
-        skew_ms = self.regions.terms.clock_skew_ms
-        cancel = deletion.cancel_of(self.regions.table, mark, self.clock.now_ms(), skew_ms)
+        now_ms, skew_ms = self.connection.clock.now_ms(), self.connection.clock_skew_ms
+        cancel = deletion.cancel_of(self.regions.table, mark, now_ms, skew_ms)
         try:
             self.everywhere.write(cancel)
         except ConditionFailed as refused:
@@ -226,7 +211,8 @@ class LedgerDeleter:
             raise NoSuchCounter(
                 f"counter {counter!r} has no entries and no total: nothing to delete"
             )
-        mark = DeletionMark(counter=counter, id=self.new_id(), at_ms=self.clock.now_ms())
+        new_id, now_ms = self.connection.ids.unique_id(), self.connection.clock.now_ms()
+        mark = DeletionMark(counter=counter, id=new_id, at_ms=now_ms)
         put = deletion.mark_of(self.regions.table, mark)
         found = self.everywhere.put_if_vacant(put, mark.at_ms)
         if found is not None:  # marked by another process
@@ -236,7 +222,7 @@ class LedgerDeleter:
 
     def _empty(self, mark: DeletionMark, namespace: Namespace) -> Deletion | DeletionMark:
         """Merge, prove, delete: the mark as it is then, or why nothing was deleted."""
-        counter, now_ms = mark.counter, self.clock.now_ms()
+        counter, now_ms = mark.counter, self.connection.clock.now_ms()
         total = self._total(counter)
         ready_ms = self._ready_ms(counter, mark.at_ms, namespace, total)
         if now_ms < ready_ms:
@@ -255,7 +241,7 @@ class LedgerDeleter:
 
     def _unready(self, mark: DeletionMark) -> str | None:
         """Why the head may lack an entry, or a total a record; None: all are complete."""
-        report = self.compact(mark.counter)
+        report = self._compact(mark.counter)
         if report.outcome not in _MERGED:
             return f"compaction: {report.outcome} {report.detail}".rstrip()
         head = self._head(mark.counter)
@@ -265,7 +251,7 @@ class LedgerDeleter:
         return None if head.incarnation == mark.id else self.everywhere.unproven(mark.counter)
 
     def _mark_again(self, mark: DeletionMark, namespace: Namespace) -> Deletion:
-        now_ms = self.clock.now_ms()
+        now_ms = self.connection.clock.now_ms()
         try:
             self.everywhere.write(deletion.mark_again(self.regions.table, mark, now_ms))
         except ConditionFailed:
@@ -285,13 +271,13 @@ class LedgerDeleter:
             self.everywhere.tidy(counter, older_ms)
             self.everywhere.quietly(deletion.tidied_of(self.regions.table, mark))
         forget_ms = deleted_ms + EMPTY_HEAD_LIFE_MS
-        if self.clock.now_ms() < forget_ms:
+        if self.connection.clock.now_ms() < forget_ms:
             detail = "an empty head keeps its place until then; call again to forget the name"
             return Deletion(counter, DeletionStage.DELETED, forget_ms, detail)
         # Once more: a late evaluator may have written states since.
         stays = self.everywhere.tidy(counter, older_ms)
         # Before the head: a process that finds the name forgotten must find nothing of it.
-        if self.dynamo.get(self.regions.table, keys.archived_key(counter), consistent=True):
+        if self.marks.dynamo.get(self.regions.table, keys.archived_key(counter), consistent=True):
             self.everywhere.quietly(unarchived_of(self.regions.table, counter, mark.emptied))
         empty = deletion.empty_head(mark, mark.generation or 0)
         # If that fails the head is gone, or belongs to the next counter of this name.
@@ -304,17 +290,17 @@ class LedgerDeleter:
         return Deletion(counter, DeletionStage.FORGOTTEN, None, deletion.what_is_left(stays))
 
     def _doubt_ms(self, namespace: Namespace) -> int:
-        return deletion.doubt_ms(self.limit(namespace))
+        return deletion.doubt_ms(self._limit(namespace))
 
     def _ready_ms(
         self, counter: str, marked_ms: int, namespace: Namespace, total: Item | None
     ) -> int:
         here_ms = (total or {}).get("updated_at") or marked_ms
         changed_ms = max([here_ms, *self.everywhere.changed_elsewhere_ms(counter)])
-        return deletion.ready_ms(self.limit(namespace), marked_ms, changed_ms)
+        return deletion.ready_ms(self._limit(namespace), marked_ms, changed_ms)
 
     def _total(self, counter: str) -> Item | None:
-        return self.totals(self.regions.region).item(counter)
+        return self._totals(self.regions.region).item(counter)
 
     def _head(self, counter: str) -> Head:
         return self.regions.metered().head(counter)
@@ -406,8 +392,8 @@ class Deletions:
 
         What is put beside it later belongs to the next counter of the name.
         """
-        delete_seen = self.seen(counter)
-        item = self.ledger.dynamo.get(self.ledger.table, keys.total_key(counter)) or {}
+        delete_seen, connection = self.seen(counter), self.ledger.connection
+        item = connection.retrying.get(connection.counters, keys.total_key(counter)) or {}
         bins = item.get("bins") or 1
         try:
             self.at_once[kind](counter)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from countledger.compaction.due import DueIndex
-    from countledger.compaction.schedule import TriggerGroup
+    from countledger.compaction.schedule import Triggers
     from countledger.ledger.attempts import Answer, Reply, Step, Verdict
     from countledger.ledger.attributes import Item
 
@@ -202,7 +202,7 @@ class Dispatcher:
 
     index: DueIndex
     queue: WorkQueue
-    triggers: TriggerGroup
+    triggers: Triggers
     region: str
     home_region: str
     clock: Clock = field(default_factory=SystemClock)

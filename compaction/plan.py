@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.connection import Connection
     from countledger.ledger.exact import ArchiveRef
     from countledger.ledger.namespace import Namespace
     from countledger.ledger.operations import Condition
-    from countledger.ledger.settings import Settings
 
 _TIME_DIGITS: Final = 8  # of the twelve at the beginning of an id, before its first hyphen
 _TIME_BITS: Final = 48
@@ -90,15 +90,18 @@ class AgeLimit:
         return self.horizon_ms + waits_ms
 
 
-def limits_by(settings: Settings, min_age_ms: int | None = None) -> Callable[[Namespace], AgeLimit]:
-    """The limit of each namespace under the settings of this process."""
+def limits_by(
+    connection: Connection, min_age_ms: int | None = None
+) -> Callable[[Namespace], AgeLimit]:
+    """The limit of each namespace under the bounds of this process."""
 
     def limit_of(namespace: Namespace) -> AgeLimit:
         return AgeLimit(
             namespace.horizon_ms,
-            settings.replication_bound_ms,
-            settings.clock_skew_ms,
-            min_age_ms=min_age_ms,
+            connection.replication_ms,
+            connection.clock_skew_ms,
+            connection.request_life_ms,
+            min_age_ms,
         )
 
     return limit_of

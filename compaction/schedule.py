@@ -41,10 +41,9 @@ from countledger.ledger.tombstones import present, removed_id, was_removed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mypy_boto3_scheduler import EventBridgeSchedulerClient
-
     from countledger.compaction.lease import Epoch
     from countledger.compaction.plan import AgeLimit
+    from countledger.ledger.connection import Connection
     from countledger.ledger.namespace import Namespace
     from countledger.ledger.operations import Condition
 
@@ -228,17 +227,48 @@ def trigger_input(namespace: str, revision: str) -> str:
     return json.dumps({"namespace": namespace, "revision": revision})
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerGroup:
-    """The stack's schedules at EventBridge Scheduler: to see them, and to delete them.
+class Triggers:
+    """The stack's schedules at EventBridge Scheduler.
 
-    Attributes:
-        client: of EventBridge Scheduler.
-        group: the stack's group of schedules.
+    The service has no conditional writes, so a trigger is never changed. A request to create or to
+    delete one may arrive after its call has ended. It concerns one revision alone: the dispatcher
+    ignores and deletes triggers of other revisions.
     """
 
-    client: EventBridgeSchedulerClient
-    group: str
+    def __init__(self, connection: Connection) -> None:
+        """Of the home region.
+
+        Raises:
+            WrongRegion: the stack here has no schedules.
+        """
+        self.client = connection.scheduler()
+        self.group = connection.setting("schedule_group")
+        self._setting = connection.setting
+
+    def put(self, namespace: str, revision: str, expression: str) -> None:
+        """Create the trigger of a revision, unless it exists. One call.
+
+        Raises:
+            ServiceFailed: the service did not take it; for a bad expression with its reason.
+        """
+        request = {
+            "Name": trigger_name(namespace, revision),
+            "GroupName": self.group,
+            "ScheduleExpression": expression,
+            "FlexibleTimeWindow": {"Mode": "OFF"},
+            "State": "ENABLED",
+            "Description": f"countledger: compact namespace {namespace!r}"[:512],
+            "Target": {
+                "Arn": self._setting("dispatcher_arn"),
+                "RoleArn": self._setting("scheduler_role_arn"),
+                "Input": trigger_input(namespace, revision),
+                "RetryPolicy": _RETRY,
+            },
+        }
+        answer = self._answered("create_schedule", "ConflictException", request)
+        # botocore takes every answer with status 200 for a success, also a proxy's page.
+        if answer is not None and "ScheduleArn" not in answer:
+            raise Unclear(f"schedule of namespace {namespace!r}: no clear answer; try again")
 
     def delete(self, namespace: str, revision: str) -> None:
         """Delete the trigger of a revision, if it exists. One call."""
@@ -260,48 +290,6 @@ class TriggerGroup:
                 if error.response["Error"]["Code"] != refusal:
                     raise
                 return None
-
-
-@dataclass(frozen=True, slots=True)
-class Triggers(TriggerGroup):
-    """Creates triggers.
-
-    EventBridge Scheduler has no conditional writes, so a trigger is never changed. A request to
-    create or to delete one may arrive after its call has ended. It concerns one revision alone: the
-    dispatcher ignores and deletes triggers of other revisions.
-
-    Attributes:
-        target_arn: the function that they invoke.
-        role_arn: the role under which they do.
-    """
-
-    target_arn: str
-    role_arn: str
-
-    def put(self, namespace: str, revision: str, expression: str) -> None:
-        """Create the trigger of a revision, unless it exists. One call.
-
-        Raises:
-            ServiceFailed: the service did not take it; for a bad expression with its reason.
-        """
-        request = {
-            "Name": trigger_name(namespace, revision),
-            "GroupName": self.group,
-            "ScheduleExpression": expression,
-            "FlexibleTimeWindow": {"Mode": "OFF"},
-            "State": "ENABLED",
-            "Description": f"countledger: compact namespace {namespace!r}"[:512],
-            "Target": {
-                "Arn": self.target_arn,
-                "RoleArn": self.role_arn,
-                "Input": trigger_input(namespace, revision),
-                "RetryPolicy": _RETRY,
-            },
-        }
-        answer = self._answered("create_schedule", "ConflictException", request)
-        # botocore takes every answer with status 200 for a success, also a proxy's page.
-        if answer is not None and "ScheduleArn" not in answer:
-            raise Unclear(f"schedule of namespace {namespace!r}: no clear answer; try again")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -508,19 +496,6 @@ def taken_over(table: str, namespace: str, epoch: Epoch) -> Put:
     """Shows by which promotion a schedule came, also once it was deleted; each takes it once."""
     item = {**keys.taken_over_key(namespace), "epoch": epoch.number}
     return Put(table, item, AnyOf(Absent("epoch"), Compare("epoch", "<", epoch.number)))
-
-
-def refuse_elsewhere(region: str, home_region: str) -> None:
-    """Allow changes of schedules in the home region only.
-
-    Raises:
-        WrongRegion: this is another region.
-    """
-    if region != home_region:
-        raise WrongRegion(
-            f"this is {region}; counters are compacted in the home region {home_region} only: "
-            "change schedules there"
-        )
 
 
 def refuse_region_of(schedule: Schedule, home_region: str) -> None:

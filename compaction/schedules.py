@@ -14,13 +14,15 @@ the dispatcher at its next tick.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Unpack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Unpack
 
+from countledger.compaction.plan import limits_by
 from countledger.compaction.schedule import (
     MISSING,
     Schedule,
     ScheduleSpec,
+    Triggers,
     age_ms_in,
     changed_meanwhile,
     changed_schedule,
@@ -31,7 +33,6 @@ from countledger.compaction.schedule import (
     is_still,
     new_schedule,
     no_schedule,
-    refuse_elsewhere,
     refuse_region_of,
     revision_of,
     schedule_in,
@@ -39,60 +40,45 @@ from countledger.compaction.schedule import (
     unswept_since_ms,
 )
 from countledger.ledger import keys
+from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.attempts import wrote
 from countledger.ledger.attributes import Item, decoded, require
-from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
     TransactionCancelled,
     Unclear,
 )
-from countledger.ledger.ids import new_id
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.operations import Compare, Put, Query
 from countledger.ledger.settings import SettingChange
 from countledger.ledger.tombstones import present, removal_id, removed_id, tombstone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from typing import NoReturn
 
     from countledger.compaction.lease import Epoch
-    from countledger.compaction.plan import AgeLimit
-    from countledger.compaction.schedule import Triggers
     from countledger.ledger.attributes import OnCorrupt
-    from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.namespace import Namespace, Namespaces
+    from countledger.ledger.connection import Connection
 
 
-@dataclass(frozen=True, slots=True)
+_CHANGED: Final = "schedules are changed"
+
+
 class Schedules:
-    """The schedules of a stack.
+    """The schedules of a stack."""
 
-    Attributes:
-        dynamo: a DynamoDB client; every write here carries a condition.
-        table: the table `counters`.
-        triggers: the stack's schedules at EventBridge Scheduler.
-        namespaces: kind and horizon of each namespace.
-        limit: how old an entry of a namespace must be.
-        region: where this process runs.
-        home_region: where counters are compacted.
-        clock: the time.
-        new_id: makes the id of a revision, and of a deletion.
-        clock_skew_ms: how far clocks may differ.
-    """
+    def __init__(self, connection: Connection) -> None:
+        """In a process; no call is made if the settings name the stack's resources.
 
-    dynamo: DynamoClient
-    table: str
-    triggers: Triggers
-    namespaces: Namespaces
-    limit: Callable[[Namespace], AgeLimit]
-    region: str
-    home_region: str
-    clock: Clock = field(default_factory=SystemClock)
-    new_id: Callable[[int], str] = new_id
-    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+        Raises:
+            WrongRegion: the stack here has no schedules: they are in the home region.
+        """
+        self.connection = connection
+        self.dynamo, self.table = connection.retrying, connection.counters
+        self.namespaces = namespaces_of(connection)
+        self.triggers = Triggers(connection)
+        self.limit = limits_by(connection)
 
     def create(self, namespace: str, **spec: Unpack[ScheduleSpec]) -> Schedule:
         """Create the schedule of a namespace; creating an equal one again changes nothing.
@@ -112,7 +98,7 @@ class Schedules:
             Unclear: no clear answer came, or another process changed it after an attempt of this
                 call that got no answer.
         """
-        wanted = self._checked(new_schedule(namespace, self.home_region, spec))
+        wanted = self._checked(new_schedule(namespace, self.connection.home_region, spec))
         found = self._read(namespace)
         there = schedule_in(found)
         if found is None or there is None:
@@ -145,7 +131,7 @@ class Schedules:
             CorruptItem: a stored one cannot be read: delete it, and apply again.
         """
         wanted = [
-            self._checked(new_schedule(namespace, self.home_region, spec))
+            self._checked(new_schedule(namespace, self.connection.home_region, spec))
             for namespace, spec in specs.items()
         ]
         stored = [self._read(schedule.namespace) for schedule in wanted]
@@ -264,7 +250,7 @@ class Schedules:
             Unclear: no clear answer came, or another process changed it after an attempt of this
                 call that got no answer.
         """
-        refuse_elsewhere(self.region, self.home_region)
+        self.connection.refuse_elsewhere(_CHANGED)
         found = self._read(namespace)
         item, revision = present(found), revision_of(found)
         deleted = item is not None and self._remove(namespace, item)
@@ -278,8 +264,8 @@ class Schedules:
 
     def _checked(self, schedule: Schedule) -> Schedule:
         """The schedule, if it can work in this stack."""
-        refuse_elsewhere(self.region, self.home_region)
-        refuse_region_of(schedule, self.home_region)
+        self.connection.refuse_elsewhere(_CHANGED)
+        refuse_region_of(schedule, self.connection.home_region)
         self._age_ms(schedule)
         return schedule
 
@@ -300,12 +286,11 @@ class Schedules:
 
     def _remove(self, namespace: str, item: Item) -> bool:
         """Leave a tombstone in place of a schedule; whether this call deleted it."""
-        now_ms = self.clock.now_ms()
-        removal = self.new_id(now_ms)
+        now_ms = self.connection.clock.now_ms()
+        removal = self.connection.ids.new_id(now_ms)
         removed = revision_of(item) or removal
-        left = tombstone(
-            keys.schedule_key(namespace), removed, now_ms, self.clock_skew_ms, removal=removal
-        )
+        key, skew_ms = keys.schedule_key(namespace), self.connection.clock_skew_ms
+        left = tombstone(key, removed, now_ms, skew_ms, removal=removal)
         try:
             self.dynamo.put(Put(self.table, left, is_still(item)))
         except ConditionFailed as failed:
@@ -325,19 +310,21 @@ class Schedules:
 
     def _put(self, wanted: Schedule, found: Item | None, *, sweep: bool = False) -> Put:
         there = present(found)
+        now_ms = self.connection.clock.now_ms()
         since_ms = None if there is None else unswept_since_ms(there)
         if there is None or sweep or decode_schedule(there).min_entries > wanted.min_entries:
-            since_ms = self.clock.now_ms()
-        age_ms, revision = self._age_ms(wanted), self.new_id(self.clock.now_ms())
+            since_ms = now_ms
+        age_ms, revision = self._age_ms(wanted), self.connection.ids.new_id(now_ms)
         item = encode_schedule(wanted, age_ms, revision, since_ms)
         return Put(self.table, item, is_still(found))
 
     def _copy(self, item: Item, found: Item | None, mark: Put) -> bool:
         """Put a schedule of another table and a mark, unless that is there. False: not as found."""
-        wanted = self._checked(replace(decode_schedule(item), region=self.home_region))
+        wanted = self._checked(replace(decode_schedule(item), region=self.connection.home_region))
         put = self._put(wanted, found, sweep=True)
+        token = self.connection.ids.new_id(self.connection.clock.now_ms())
         try:
-            self.dynamo.transact((put, mark), self.new_id(self.clock.now_ms()))
+            self.dynamo.transact((put, mark), token)
         except TransactionCancelled as cancelled:
             if not cancelled.condition_failed:
                 raise

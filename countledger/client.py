@@ -39,7 +39,8 @@ if TYPE_CHECKING:
         TotalOverRegions,
         WindowSum,
     )
-    from countledger.compaction.assembly import Deletions, Regions, Schedules, Worker
+    from countledger.compaction.assembly import Deletions, Regions, Worker
+    from countledger.compaction.schedules import Schedules
     from countledger.consumers.alerts.service import Alerts
     from countledger.consumers.assembly import (
         CatchingUp,
@@ -657,9 +658,9 @@ class CountLedger:
     @made_once
     def schedules(self) -> Schedules:
         """When and how counters are compacted: create, change, read and delete schedules."""
-        from countledger.compaction.assembly import schedules_of
+        from countledger.compaction.schedules import Schedules
 
-        return schedules_of(self.connection, self.namespaces)
+        return Schedules(self.connection)
 
     @made_once
     def alerts(self) -> Alerts:

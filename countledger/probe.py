@@ -172,7 +172,7 @@ def _parts() -> _ProbeParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     namespaces = namespaces_of(connection)
-    limits = limits_by(connection.settings)
+    limits = limits_by(connection)
     made = Probe(
         namespaces,
         recorder_of(connection, namespaces),

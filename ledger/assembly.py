@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting
-from countledger.ledger.namespace import Kind, Namespaces
+from countledger.ledger.namespace import Kind, KnownNamespaces, Namespaces
 from countledger.ledger.settings import OUTPUTS
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class StrictRegions:
 
 
 def namespaces_of(connection: Connection) -> Namespaces:
-    """The namespaces of a stack; none is known yet. No call is made if the settings name tables."""
-    settings = connection.settings
+    """The namespaces of a stack. No call is made if the settings name tables."""
+    settings, known = connection.settings, connection.shared(KnownNamespaces)
     named = settings.home_region or settings.ledger_table
     return Namespaces(
         connection.dynamo("standard"),
@@ -77,6 +77,8 @@ def namespaces_of(connection: Connection) -> Namespaces:
         region=connection.region,
         home_region=settings.home_region if named else connection.setting("home_region"),
         new_id=connection.ids.unique_id,
+        _known=known.namespaces,
+        _revisions=known.revisions,
     )
 
 

@@ -152,6 +152,14 @@ def decode_namespace(item: Item) -> Namespace:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownNamespaces:
+    """What a process knows: settings, and the revision of each description."""
+
+    namespaces: dict[str, Namespace] = field(default_factory=dict)
+    revisions: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Namespaces:
     """The namespaces of a stack.
 

@@ -561,7 +561,7 @@ def _salvage(connection: Connection, copies: _Copies, *, held: Callable[[], bool
         target=copy(copies.target, None),
         held=held,
         in_service=copies.in_service,
-        limit=limits_by(connection.settings),
+        limit=limits_by(connection),
         namespace_of=namespaces_of(connection).get,
         clock=SystemClock(),
         new_id=connection.ids.unique_id,

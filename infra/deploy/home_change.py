@@ -16,13 +16,12 @@ from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction.assembly import schedules_of
 from countledger.compaction.schedule import revision_of
+from countledger.compaction.schedules import Schedules
 from countledger.infra.deploy.deployment import Effect, parameters_in
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.template import load_template
 from countledger.ledger import keys
-from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.operations import AllOf, Compare, Put, Query
 from countledger.ledger.tombstones import present, removed_by, tombstone
 
@@ -191,7 +190,7 @@ class HomeChange:
         that no late request creates one there again: the next promotion would take it over.
         """
         home, there = self._in(self.target.region), self._in(region)
-        schedules = schedules_of(home, namespaces_of(home))
+        schedules = Schedules(home)
         dynamo, table = there.dynamo("standard"), there.setting("counters_table")
         for item in self._schedules_in(region):
             namespace = str(item["counter"]).removeprefix(keys.NAMESPACE_PREFIX)

@@ -68,7 +68,7 @@ def _compaction(ledger: CountLedger, counter: str, retire: Retire) -> Callable[[
     compactor = Compactor(
         Regions.of(ledger.connection, clock),
         ledger.namespaces,
-        limits_by(ledger.connection.settings),
+        limits_by(ledger.connection),
         retire,
         clock=clock,
     )

@@ -73,7 +73,7 @@ def _compact(url: str, count: int) -> None:
     from tests.bench.large_tables import LARGE  # noqa: PLC0415
 
     ledger = ledger_at(url)
-    limits = limits_by(ledger.connection.settings)
+    limits = limits_by(ledger.connection)
     compactor = Compactor(Regions.of(ledger.connection), ledger.namespaces, limits)
     report = compactor.compact(LARGE)
     if report.merged != count:

@@ -129,8 +129,8 @@ def test_a_trigger_that_somebody_creates_first_is_the_same(
 
 
 def test_a_group_that_is_gone_is_told(stack: LocalStack, triggers: Triggers) -> None:
-    lost = type(triggers)(triggers.client, "no-such-group", triggers.target_arn, triggers.role_arn)
+    assert stack.outputs["ScheduleGroupName"] == triggers.group
+    triggers.group = "no-such-group"
 
     with pytest.raises(CountledgerError, match="no-such-group"):
-        lost.put("likes", "r1", "rate(1 hour)")
-    assert stack.outputs["ScheduleGroupName"] == triggers.group
+        triggers.put("likes", "r1", "rate(1 hour)")

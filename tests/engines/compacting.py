@@ -43,7 +43,7 @@ def compactor(
     return Compactor(
         Regions.of(store.connection, clock),
         store.namespaces(),
-        limits_by(store.connection.settings),
+        limits_by(store.connection),
         retire,
         archive,
         clock=clock,

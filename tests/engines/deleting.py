@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from countledger.compaction.deletion import RegionalTotals
@@ -44,11 +44,8 @@ class Deleting:
         made = compactor(self.store, clock=self.clock)
         totals = TotalsReader(made.regions.home, self.store.counters)
         return LedgerDeleter(
-            made.regions.home,
-            self.store.counters,
+            replace(self.store.connection, clock=self.clock),
             made.regions,
-            made.namespaces,
-            made.limit,
             made.compact,
             lambda _: RegionalTotals(
                 totals.item,
@@ -56,7 +53,6 @@ class Deleting:
                 lambda _: None,
                 Leftovers(Groups(totals, made.namespaces, self.clock)).delete,
             ),
-            self.clock,
         )
 
     def fill(self, counter: str) -> None:
@@ -92,7 +88,8 @@ def before_deletion(deleter: LedgerDeleter, act: Callable[[], object]) -> Iterat
         if b"deletion#" in params["body"]:
             act()
 
-    events, event = deleter.dynamo.client.meta.events, "before-call.dynamodb.TransactWriteItems"
+    client, event = deleter.marks.dynamo.client, "before-call.dynamodb.TransactWriteItems"
+    events = client.meta.events
     events.register(event, note)
     try:
         yield

@@ -51,8 +51,7 @@ def _agrees(marked: bool, contents: Contents) -> bool:  # noqa: FBT001 - as abov
 
 
 def _list(ledger: CountLedger) -> tuple[str, ...]:
-    dynamo = ledger.connection.dynamo("standard")
-    return tuple(DeletionMarks(dynamo, LEDGER).pending("n"))
+    return tuple(DeletionMarks(ledger.connection).pending("n"))
 
 
 def _recorded(ledger: CountLedger) -> None:

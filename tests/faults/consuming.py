@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from countledger.compaction.archive import ArchiveLocation, S3Archive
@@ -13,7 +13,7 @@ from countledger.compaction.deletions import LedgerDeleter
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import Retire, RunOutcome
-from countledger.compaction.schedule import Triggers, revision_of, trigger_name
+from countledger.compaction.schedule import revision_of, trigger_name
 from countledger.compaction.schedules import Schedules
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rules import Rules
@@ -189,15 +189,17 @@ def describing(world: World, name: str, _retries: Retries) -> Play:
 
 
 @contextmanager
-def _scheduler(world: World) -> Iterator[Any]:
+def _schedules(world: World) -> Iterator[Schedules]:
     client: Any = world.store.connection.scheduler()
     group = f"faults-{fresh()}"
     client.create_schedule_group(Name=group)
-    yield Triggers(
-        client,
-        group,
-        "arn:aws:lambda:us-east-1:000000000000:function:f",
-        "arn:aws:iam::000000000000:role/r",
+    yield Schedules(
+        world.connection(
+            clients={"scheduler": client},
+            schedule_group=group,
+            dispatcher_arn="arn:aws:lambda:us-east-1:000000000000:function:f",
+            scheduler_role_arn="arn:aws:iam::000000000000:role/r",
+        )
     )
     client.delete_schedule_group(Name=group)
 
@@ -206,17 +208,10 @@ def scheduling(what: str) -> Begin:
     """The schedule of a namespace is created, changed or deleted, with its trigger."""
 
     def begin(world: World, name: str, _retries: Retries) -> Play:
-        namespace, triggers = f"n{name}", world.shared(_scheduler)
+        namespace = f"n{name}"
+        schedules: Schedules = world.shared(_schedules)
+        triggers, client = schedules.triggers, cast("Any", schedules.triggers.client)
         world.namespaces.create(namespace)
-        schedules = Schedules(
-            world.standard,
-            world.store.counters,
-            triggers,
-            world.namespaces,
-            limits_by(world.store.connection.settings),
-            world.store.region,
-            world.store.region,
-        )
         if what != "create":
             schedules.create(namespace, every_ms=HOUR_MS)
         ways: dict[str, Callable[[], object]] = {
@@ -238,11 +233,11 @@ def scheduling(what: str) -> Begin:
             if what == "delete" or found is None or state != "enabled":
                 return int(what == "delete" and found is None and state == "missing")
             name = {"Name": trigger_name(namespace, now), "GroupName": triggers.group}
-            expression = triggers.client.get_schedule(**name)["ScheduleExpression"]
+            expression = client.get_schedule(**name)["ScheduleExpression"]
             wanted = "rate(1 hour)" if what == "create" else "rate(2 hours)"
             return int(found.expression == expression == wanted)
 
-        return Play(act, effect, [world.standard.client, triggers.client], lambda _told: act)
+        return Play(act, effect, [world.standard.client, client], lambda _told: act)
 
     return begin
 
@@ -382,7 +377,7 @@ def _compactor(world: World, clock: HandClock, **more: Any) -> Compactor:  # noq
         lambda _region: world.standard,
         clock,
     )
-    limit = limits_by(world.store.connection.settings)
+    limit = limits_by(world.store.connection)
     return Compactor(regions, world.namespaces, limit, clock=clock, workers=1, **more)
 
 
@@ -432,14 +427,10 @@ def erasing(stage: str) -> Begin:
             compactor = _compactor(world, clock, retire=Retire.DELETE)
             tidy = Leftovers(groups).delete
             return LedgerDeleter(
-                dynamo,
-                store.counters,
+                world.connection(clock),
                 compactor.regions,
-                world.namespaces,
-                compactor.limit,
                 compactor.compact,
                 lambda _: RegionalTotals(groups.totals.item, lambda _: None, lambda _: None, tidy),
-                clock,
             )
 
         days = {"marked": 0, "deleted": 2, "forgotten": 4}

@@ -1,6 +1,6 @@
 """The operations of the matrix: each set up, called, called again, and its effect counted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,9 +11,11 @@ from uuid import uuid4
 from countledger import CountLedger
 from countledger.consumers.alerts.evaluator import EvaluationOutcome
 from countledger.consumers.materializer import BatchOutcome
+from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.connection import Retries
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import CountledgerError
+from countledger.ledger.ids import new_id, unique_id
 from countledger.ledger.namespace import Namespaces
 from countledger.producers.buffer.settings import NotRecorded
 from countledger.producers.event import Receipt
@@ -25,6 +27,7 @@ from tests.engines.clock import HandClock
 from tests.engines.store import Store
 from tests.faults.injection import Crash
 from tests.faults.matrix import Words
+from tests.unit.connections import UnitConnection, connection_on
 
 
 @dataclass
@@ -60,6 +63,28 @@ class World:
     def reads(self) -> DynamoClient:
         """Another one, for the reads of a call."""
         return self.store.connection.dynamo("standard")
+
+    def connection(
+        self,
+        clock: Clock | None = None,
+        *,
+        clients: Mapping[str, Any] | None = None,
+        **settings: Any,  # noqa: ANN401 - as of `Settings`
+    ) -> UnitConnection:
+        """The connection of a process, whose clients meet the faults."""
+        return connection_on(
+            self.none,
+            clock or SystemClock(),
+            region=self.store.region,
+            retrying=self.standard,
+            new_id=new_id,
+            unique_id=unique_id,
+            clients=clients,
+            ledger_table=self.store.ledger,
+            counters_table=self.store.counters,
+            home_region=self.store.region,
+            **settings,
+        )
 
     @cached_property
     def ledger(self) -> CountLedger:

@@ -248,7 +248,7 @@ def _salvage(world: World, clock: HandClock) -> Salvage:
         source=copy(HOME),
         target=copy(EAST),
         held=lambda: True,
-        limit=limits_by(world.connections[EAST].settings),
+        limit=limits_by(world.connections[EAST]),
         namespace_of=world.namespaces(EAST).get,
         clock=clock,
         new_id=lambda: uuid4().hex,

@@ -99,7 +99,7 @@ class World:
         return Compactor(
             Regions.of(connection, _Impatient(self)),
             self.namespaces(HOME),
-            limits_by(connection.settings),
+            limits_by(connection),
             retire,
             clock=_Impatient(self),
             random=self.random,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from countledger.compaction.archive import ArchiveLocation, S3Archive
 from countledger.compaction.compactor import Compactor
@@ -16,7 +16,7 @@ from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.plan import AgeLimit
 from countledger.compaction.regions import Promotion, Regions
 from countledger.compaction.report import Retire
-from countledger.compaction.schedule import Triggers, schedule_in
+from countledger.compaction.schedule import schedule_in
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.worker import WorkBatch, Worker
 from countledger.consumers.audit import Auditor, why_not_exact
@@ -28,11 +28,14 @@ from countledger.consumers.verify import Verifier
 from countledger.consumers.window_audit import clear_with_windows
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import keys
-from countledger.ledger.assembly import StrictRegions
+from countledger.ledger.assembly import StrictRegions, namespaces_of
 from countledger.ledger.clock import Backoff
+from countledger.ledger.connection import Connection, Retries
 from countledger.ledger.exact import ExactReader
+from countledger.ledger.ids import Ids
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Namespaces
+from countledger.ledger.settings import Settings
 from countledger.producers.claims.claims import Claims
 from countledger.producers.quotas.quotas import Quotas
 from countledger.producers.recorder import Compensator, Recorder
@@ -48,10 +51,13 @@ from tests.simulation.shape import COUNTERS, LEDGER, STRICT
 from tests.simulation.stream import SimulatedStreamsClient
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    import boto3
 
     from countledger.compaction.report import CompactionReport
     from countledger.compaction.schedule import Schedule
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.namespace import Namespace
     from countledger.producers.sequences.sequences import Lease
     from tests.simulation.buffer_operations import Hand
@@ -79,6 +85,78 @@ def limit_of(world: World, min_age_ms: int | None = None) -> Any:  # noqa: ANN40
     return limit
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProcessConnection(Connection):
+    """A connection of a simulated process.
+
+    Attributes:
+        process: which one.
+    """
+
+    makes_requests: ClassVar[bool] = False
+    process: Process
+
+    @property
+    def home_region(self) -> str:
+        """It may have moved."""
+        return self.process.world.home
+
+    @property
+    def outputs(self) -> Mapping[str, str]:
+        """None: the settings name everything."""
+        return {}
+
+    def in_region(self, region: str) -> ProcessConnection:
+        """The same process, with the tables of another region."""
+        return replace(self, elsewhere=region, _shared={})
+
+    def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
+        """A client of the simulated service."""
+        region = region or self.region
+        return self.process.world.dynamo(self.process, retries=retries != "none", region=region)
+
+    def _client(
+        self,
+        service: str,
+        retries: Retries = "standard",  # noqa: ARG002 - of `Connection`
+        region: str | None = None,  # noqa: ARG002 - of `Connection`
+    ) -> Any:  # noqa: ANN401 - as of `Connection`
+        world = self.process.world
+        clients: dict[str, Callable[[], Any]] = {
+            "scheduler": lambda: SchedulerClient(world.scheduler, self.process),
+            "sqs": lambda: QueueClient(world.queue, self.process),
+            "s3": lambda: ObjectsClient(world.bucket, self.process),
+        }
+        return clients[service]()
+
+
+def connection_of(process: Process, region: str | None = None) -> ProcessConnection:
+    """The connection of a process; it reads and writes the tables of a region, or of its own."""
+    world = process.world
+    settings = Settings(
+        ledger_table=LEDGER,
+        counters_table=COUNTERS,
+        strict_table=STRICT if are_used(world.shape.weights) else None,
+        home_region=world.home,
+        clock_skew_ms=world.shape.skew_ms,
+        replication_bound_ms=world.shape.replication_ms,
+        compaction_queue_url="queue",
+        schedule_group="group",
+        dispatcher_arn="dispatcher",
+        scheduler_role_arn="role",
+    )
+    return ProcessConnection(
+        settings=settings,
+        session=cast("boto3.Session", None),
+        elsewhere=region or process.region,
+        clock=process,
+        random=world.random,
+        ids=Ids(world.new_id, world.new_ids, partial(world.new_id, 0)),
+        request_life_ms=world.shape.life_ms,
+        process=process,
+    )
+
+
 @dataclass(eq=False)
 class Product:
     """What one process has of the product.
@@ -103,14 +181,19 @@ class Product:
         return self.process.world
 
     @cached_property
+    def connection(self) -> ProcessConnection:
+        """What its services are made of."""
+        return connection_of(self.process, self.at)
+
+    @cached_property
     def reads(self) -> Any:  # noqa: ANN401 - a client
         """A client whose SDK retries."""
-        return self.world.dynamo(self.process, retries=True, region=self.at)
+        return self.connection.retrying
 
     @cached_property
     def writes(self) -> Any:  # noqa: ANN401 - a client
         """A client whose SDK does not."""
-        return self.world.dynamo(self.process, retries=False)
+        return self.connection.unretried
 
     @cached_property
     def loop(self) -> SimulatedLoop:
@@ -120,7 +203,7 @@ class Product:
     @cached_property
     def namespaces(self) -> Namespaces:
         """As the process sees them."""
-        return Namespaces(self.reads, LEDGER, self.process.region, self.world.home)
+        return namespaces_of(self.connection)
 
     @cached_property
     def recorder(self) -> Recorder:
@@ -291,17 +374,7 @@ class Product:
     def deleter(self) -> LedgerDeleter:
         """Deletes ledger counters."""
         made = self.compactor()
-        return LedgerDeleter(
-            self.reads,
-            COUNTERS,
-            made.regions,
-            self.namespaces,
-            limit_of(self.world),
-            made.compact,
-            self.totals_in,
-            self.process,
-            partial(self.world.new_id, 0),
-        )
+        return LedgerDeleter(self.connection, made.regions, made.compact, self.totals_in)
 
     def totals_in(self, region: str) -> RegionalTotals:
         """The totals of a region, to a deletion."""
@@ -329,18 +402,7 @@ class Product:
     @cached_property
     def schedules(self) -> Schedules:
         """Schedules of compaction."""
-        client: Any = SchedulerClient(self.world.scheduler, self.process)
-        return Schedules(
-            self.reads,
-            COUNTERS,
-            Triggers(client, "group", "dispatcher", "role"),
-            self.namespaces,
-            limit_of(self.world),
-            self.process.region,
-            self.world.home,
-            self.process,
-            clock_skew_ms=self.world.shape.skew_ms,
-        )
+        return Schedules(self.connection)
 
     def dispatch(self, namespace: str, revision: str) -> None:
         """What the dispatcher's function does."""

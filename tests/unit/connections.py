@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, cast
 
 import boto3
 
+from countledger.ledger.clock import Clock
 from countledger.ledger.connection import Connection, Retries
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.ids import Ids
@@ -55,7 +56,7 @@ class UnitConnection(Connection):
 
 def connection_on(
     client: DynamoClient,
-    clock: ManualClock | None = None,
+    clock: Clock | None = None,
     *,
     region: str = REGION,
     new_id: Callable[[int], str] | None = None,

@@ -1,10 +1,10 @@
 """What the operations of compaction are tested with: tables in memory, and lists for services."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from mypy_boto3_scheduler import EventBridgeSchedulerClient
 from mypy_boto3_sqs import SQSClient
 
 from countledger.compaction.compactor import Compactor
@@ -12,13 +12,16 @@ from countledger.compaction.dispatcher import Dispatcher, Work, WorkQueue
 from countledger.compaction.due import DueIndex
 from countledger.compaction.plan import AgeLimit
 from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome
-from countledger.compaction.schedule import Schedule, Triggers
+from countledger.compaction.schedule import Schedule
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.worker import Worker
+from countledger.infra.memory.stack import MemoryScheduler
 from countledger.ledger import keys
+from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.indexes import bucket_of
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
-from countledger.ledger.namespace import Kind, Namespace, Namespaces
+from countledger.ledger.namespace import Kind, Namespace
+from tests.unit.connections import UnitConnection, connection_on
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
 
@@ -31,41 +34,33 @@ def limit_of(namespace: Namespace) -> AgeLimit:
     return AgeLimit(namespace.horizon_ms, 15 * MINUTE_MS, MINUTE_MS)
 
 
-@dataclass(frozen=True, slots=True)
-class ListedTriggers(Triggers):
-    """Triggers in a dict: namespace and revision -> expression.
+@dataclass
+class WatchedScheduler(MemoryScheduler):
+    """EventBridge Scheduler, beside which something else happens.
 
     Attributes:
-        stored: what is there.
-        meanwhile: what somebody else does after the next trigger was put.
+        meanwhile: what somebody else does after the next trigger was created.
     """
 
-    client: EventBridgeSchedulerClient = field(
-        default_factory=lambda: cast("EventBridgeSchedulerClient", None)
-    )
-    group: str = "group"
-    target_arn: str = "target"
-    role_arn: str = "role"
-    stored: dict[tuple[str, str], str] = field(default_factory=dict)
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
 
     @property
     def kept(self) -> dict[str, str]:
         """The expression of each namespace; it has one trigger."""
-        found = {namespace: one for (namespace, _), one in self.stored.items()}
-        assert len(found) == len(self.stored)
+        triggers = self.schedules.values()
+        found = {
+            json.loads(one["Target"]["Input"])["namespace"]: one["ScheduleExpression"]
+            for one in triggers
+        }
+        assert len(found) == len(triggers)
         return found
 
-    def put(self, namespace: str, revision: str, expression: str) -> None:
-        self.stored.setdefault((namespace, revision), expression)
-        if self.meanwhile:
-            self.meanwhile.pop(0)()
-
-    def delete(self, namespace: str, revision: str) -> None:
-        self.stored.pop((namespace, revision), None)
-
-    def state(self, namespace: str, revision: str) -> str:
-        return "enabled" if (namespace, revision) in self.stored else "missing"
+    def create_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
+        try:
+            return super().create_schedule(**request)
+        finally:
+            if self.meanwhile:
+                self.meanwhile.pop(0)()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +138,31 @@ class Stack:
     region: str = HOME
     dynamo: MemoryClient = field(default_factory=MemoryClient)
     clock: ManualClock = field(default_factory=ManualClock)
-    triggers: ListedTriggers = field(default_factory=ListedTriggers)
+    scheduler: WatchedScheduler = field(default_factory=WatchedScheduler)
     queue: ListedQueue = field(default_factory=ListedQueue)
 
     def __post_init__(self) -> None:
-        self.namespaces = Namespaces(self.dynamo, LEDGER, self.region, HOME)
+        self.connection = self.process(self.region)
+        self.namespaces = namespaces_of(self.connection)
         self.index = DueIndex(self.dynamo, COUNTERS, self.clock)
-        places = (limit_of, self.region, HOME, self.clock)
-        self.schedules = Schedules(self.dynamo, COUNTERS, self.triggers, self.namespaces, *places)
+        self.schedules = Schedules(self.connection)
         self.compactor = ScriptedCompactor(self.clock)
 
+    def process(self, region: str = HOME) -> UnitConnection:
+        """A process of its own."""
+        return connection_on(
+            self.dynamo,
+            self.clock,
+            region=region,
+            clients={"scheduler": self.scheduler},
+            home_region=HOME,
+            schedule_group="group",
+            dispatcher_arn="target",
+            scheduler_role_arn="role",
+        )
+
     def namespace(self, name: str, kind: Kind = Kind.LEDGER) -> str:
-        Namespaces(self.dynamo, LEDGER, HOME, HOME).create(name, kind=kind)
+        namespaces_of(self.process()).create(name, kind=kind)
         return name
 
     def worker(self, schedule_of: Callable[[str], Schedule | None] | None = None) -> Worker:
@@ -181,7 +189,8 @@ class Stack:
 
 
 def dispatcher_in(stack: Stack, region: str = HOME) -> Dispatcher:
-    return Dispatcher(stack.index, stack.queue, stack.triggers, region, HOME, stack.clock)
+    triggers = stack.schedules.triggers
+    return Dispatcher(stack.index, stack.queue, triggers, region, HOME, stack.clock)
 
 
 def scheduled() -> Stack:

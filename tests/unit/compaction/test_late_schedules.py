@@ -351,12 +351,12 @@ def test_a_trigger_of_an_earlier_revision_sends_nothing_and_is_deleted() -> None
     stack.due("likes:a")
     before = stack.schedule["revision"]
     stack.schedules.set("likes", every_ms=DAY_MS)
-    stack.triggers.put("likes", before, "rate(1 hour)")  # its creation was late
+    stack.schedules.triggers.put("likes", before, "rate(1 hour)")  # its creation was late
 
     assert _dispatch(stack, before) == "its schedule was changed since: another trigger serves it"
 
     assert stack.queue.sent == []
-    assert stack.triggers.kept == {"likes": "rate(1 day)"}
+    assert stack.scheduler.kept == {"likes": "rate(1 day)"}
     assert not _dispatch(stack, stack.schedule["revision"])
     assert len(stack.queue.sent) == 1
 
@@ -367,10 +367,10 @@ def test_a_trigger_serves_until_the_changed_schedule_has_its_own() -> None:
     stack.due("likes:a")
     before = stack.schedule["revision"]
     stack.schedules.set("likes", every_ms=DAY_MS)
-    stack.triggers.delete("likes", stack.schedule["revision"])
-    stack.triggers.put("likes", before, "rate(1 hour)")
+    stack.schedules.triggers.delete("likes", stack.schedule["revision"])
+    stack.schedules.triggers.put("likes", before, "rate(1 hour)")
 
     assert not _dispatch(stack, before)
 
     assert len(stack.queue.sent) == 1
-    assert stack.triggers.kept == {"likes": "rate(1 hour)"}
+    assert stack.scheduler.kept == {"likes": "rate(1 hour)"}

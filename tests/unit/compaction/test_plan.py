@@ -21,7 +21,8 @@ from countledger.ledger.ids import id_of_key, new_id
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.namespace import Namespace
 from countledger.ledger.operations import Absent, AllOf, Compare
-from countledger.ledger.settings import Settings
+from tests.unit.connections import connection_on
+from tests.unit.ledger.memory import MemoryClient
 
 NOW_MS = 1_900_000_000_000
 
@@ -197,8 +198,8 @@ def test_an_age_below_the_limit_is_refused_with_the_arithmetic() -> None:
 
 
 def test_the_limit_of_a_namespace_follows_its_horizon_and_the_settings() -> None:
-    settings = Settings(replication_bound_ms=MINUTE_MS, clock_skew_ms=1_000)
+    connection = connection_on(MemoryClient(), replication_bound_ms=MINUTE_MS, clock_skew_ms=1_000)
 
-    limit = limits_by(settings)(Namespace("n", horizon_ms=HOUR_MS))
+    limit = limits_by(connection)(Namespace("n", horizon_ms=HOUR_MS))
 
     assert limit.age_ms == HOUR_MS + MINUTE_MS + 1_000 + 15 * MINUTE_MS

@@ -58,7 +58,7 @@ def test_a_schedule_is_an_item_and_a_trigger(stack: Stack) -> None:
     assert (made.min_entries, made.retire, made.archive) == (100, Retire.TRANSACTION, None)
     assert stack.schedules.get("likes") == made
     assert stack.schedules.list() == [made]
-    assert stack.triggers.kept == {"likes": "rate(15 minutes)"}
+    assert stack.scheduler.kept == {"likes": "rate(15 minutes)"}
     item = stack.schedule
     assert rule_in(item) == DueRule(100, LIMIT_MS)
 
@@ -95,7 +95,7 @@ def test_set_changes_what_is_named_and_nothing_else(stack: Stack) -> None:
     assert (first.expression, first.min_age_ms) == ("rate(1 hour)", 30 * DAY_MS)
     assert (second.retire, second.archive) == (Retire.DELETE, "s3://bucket/a")
     assert (second.expression, second.min_age_ms) == ("cron(0 3 * * ? *)", None)
-    assert stack.triggers.kept == {"likes": "cron(0 3 * * ? *)"}
+    assert stack.scheduler.kept == {"likes": "cron(0 3 * * ? *)"}
     with pytest.raises(NoSuchSchedule):
         stack.schedules.set("other", every_ms=HOUR_MS)
 
@@ -124,7 +124,7 @@ def test_what_no_schedule_can_be_is_refused(
         stack.schedules.create("likes", **spec)  # type: ignore[arg-type]
 
     assert stack.schedules.find("likes") is None
-    assert stack.triggers.kept == {}
+    assert stack.scheduler.kept == {}
 
 
 @pytest.mark.parametrize(
@@ -161,12 +161,12 @@ def test_elsewhere_than_at_home_schedules_are_read_and_not_changed(
     stack: Stack, change: Callable[[Schedules], object]
 ) -> None:
     stack.schedules.create("likes", every_ms=HOUR_MS)
-    abroad = Stack(region="abroad-1", dynamo=stack.dynamo, triggers=stack.triggers)
+    abroad = Stack(region="abroad-1", dynamo=stack.dynamo, scheduler=stack.scheduler)
 
     assert abroad.schedules.get("likes").region == HOME
     with pytest.raises(WrongRegion, match="home region home-1"):
         change(abroad.schedules)
-    assert stack.triggers.kept == {"likes": "rate(1 hour)"}
+    assert stack.scheduler.kept == {"likes": "rate(1 hour)"}
 
 
 def test_a_schedule_for_another_region_is_not_taken_over(stack: Stack) -> None:
@@ -190,12 +190,12 @@ def test_a_schedule_for_another_region_is_not_taken_over(stack: Stack) -> None:
 def test_of_two_changes_at_once_item_and_trigger_show_the_later(
     stack: Stack, meanwhile: Callable[[Schedules], object], kept: dict[str, str]
 ) -> None:
-    stack.triggers.meanwhile.append(lambda: meanwhile(stack.schedules))
+    stack.scheduler.meanwhile.append(lambda: meanwhile(stack.schedules))
 
     stack.schedules.create("likes", every_ms=HOUR_MS)
 
     assert {one.namespace: one.expression for one in stack.schedules.list()} == kept
-    assert stack.triggers.kept == kept
+    assert stack.scheduler.kept == kept
 
 
 def test_a_change_of_what_has_changed_meanwhile_is_refused(stack: Stack) -> None:
@@ -235,7 +235,7 @@ def test_a_schedule_that_was_created_again_is_not_the_one_that_was_read(
     found = stack.schedules.get("likes")
     assert (found.expression, found.archive) == ("rate(1 day)", "s3://bucket/a")
     assert found.retire is Retire.TRANSACTION
-    assert stack.triggers.kept == {"likes": "rate(1 day)"}
+    assert stack.scheduler.kept == {"likes": "rate(1 day)"}
 
 
 def test_a_deletion_that_the_sdk_repeats_spares_a_schedule_created_since(stack: Stack) -> None:
@@ -248,7 +248,7 @@ def test_a_deletion_that_the_sdk_repeats_spares_a_schedule_created_since(stack: 
         stack.schedules.delete("likes")
 
     assert stack.schedules.get("likes").expression == "rate(1 day)"
-    assert stack.triggers.kept == {"likes": "rate(1 day)"}
+    assert stack.scheduler.kept == {"likes": "rate(1 day)"}
 
 
 def test_a_deletion_of_the_trigger_that_is_late_leaves_that_of_a_schedule_created_since(
@@ -261,7 +261,7 @@ def test_a_deletion_of_the_trigger_that_is_late_leaves_that_of_a_schedule_create
 
     assert stack.schedules.delete("likes")
     assert stack.schedules.get("likes").expression == "rate(1 day)"
-    assert stack.triggers.kept == {"likes": "rate(1 day)"}
+    assert stack.scheduler.kept == {"likes": "rate(1 day)"}
 
 
 _MARK = Put(COUNTERS, {"counter": "import##restore", "part": "made#schedule#likes"}, Absent("part"))
@@ -287,7 +287,7 @@ def test_a_schedule_with_a_mark_is_created_once(stack: Stack) -> None:
     stack.schedules.create_once("likes", _restored(), _MARK)
 
     assert stack.schedules.find("likes") is None
-    assert stack.triggers.kept == {}
+    assert stack.scheduler.kept == {}
 
 
 def test_a_creation_with_a_mark_that_the_sdk_repeats_is_one(stack: Stack) -> None:
@@ -297,7 +297,7 @@ def test_a_creation_with_a_mark_that_the_sdk_repeats_is_one(stack: Stack) -> Non
 
     found = stack.schedules.get("likes")
     assert (found.expression, found.min_entries, found.region) == ("cron(0 3 * * ? *)", 7, HOME)
-    assert stack.triggers.kept == {"likes": "cron(0 3 * * ? *)"}
+    assert stack.scheduler.kept == {"likes": "cron(0 3 * * ? *)"}
 
 
 def test_a_creation_with_a_mark_that_meets_another_transaction_leaves_no_mark(
@@ -400,14 +400,14 @@ def test_a_schedule_of_the_home_before_is_taken_over_once_with_a_sweep(stack: St
 
     assert taken is not None
     assert (taken.region, taken.expression) == (HOME, "rate(1 hour)")
-    assert stack.triggers.kept == {"likes": "rate(1 hour)"}
+    assert stack.scheduler.kept == {"likes": "rate(1 hour)"}
     assert "unswept_since" in stack.schedule
     stack.schedule.pop("unswept_since")
     changed = stack.schedules.set("likes", every_ms=DAY_MS)
-    stack.triggers.stored.clear()
+    stack.scheduler.schedules.clear()
     # Another run of the same promotion: what was changed here since stays, and it runs.
     assert stack.schedules.take_over("likes", stored, _EPOCH) == changed
-    assert stack.triggers.kept == {"likes": "rate(1 day)"}
+    assert stack.scheduler.kept == {"likes": "rate(1 day)"}
     assert "unswept_since" not in stack.schedule
     # In another promotion the home before decides, and what is due is looked for again.
     later = stack.schedules.take_over("likes", stored, replace(_EPOCH, number=3, id="later"))
@@ -426,7 +426,7 @@ def test_a_schedule_that_was_taken_over_and_deleted_is_not_taken_over_again(stac
     assert stack.schedules.take_over("likes", stored, replace(_EPOCH, number=1)) is None
 
     assert stack.schedules.find("likes") is None
-    assert stack.triggers.kept == {}
+    assert stack.scheduler.kept == {}
 
 
 def test_a_suspended_promotion_takes_no_schedule_over_that_was_deleted_since(stack: Stack) -> None:
@@ -441,7 +441,7 @@ def test_a_suspended_promotion_takes_no_schedule_over_that_was_deleted_since(sta
     assert stack.schedules.take_over("likes", _restored(), _EPOCH) is None
 
     assert stack.schedules.find("likes") is None
-    assert stack.triggers.kept == {}
+    assert stack.scheduler.kept == {}
 
 
 def test_a_schedule_that_is_created_while_one_is_taken_over_stays(stack: Stack) -> None:
@@ -463,4 +463,4 @@ def test_taking_over_that_the_sdk_repeats_is_done_once(stack: Stack) -> None:
 
     assert stack.schedules.take_over("likes", _restored(), _EPOCH) is not None
 
-    assert stack.triggers.kept == {"likes": "cron(0 3 * * ? *)"}
+    assert stack.scheduler.kept == {"likes": "cron(0 3 * * ? *)"}

@@ -172,11 +172,8 @@ class World:
         tidy: Callable[[str, int], Sequence[str]] | None = None,
     ) -> LedgerDeleter:
         return LedgerDeleter(
-            self.dynamo,
-            COUNTERS,
+            self.stack.process(),
             self.regions(),
-            self.namespaces,
-            limit_of,
             compact or self.compactor().compact,
             lambda region: RegionalTotals(
                 lambda counter: self.totals_in.get(region) or self.item(keys.total_key(counter)),
@@ -184,7 +181,6 @@ class World:
                 lambda counter: self.cleared.append((region, counter)),
                 tidy or self._tidy,
             ),
-            self.clock,
         )
 
     def _tidy(self, _: str, before_ms: int) -> list[str]:
