@@ -11,12 +11,13 @@ from uuid import uuid4
 from countledger import CountLedger
 from countledger.consumers.alerts.evaluator import EvaluationOutcome
 from countledger.consumers.materializer import BatchOutcome
+from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.connection import Retries
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import new_id, unique_id
-from countledger.ledger.namespace import Namespaces
+from countledger.ledger.namespace import KnownNamespaces, Namespaces
 from countledger.producers.buffer.settings import NotRecorded
 from countledger.producers.event import Receipt
 from countledger.producers.ingest.ingest import IngestOutcome
@@ -42,6 +43,7 @@ class World:
     store: Store
     stack: ExitStack = field(default_factory=ExitStack)
     _shared: dict[object, Any] = field(default_factory=dict)
+    _known: KnownNamespaces = field(default_factory=KnownNamespaces)
 
     def shared(self, made: "Callable[[World], AbstractContextManager[Any]]") -> Any:  # noqa: ANN401
         """What is made once for all operations."""
@@ -72,7 +74,7 @@ class World:
         **settings: Any,  # noqa: ANN401 - as of `Settings`
     ) -> UnitConnection:
         """The connection of a process, whose clients meet the faults."""
-        return connection_on(
+        made = connection_on(
             self.none,
             clock or SystemClock(),
             region=self.store.region,
@@ -85,6 +87,8 @@ class World:
             home_region=self.store.region,
             **settings,
         )
+        made._shared[KnownNamespaces] = self._known
+        return made
 
     @cached_property
     def ledger(self) -> CountLedger:
@@ -94,7 +98,7 @@ class World:
     @cached_property
     def namespaces(self) -> Namespaces:
         """The namespaces, known after their first use."""
-        return self.store.namespaces(dynamo=self.standard)
+        return namespaces_of(self.connection())
 
     def context(self, built: MethodContext, retries: Retries) -> MethodContext:
         """The context of a new process, whose waits take no time."""
