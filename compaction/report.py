@@ -21,7 +21,7 @@ from countledger.ledger.attempts import (
     otherwise,
     run,
 )
-from countledger.ledger.attributes import Item, check_format, optional
+from countledger.ledger.attributes import Item, check_format, optional, require
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -455,10 +455,10 @@ class LastRunStore:
 
 def _decode(namespace: str, item: Item) -> LastRun:
     check_format(item)
-    sums = {name: optional(item, name, int) or 0 for name in _SUMS}
+    sums = {name: require(item, name, int) for name in _SUMS}
     return LastRun(
         namespace=namespace,
-        ticked_at_ms=optional(item, "ticked_at", int) or 0,
+        ticked_at_ms=require(item, "ticked_at", int),
         due=optional(item, "due", int),
         sent=optional(item, "sent", int),
         worked_at_ms=optional(item, "worked_at", int),

@@ -18,7 +18,11 @@ from countledger.consumers.record import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.assembly import strict_regions_of
-from countledger.ledger.attributes import describe, optional, optional_time, require
+from countledger.ledger.attributes import (
+    describe,
+    require,
+    require_time,
+)
 from countledger.ledger.clock import Clock, SystemClock, show_duration
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -29,7 +33,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import MINUTE_MS
-from countledger.ledger.operations import AllOf, Put, unchanged
+from countledger.ledger.operations import Put, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -69,8 +73,7 @@ class RegionState:
     Attributes:
         phase: whether its totals are complete.
         since_ms: when that was stored, ms since the epoch; None: the region never joined.
-        revision: the id of the write that stored it; None: no write did, or that of an earlier
-            release.
+        revision: the id of the write that stored it; None: no write did.
     """
 
     phase: Phase = Phase.READY
@@ -89,8 +92,7 @@ def decode_region_state(item: Item | None) -> RegionState:
     phase = require(item, "state", str)
     if phase not in set(Phase):
         raise CorruptItem(f"{describe(item)}: 'state' is {phase!r}, no state of a region", item)
-    revision = optional(item, "revision", str)
-    return RegionState(Phase(phase), optional_time(item, "since"), revision)
+    return RegionState(Phase(phase), require_time(item, "since"), require(item, "revision", str))
 
 
 @dataclass(slots=True)
@@ -144,8 +146,7 @@ class RegionStateStore:
         now_ms = self.clock.now_ms()
         item = {**keys.region_state_key(), "state": str(phase), "since": now_ms}
         item["revision"] = revision = self.new_id(now_ms)
-        # An earlier release stored no revision; its states differ in their times.
-        same = AllOf(unchanged("revision", seen.revision), unchanged("since", seen.since_ms))
+        same = unchanged("revision", seen.revision)
         try:
             self.dynamo.put(Put(self.table, item, same))
         except ConditionFailed as failed:

@@ -108,16 +108,16 @@ def _counter_of(record: Mapping[str, Any]) -> str | None:
     return name if keys.is_counter(name) else None
 
 
-def body(
-    record: Mapping[str, Any], reason: str, shard: str, quarantine_id: str | None = None
-) -> str:
+def body(record: Mapping[str, Any], reason: str, shard: str, quarantine_id: str) -> str:
     """The message: reason, shard, the id in quarantine, the record (only its keys if it is huge).
 
     Every message fits: a message that the queue refused would block the stream.
     """
-    message = {"reason": reason[:REASON_MAX_CHARACTERS], "shard": shard}
-    if quarantine_id is not None:
-        message["quarantine_id"] = quarantine_id
+    message = {
+        "reason": reason[:REASON_MAX_CHARACTERS],
+        "shard": shard,
+        "quarantine_id": quarantine_id,
+    }
     text = _json({**message, "record": record})
     if len(text) <= MESSAGE_MAX_BYTES:
         return text

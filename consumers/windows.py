@@ -14,7 +14,7 @@ from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.total_writer import TtlCache
 from countledger.consumers.totals import freshness_of
 from countledger.ledger import amount, keys
-from countledger.ledger.attributes import decoded, optional
+from countledger.ledger.attributes import decoded, require
 from countledger.ledger.calendar import Per, Window, rules_of, rules_version, window_of, windows_in
 from countledger.ledger.clock import Backoff, Clock, SystemClock, show_duration, to_datetime, to_ms
 from countledger.ledger.departure import guarded
@@ -254,7 +254,7 @@ class WindowSettings:
         for _ in _BACKOFF.tries(self.clock, self.random):
             item = self._item(namespace)
             known = decode_settings(item)
-            revision = None if item is None else optional(item, "revision", str)
+            revision = None if item is None else require(item, "revision", str)
             at_ms = self.clock.now_ms()
             wanted = decide(known, at_ms + self.delay_ms)
             if wanted == known:

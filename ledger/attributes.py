@@ -155,6 +155,16 @@ def optional_time(item: Item, name: str) -> int | None:
     raise CorruptItem(f"{describe(item)}: {name!r} is {shown(value)}, no time", item)
 
 
+def require_time(item: Item, name: str) -> int:
+    """A time in milliseconds since the epoch that must be there.
+
+    Raises:
+        CorruptItem: it is absent, of another type, or no date of this calendar.
+    """
+    require(item, name, int)
+    return optional_time(item, name) or 0
+
+
 def require_amount(item: Item, name: str) -> Amount:
     """A number that must be there.
 

@@ -29,6 +29,7 @@ from countledger.ledger.attributes import (
     optional,
     optional_time,
     require,
+    require_time,
 )
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
 from countledger.ledger.errors import (
@@ -218,8 +219,8 @@ def decode_quarantined(item: Item) -> QuarantinedRecord:
             sequence=optional(item, "sequence", str),
             part=optional(item, "record_part", int),
             messages=optional(item, "messages", int) or 1,
-            at_ms=_time_in(item, "at"),
-            kept_at_ms=_time_in(item, "kept_at"),
+            at_ms=require_time(item, "at"),
+            kept_at_ms=require_time(item, "kept_at"),
             queued_at_ms=optional_time(item, "queued_at"),
             handled=_handled_in(item),
         )
@@ -227,11 +228,6 @@ def decode_quarantined(item: Item) -> QuarantinedRecord:
         raise CorruptItem(
             f"{describe(item)}: it is not a record in quarantine: {error}", item
         ) from error
-
-
-def _time_in(item: Item, name: str) -> int:
-    require(item, name, int)
-    return optional_time(item, name) or 0
 
 
 def _handled_in(item: Item) -> QuarantineHandling | None:

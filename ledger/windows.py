@@ -384,7 +384,7 @@ def _decode_setting(item: Item, one: object) -> WindowSetting:
             replication_ms=require(one, "replication_ms", int),
             from_ms=require(one, "from_ms", int),
             ended_ms=optional(one, "ended_ms", int),
-            ranked=optional(one, "ranked", int) or 0,
+            ranked=require(one, "ranked", int),
         )
         zone_with(setting.zone, setting.rules)
     except CorruptItem as error:

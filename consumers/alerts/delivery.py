@@ -40,8 +40,8 @@ from countledger.ledger.attributes import (
     check_format,
     decoded,
     describe,
-    optional_time,
     require,
+    require_time,
 )
 from countledger.ledger.clock import Backoff, Clock, SystemClock, to_datetime
 from countledger.ledger.errors import (
@@ -184,12 +184,10 @@ def decode_log(item: Item) -> list[LoggedAlert]:
     """
     check_format(item)
     counter, rule = require(item, "of_counter", str), require(item, "rule", str)
-    published_at_ms = optional_time(item, "published_at")
+    published_at_ms = require_time(item, "published_at")
     dead: dict[str, str] = item.get("dead") or {}
     try:
         firing = decode_firing(counter, rule, require(item, "firing", dict))
-        if published_at_ms is None:
-            raise CorruptItem(f"{describe(item)} has no 'published_at'", item)
         to_datetime(firing.at_ms)
         return [
             LoggedAlert(alert, published_at_ms, dead.get(str(place)))

@@ -231,7 +231,7 @@ def decode_stamp(item: Item | None) -> RuleStamp:
         require(item, "rules", int),
         optional(item, "left", str),
         None if ended is None else decode_rule(ended),
-        optional(item, "changed_by", str),
+        require(item, "changed_by", str),
     )
 
 
@@ -253,7 +253,7 @@ def snapshot_of(items: Iterable[Item]) -> RuleSnapshot:
             continue
         try:
             rule = decode_rule(item)
-            changes[part] = optional(item, "change", int) or 0
+            changes[part] = require(item, "change", int)
         except CountledgerError as error:
             unreadable[part.removeprefix(keys.RULE_PREFIX)] = str(error)
             continue

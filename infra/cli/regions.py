@@ -402,9 +402,9 @@ def _refuse_staying(target: Connection, current: Epoch, lost: str | None) -> Non
     if staying:
         raise BadUsage(
             f"these are in the table of {current.home} alone and are not moved: "
-            f"{'; '.join(staying)}. Export and import strict counters, finish deletions, or "
-            "promote with --leave-strict: then their calls go to the table of "
-            f"{target.region}, where none of them exists"
+            f"{'; '.join(staying)}. Export and import strict counters, or promote with "
+            f"--leave-strict: then their calls go to the table of {target.region}, where none of "
+            "them exists"
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
-from countledger.ledger.attributes import check_format, optional_time, require
+from countledger.ledger.attributes import check_format, require, require_time
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadItem, BadSequence, SequenceExhausted, shown
 from countledger.ledger.limits import (
@@ -68,12 +68,11 @@ def decode_sequence(item: Item) -> Sequence:
         NewerFormat: a later release wrote it.
     """
     check_format(item)
-    updated_at_ms = optional_time(item, "updated_at")
     return Sequence(
         sequence=require(item, "counter", str),
         last=require(item, "total", int),
         version=require(item, "version", int),
-        updated_at=None if updated_at_ms is None else to_datetime(updated_at_ms),
+        updated_at=to_datetime(require_time(item, "updated_at")),
     )
 
 

@@ -21,7 +21,7 @@ from countledger.ledger.attempts import (
     raise_exhausted,
     wrote,
 )
-from countledger.ledger.attributes import optional, require
+from countledger.ledger.attributes import require
 from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -36,7 +36,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import BLOCK_DEFAULT, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import AllOf, Compare, Delete, Get, Query, unchanged
+from countledger.ledger.operations import AllOf, Compare, Delete, Get, Query
 from countledger.ledger.processes import SuspendableLock, clock_offset_s, has_jumped, this_copy
 from countledger.producers.own_items import check_item
 from countledger.producers.sequences.sequence import (
@@ -195,7 +195,7 @@ class ExpectedDraw:
         """The number after the last one of the sequence that was read."""
         if not found:
             return self._aim(0, None, before)
-        incarnation = optional(found, "incarnation", str)
+        incarnation = require(found, "incarnation", str)
         return self._aim(require(found, "total", int), incarnation, before)
 
     def _aim(
@@ -697,7 +697,7 @@ class Sequences:
         if item is None:
             raise NoSuchCounter(f"sequence {sequence!r} does not exist (nothing was drawn from it)")
         is_one = Compare("method", "=", METHOD)
-        same = unchanged("incarnation", optional(item, "incarnation", str))
+        same = Compare("incarnation", "=", require(item, "incarnation", str))
         key = keys.total_key(sequence)
         # False: by an attempt that got no answer, or by another call.
         wrote(self.context.reads, Delete(self.context.table, key, AllOf(is_one, same)))

@@ -64,9 +64,10 @@ def test_a_record_is_kept_whole_with_its_reason() -> None:
 
     copy = _copy(malformed, "no delta")
 
-    assert json.loads(body(malformed, "no delta", "label/s")) == {
+    assert json.loads(body(malformed, "no delta", "label/s", "ledger/1")) == {
         "reason": "no delta",
         "shard": "label/s",
+        "quarantine_id": "ledger/1",
         "record": malformed,
     }
     assert (json.loads(copy.content), copy.reason) == (malformed, "no delta")
@@ -75,18 +76,18 @@ def test_a_record_is_kept_whole_with_its_reason() -> None:
 
 
 def test_a_record_that_just_fits_is_kept_whole() -> None:
-    empty = len(body({"x": ""}, "r", "s"))
+    empty = len(body({"x": ""}, "r", "s", "ledger/1"))
     fits, too_long = ({"x": "y" * (MESSAGE_MAX_BYTES - empty + more)} for more in (0, 1))
 
-    assert json.loads(body(fits, "r", "s"))["record"] == fits
-    assert len(body(fits, "r", "s")) == MESSAGE_MAX_BYTES
-    assert json.loads(body(too_long, "r", "s"))["record"] != too_long
+    assert json.loads(body(fits, "r", "s", "ledger/1"))["record"] == fits
+    assert len(body(fits, "r", "s", "ledger/1")) == MESSAGE_MAX_BYTES
+    assert json.loads(body(too_long, "r", "s", "ledger/1"))["record"] != too_long
 
 
 def test_of_a_huge_record_the_keys_are_kept() -> None:
     """The rest can be read from the ledger; the copy says that it was cut."""
     keys = _HUGE_IMAGE["dynamodb"]["Keys"]
-    message = json.loads(body(_HUGE_IMAGE, "no delta", "s"))
+    message = json.loads(body(_HUGE_IMAGE, "no delta", "s", "ledger/1"))
     copy = _copy(_HUGE_IMAGE)
 
     assert message["record"]["dynamodb"] == {"Keys": keys, "SequenceNumber": "111"}
@@ -101,7 +102,7 @@ def test_whatever_comes_fits_into_the_queue_and_has_a_copy_of_one_name(
     reason: str,
 ) -> None:
     """Refused by the queue, a malformed record would block its stream for ever."""
-    text = body(malformed, reason, "s")
+    text = body(malformed, reason, "s", "ledger/1")
     first, again = (_copy(malformed, reason, "s" * 9_000, at_ms=NOW_MS + n) for n in (0, 1))
 
     assert len(text.encode()) < _SQS_MAX_BYTES

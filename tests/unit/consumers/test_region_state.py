@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from countledger.consumers.over_regions import CACHED_MS, Phase, RegionState, RegionStateStore
+from countledger.consumers.over_regions import CACHED_MS, Phase, RegionStateStore
 from countledger.consumers.rankings import Rankings
 from countledger.consumers.totals import SnapshotReader, TotalsReader
 from countledger.ledger import keys
@@ -97,20 +97,6 @@ def test_a_ready_region_is_not_marked_rebuilding_by_a_run_that_saw_no_state() ->
     assert not store.write(Phase.REBUILDING, suspended)
 
     assert store.read().phase is Phase.READY
-
-
-def test_a_state_of_an_earlier_release_is_known_by_its_time() -> None:
-    """It has no id; a state that was stored since is another one."""
-    dynamo, clock = MemoryClient(), ManualClock()
-    item = {**keys.region_state_key(), "state": "rebuilding", "since": NOW_MS}
-    dynamo.put(Put(COUNTERS, item))
-    store = _store(dynamo, clock)
-    seen = store.read()
-    assert seen == RegionState(Phase.REBUILDING, NOW_MS)
-    dynamo.put(Put(COUNTERS, {**item, "since": NOW_MS + 1}))
-
-    assert not store.write(Phase.READY, seen)
-    assert store.write(Phase.READY, store.read())
 
 
 def test_a_write_whose_answer_was_lost_is_known_by_its_id() -> None:
