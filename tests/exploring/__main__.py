@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from tests.exploring.report import report_of, script_of
 from tests.exploring.scope import Case
-from tests.exploring.scopes import CAPABILITIES, NOT_EXPLORED, OPEN
+from tests.exploring.scopes import CAPABILITIES, NOT_EXPLORED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tests.exploring.scope import Capability
 
-_KNOWN: Final = {one.name: one for one in (*CAPABILITIES, *OPEN)}
+_KNOWN: Final = {one.name: one for one in CAPABILITIES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def _named(chosen: list[Capability], case: str | None, faults: int | None) -> Ca
         raise SystemExit("name one capability, and one --case of it")
     (capability,) = chosen
     parsed = Case.parse(capability, case, capability.bounds)
-    bounds = capability.bounds_of(len(parsed.scripts))
+    bounds = capability.bounds_of(parsed.scripts)
     return _with(replace(parsed, bounds=bounds), bounds.faults if faults is None else faults)
 
 

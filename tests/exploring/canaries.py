@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction import deletion, deletions, plan, schedule, schedules
 from countledger.compaction.compactor import Run
+from countledger.compaction.deletion import HeadEmptier
 from countledger.compaction.deletions import LedgerDeleter
 from countledger.compaction.schedules import Schedules
 from countledger.consumers import group_board, memberships, rankings, windows
@@ -20,6 +21,7 @@ from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.rankings import Rankings
 from countledger.ledger import namespace, records
+from countledger.ledger.errors import Unclear
 from countledger.ledger.indexes import PLACE
 from countledger.ledger.operations import Absent, AnyOf, Assign, Compare, Delete
 from countledger.ledger.records import NotRead, Records, Writing
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from countledger.compaction.deletion import Deletion, DeletionMark
     from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.rules import RuleSnapshot, RuleStamp
     from countledger.ledger.attempts import Steps
@@ -325,6 +328,30 @@ def _cancelled_whatever_it_met(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LedgerDeleter, "_cancelled", lambda *of: cancelled(*of) or True)
 
 
+def _cancels_the_next_mark(patch: pytest.MonkeyPatch) -> None:
+    cancelled = LedgerDeleter._cancelled
+
+    def again(*of: Any) -> bool:  # noqa: ANN401 - as of the deleter
+        try:
+            return cancelled(*of)
+        except Unclear:
+            return False
+
+    patch.setattr(LedgerDeleter, "_cancelled", again)
+
+
+def _skipped_after_no_answer(patch: pytest.MonkeyPatch) -> None:
+    emptied = HeadEmptier.emptied
+
+    def refused(emptier: HeadEmptier, mark: DeletionMark, *of: Any) -> Deletion | DeletionMark:  # noqa: ANN401 - as of the emptier
+        try:
+            return emptied(emptier, mark, *of)
+        except Unclear:
+            return deletion.skipped(mark.counter, "")
+
+    patch.setattr(HeadEmptier, "emptied", refused)
+
+
 def _unproven(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LedgerDeleter, "_unready", lambda *_: None)
 
@@ -413,6 +440,21 @@ CANARIES: Final = (
         20_000,
         _cancelled_whatever_it_met,
         faults=0,
+    ),
+    SwitchedOff(
+        "a cancellation that meets the next mark after no answer does not cancel that",
+        "marks",
+        "marked: cancel | cancel, mark",
+        20_000,
+        _cancels_the_next_mark,
+    ),
+    SwitchedOff(
+        "a deletion that is refused after no answer is not skipped",
+        "deletions",
+        "merged: delete",
+        5_000,
+        _skipped_after_no_answer,
+        faults=2,
     ),
     SwitchedOff(
         "a deletion merges and proves before it empties the head",

@@ -16,7 +16,7 @@ from countledger.ledger.indexes import group_board, is_on, is_on_board
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.tombstones import present
 from tests.exploring.linear import Effect, Masked, certainty_of_several, is_number, never
-from tests.exploring.scope import Beginnings, Capability
+from tests.exploring.scope import Beginnings, Capability, fewer_beside_more
 from tests.exploring.search import Bounds
 
 if TYPE_CHECKING:
@@ -188,12 +188,19 @@ def _is_elsewhere(read: str) -> bool:
     return any(repr(bucket) in read for bucket in _ELSEWHERE)
 
 
-def _is_small(scripts: tuple[Script, ...]) -> bool:
-    """Whether these are three calls at the most; of three actors' calls none is a deletion."""
-    calls = [call for script in scripts for call in script]
-    if len(scripts) < 3:
-        return len(calls) <= 3
-    return "delete" not in calls and len(set(calls)) == 3
+# Each has a million states with a fault.
+_LARGEST: Final = [(("delete",), one) for one in (("add", "remove"), ("remove", "add"))]
+
+
+def _faults(scripts: tuple[Script, ...]) -> int | None:
+    """The largest pairs, and two calls beside two others: without a fault.
+
+    Of three calls at once no two are the same.
+    """
+    if len(scripts) == 3 and len(set(scripts)) < 3:
+        return None
+    is_large = sum(map(len, scripts)) > 3 or scripts in _LARGEST
+    return 0 if is_large else fewer_beside_more(scripts)
 
 
 GROUPS: Final = Capability(
@@ -234,6 +241,6 @@ GROUPS: Final = Capability(
     prepare=lambda ledger: ledger.namespaces.get("n"),
     # The calls know a minute, and the quarter of an hour after which a tombstone may expire.
     bounds=Bounds(jumps_ms=(61 * MINUTE_MS,), alike=True, quiet=_is_elsewhere),
-    beside=_is_small,
+    faults=_faults,
     alone_jumps_ms=(14 * MINUTE_MS, 61 * MINUTE_MS),
 )

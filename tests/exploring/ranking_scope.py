@@ -15,7 +15,7 @@ from countledger.ledger.errors import BadSetting
 from countledger.ledger.indexes import is_on, kept_partitions, namespace_board
 from countledger.ledger.limits import MINUTE_MS
 from tests.exploring.linear import Effect, Masked, certainty_of_several, is_number, never
-from tests.exploring.scope import Beginnings, Capability
+from tests.exploring.scope import Beginnings, Capability, fewer_beside_more
 from tests.exploring.search import Bounds
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from countledger.client import CountLedger
     from countledger.ledger.attributes import Item
+    from tests.exploring.scope import Script
     from tests.exploring.world import Contents
 
 _NAMESPACE: Final = "s"
@@ -88,6 +89,13 @@ def _begun_and_on(ledger: CountLedger) -> None:
     _switch_on(ledger)
 
 
+def _faults(scripts: tuple[Script, ...]) -> int | None:
+    """Two calls beside two others without a fault; of three at once no two are the same."""
+    if len(scripts) == 3 and len(set(scripts)) < 3:
+        return None
+    return 0 if sum(map(len, scripts)) > 3 else fewer_beside_more(scripts)
+
+
 RANKINGS: Final = Capability(
     name="rankings",
     calls={
@@ -105,7 +113,7 @@ RANKINGS: Final = Capability(
     agrees=_agrees,
     masks=(UNSWEPT,),
     certainty=certainty_of_several,
-    beside=lambda scripts: sum(map(len, scripts)) <= 3,
+    faults=_faults,
     prepare=lambda ledger: ledger.namespaces.get(_NAMESPACE),
     bounds=Bounds(jumps_ms=(14 * MINUTE_MS,)),
 )

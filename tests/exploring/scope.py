@@ -24,6 +24,7 @@ read first. It says:
   they cost no states.
 - **echoes**: the call that may happen once more for a call whose attempts were unclear, where the
   guide documents that (a number that is lost). With the mask.
+- **faults**: how many, where `fewer_beside_more` makes a case too large; name it in `NOT_EXPLORED`.
 - **canaries** (`canaries.py`): a rule, how to switch it off (`patch.setattr` of one condition), the
   case, and within how many states the search must find it.
 
@@ -93,6 +94,11 @@ class Echo(NamedTuple):
     masked: Masked
 
 
+def fewer_beside_more(scripts: tuple[Script, ...]) -> int:
+    """A script alone with two faults, a pair with one, three without."""
+    return 3 - len(scripts)
+
+
 def no_echo(_call: str) -> Echo | None:
     """No call happens twice."""
     return None
@@ -115,8 +121,9 @@ class Capability:
         certainty: what an answer says.
         echo: the call that may happen once more.
         watch: changes the world itself when a table changes, as the stream's functions do.
-        bounds: of its searches with one fault.
-        beside: whether scripts of several actors are explored beside each other.
+        bounds: of its searches; the number of faults is that of `faults`.
+        faults: with how many faults the scripts of one, two or three actors are explored; None:
+            they are not.
         alone_jumps_ms: the times that may pass in searches of one script with two faults, where a
             request may be late as well; none: those of `bounds`.
         offsets_ms: how far the clock of each actor is ahead.
@@ -136,32 +143,26 @@ class Capability:
     echo: Callable[[str], Echo | None] = no_echo
     watch: Callable[[World], object] = lambda _: None
     bounds: Bounds = field(default_factory=Bounds)
-    beside: Callable[[tuple[Script, ...]], bool] = lambda _: True
+    faults: Callable[[tuple[Script, ...]], int | None] = fewer_beside_more
     alone_jumps_ms: tuple[int, ...] = ()
     offsets_ms: tuple[int, ...] = (0, 0, 0)
     setup_before_ms: int = HOUR_MS
 
     def cases(self) -> Iterator[Case]:
-        """Each pair with one fault, each script alone with two, triples of calls without."""
-        for start in self.starts:
-            for pair in combinations_with_replacement(self.scripts, 2):
-                if self.beside(pair):
-                    yield Case(self, start, pair, self.bounds_of(2))
-        for start in self.starts:
-            for one in self.scripts:
-                yield Case(self, start, (one,), self.bounds_of(1))
+        """Each pair, each script alone, triples of calls: unless `faults` leaves them out."""
         single = [script for script in self.scripts if len(script) == 1]
-        for start in self.starts:
-            for three in combinations_with_replacement(single, 3):
-                if self.beside(three):
-                    yield Case(self, start, three, self.bounds_of(3))
+        for scripts, actors in ((self.scripts, 2), (self.scripts, 1), (single, 3)):
+            for start in self.starts:
+                for chosen in combinations_with_replacement(scripts, actors):
+                    if self.faults(chosen) is not None:
+                        yield Case(self, start, chosen, self.bounds_of(chosen))
 
-    def bounds_of(self, actors: int) -> Bounds:
-        """How far a search of so many scripts goes: the fewer they are, the more faults."""
+    def bounds_of(self, scripts: tuple[Script, ...]) -> Bounds:
+        """How far a search of these scripts goes."""
         jumps_ms = self.bounds.jumps_ms
-        if actors == 1:
+        if len(scripts) == 1:
             jumps_ms = self.alone_jumps_ms or jumps_ms
-        return replace(self.bounds, faults=3 - actors, jumps_ms=jumps_ms)
+        return replace(self.bounds, faults=self.faults(scripts) or 0, jumps_ms=jumps_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from countledger.ledger.limits import (
     SIGNED_REQUEST_LIFE_MS,
     TOKEN_LIFE_MS,
 )
-from tests.exploring.scopes import CAPABILITIES, OPEN
+from tests.exploring.scopes import CAPABILITIES
 from tests.simulation.shape import Shape, drawn
 
 _REAL: Final = {
@@ -71,7 +71,7 @@ def test_the_simulation_reverses_only_bounds_that_are_listed() -> None:
     assert found == set(_REVERSED)
 
 
-@pytest.mark.parametrize("capability", [*CAPABILITIES, *OPEN], ids=lambda one: one.name)
+@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
 def test_the_explorer_has_the_real_bounds(capability: Capability) -> None:
     """And a jump that tokens do not outlive, but requests do."""
     assert capability.bounds.life_ms == SIGNED_REQUEST_LIFE_MS

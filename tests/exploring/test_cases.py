@@ -12,7 +12,7 @@ import pytest
 from tests.exploring.__main__ import main
 from tests.exploring.report import report_of
 from tests.exploring.scope import Capability, Case, Linearity
-from tests.exploring.scopes import CAPABILITIES, OPEN
+from tests.exploring.scopes import CAPABILITIES
 
 _DOCS: Final = Path(__file__).parents[2] / "docs"
 # One case of so many is part of `make test`, and of `make test-all`; and how many at the most.
@@ -49,7 +49,7 @@ def test_no_schedule_of_more_cases_breaks_a_capability(capability: Capability) -
         _assert_right(case)
 
 
-@pytest.mark.parametrize("capability", [*CAPABILITIES, *OPEN], ids=lambda one: one.name)
+@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
 def test_each_case_is_found_by_what_is_printed_of_it(capability: Capability) -> None:
     for case in _cases(capability):
         assert Case.parse(capability, str(case), case.bounds) == case
@@ -66,7 +66,7 @@ def test_the_table_adds_up_what_was_explored(capsys: pytest.CaptureFixture[str])
     assert {row[-1] for row in rows.values()} == {"0"}
 
 
-@pytest.mark.parametrize("capability", [*CAPABILITIES, *OPEN], ids=lambda one: one.name)
+@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
 def test_each_mask_is_documented(capability: Capability) -> None:
     for masked in capability.masks:
         text = re.sub(r"\s+", " ", (_DOCS / masked.document).read_text())
