@@ -34,7 +34,7 @@ from countledger.ledger.limits import (
     MINUTE_MS,
 )
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Absent, AnyOf, Compare, Put, unchanged
+from countledger.ledger.operations import Absent, AnyOf, Compare, Put
 from countledger.ledger.service_errors import translated
 from countledger.ledger.tombstones import present, removed_id, was_removed
 
@@ -451,7 +451,7 @@ def decode_schedule(item: Item) -> Schedule:
             min_age_ms=optional(item, "min_age_ms", int),
             retire=Retire(require(item, "retire", str)),
             archive=optional(item, "archive", str),
-            revision=optional(item, "revision", str),
+            revision=require(item, "revision", str),
         )
     except ValueError as error:
         raise CorruptItem(f"schedule of namespace {namespace!r}: {error}", item) from error
@@ -470,12 +470,17 @@ def schedule_in(item: Item | None) -> Schedule | None:
 def revision_of(item: Item | None) -> str | None:
     """The revision of the stored schedule, or of the deleted schedule that this tombstone replaces.
 
-    None: no item, or an item without a revision.
+    None: there is no item.
 
     Raises:
-        CorruptItem: the revision is no text.
+        CorruptItem: the item has none.
     """
-    return None if item is None else removed_id(item) or optional(item, "revision", str)
+    return None if item is None else revision_in(item)
+
+
+def revision_in(item: Item) -> str:
+    """As `revision_of`, of an item that is there."""
+    return removed_id(item) or require(item, "revision", str)
 
 
 def is_still(found: Item | None) -> Condition:
@@ -488,8 +493,7 @@ def is_still(found: Item | None) -> Condition:
         return Absent("part")
     if (removed := removed_id(found)) is not None:
         return AnyOf(Absent("part"), was_removed(removed))
-    # None only if somebody edited the item.
-    return unchanged("revision", found.get("revision"))
+    return Compare("revision", "=", require(found, "revision", str))
 
 
 def taken_over(table: str, namespace: str, epoch: Epoch) -> Put:

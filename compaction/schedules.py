@@ -34,6 +34,7 @@ from countledger.compaction.schedule import (
     new_schedule,
     no_schedule,
     refuse_region_of,
+    revision_in,
     revision_of,
     schedule_in,
     taken_over,
@@ -42,7 +43,7 @@ from countledger.compaction.schedule import (
 from countledger.ledger import keys
 from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.attempts import wrote
-from countledger.ledger.attributes import Item, decoded, require
+from countledger.ledger.attributes import Item, decoded
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
@@ -288,7 +289,7 @@ class Schedules:
         """Leave a tombstone in place of a schedule; whether this call deleted it."""
         now_ms = self.connection.clock.now_ms()
         removal = self.connection.ids.new_id(now_ms)
-        removed = revision_of(item) or removal
+        removed = revision_in(item)
         key, skew_ms = keys.schedule_key(namespace), self.connection.clock_skew_ms
         left = tombstone(key, removed, now_ms, skew_ms, removal=removal)
         try:
@@ -338,18 +339,13 @@ class Schedules:
         trigger: then do the same for that revision. If another call has deleted the schedule,
         delete the trigger that this call created.
         """
-        revision: str | None = require(item, "revision", str)
         found: Item | None = item
         with _triggering(namespace):
-            # No revision: deleted, or edited by hand.
-            while found is not None and revision is not None:
+            while found is not None and (revision := revision_in(found)) != replaced:
                 self.triggers.put(namespace, revision, decode_schedule(found).expression)
                 if replaced is not None:
                     self.triggers.delete(namespace, replaced)
-                found = self._stored_now(namespace, revision)
-                replaced, revision = revision, revision_of(found)
-                if revision == replaced:
-                    return
+                found, replaced = self._stored_now(namespace, revision), revision
 
     def _stored_now(self, namespace: str, revision: str) -> Item | None:
         """The schedule that is stored now; None: it is gone, and its trigger is deleted."""

@@ -16,7 +16,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction.schedule import revision_of
+from countledger.compaction.schedule import revision_in
 from countledger.compaction.schedules import Schedules
 from countledger.infra.deploy.deployment import Effect, parameters_in
 from countledger.infra.deploy.stack_operation import DeployFailed
@@ -200,8 +200,7 @@ class HomeChange:
             )
             now_ms, key = home.clock.now_ms(), keys.schedule_key(namespace)
             removal, skew_ms = home.ids.new_id(now_ms), home.settings.clock_skew_ms
-            removed = revision_of(item) or epoch.id
-            left = tombstone(key, removed, now_ms, skew_ms, removal=removal)
+            left = tombstone(key, revision_in(item), now_ms, skew_ms, removal=removal)
             if not removed_by(dynamo, Put(table, left, same), removal):
                 self.say(f"the schedule of {namespace} was changed in {region} just now")
                 continue
