@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from countledger.compaction.due import SWEEP_AFTER_MS, SweepSegment, segments_of
 from countledger.compaction.report import LastRunStore
-from countledger.compaction.schedule import MISSING, decode_schedule, revision_in, unswept_since_ms
+from countledger.compaction.schedule import MISSING, decode_schedule, revision_of, unswept_since_ms
 from countledger.ledger import keys
 from countledger.ledger.attempts import Again, Attempts, Done, Pause, Send, attempt, run
 from countledger.ledger.clock import Backoff, Clock, SystemClock
@@ -23,7 +23,8 @@ from countledger.ledger.errors import (
     WrongRegion,
 )
 from countledger.ledger.limits import CALL_MESSAGES
-from countledger.ledger.operations import Compare, Drop, Update
+from countledger.ledger.operations import Drop, Update
+from countledger.ledger.records import is_same
 from countledger.ledger.service_errors import translated
 from countledger.ledger.tombstones import present
 
@@ -249,8 +250,9 @@ class Dispatcher:
         """Why a trigger has nothing to do any more; empty: it has."""
         if item is None:
             return "it has no schedule"
-        now = revision_in(item)
-        if now == revision or self.triggers.state(namespace, now) == MISSING:
+        now = revision_of(item)
+        # None only if somebody edited the item.
+        if now in {revision, None} or self.triggers.state(namespace, str(now)) == MISSING:
             return ""
         return "its schedule was changed since: another trigger serves it"
 
@@ -286,7 +288,7 @@ class Dispatcher:
         work = segments_of(namespace)
         if self.queue.send(work) < len(work):
             raise ServiceFailed(f"the sweep of namespace {namespace!r} could not be queued")
-        same = Compare("revision", "=", revision_in(item))
+        same = is_same(item)
         clauses = (Drop("unswept_since"),)
         with suppress(ConditionFailed):  # changed since: the next tick sweeps again
             self.index.dynamo.update(

@@ -35,8 +35,9 @@ from countledger.ledger.limits import (
 )
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Absent, AnyOf, Compare, Put
+from countledger.ledger.records import write_of
 from countledger.ledger.service_errors import translated
-from countledger.ledger.tombstones import present, removed_id, was_removed
+from countledger.ledger.tombstones import present
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from countledger.compaction.plan import AgeLimit
     from countledger.ledger.connection import Connection
     from countledger.ledger.namespace import Namespace
-    from countledger.ledger.operations import Condition
 
 
 # When schedules run: `rate(...)` and `cron(...)` expressions, and EventBridge Scheduler.
@@ -398,16 +398,13 @@ def changed_schedule(schedule: Schedule, spec: ScheduleSpec) -> Schedule:
     return replace(schedule, **changes)
 
 
-def encode_schedule(
-    schedule: Schedule, age_ms: int, revision: str, unswept_since_ms: int | None = None
-) -> Item:
+def encode_schedule(schedule: Schedule, age_ms: int, unswept_since_ms: int | None = None) -> Item:
     """The schedule's item in `counters`.
 
     Args:
         schedule: the schedule.
         age_ms: how old an entry must be in total: the materializer, which knows no horizon, sets
             the due times by it.
-        revision: the id of this write, which no other schedule of the namespace ever has.
         unswept_since_ms: since when counters may be missing in the due index; None: none is.
     """
     return {
@@ -419,7 +416,6 @@ def encode_schedule(
         "age_ms": age_ms,
         "retire": str(schedule.retire),
         "archive": schedule.archive,
-        "revision": revision,
         "unswept_since": unswept_since_ms,
     }
 
@@ -451,7 +447,7 @@ def decode_schedule(item: Item) -> Schedule:
             min_age_ms=optional(item, "min_age_ms", int),
             retire=Retire(require(item, "retire", str)),
             archive=optional(item, "archive", str),
-            revision=require(item, "revision", str),
+            revision=write_of(item),
         )
     except ValueError as error:
         raise CorruptItem(f"schedule of namespace {namespace!r}: {error}", item) from error
@@ -468,32 +464,8 @@ def schedule_in(item: Item | None) -> Schedule | None:
 
 
 def revision_of(item: Item | None) -> str | None:
-    """The revision of the stored schedule, or of the deleted schedule that this tombstone replaces.
-
-    None: there is no item.
-
-    Raises:
-        CorruptItem: the item has none.
-    """
-    return None if item is None else revision_in(item)
-
-
-def revision_in(item: Item) -> str:
-    """As `revision_of`, of an item that is there."""
-    return removed_id(item) or require(item, "revision", str)
-
-
-def is_still(found: Item | None) -> Condition:
-    """Nothing has changed since this was read: a schedule, a tombstone, or nothing.
-
-    A write that is late meets another revision, or the tombstone of another one. DynamoDB may
-    delete a tombstone once no request from before it can arrive.
-    """
-    if found is None:
-        return Absent("part")
-    if (removed := removed_id(found)) is not None:
-        return AnyOf(Absent("part"), was_removed(removed))
-    return Compare("revision", "=", require(found, "revision", str))
+    """The revision of the stored schedule, or of the deleted one in whose place a tombstone is."""
+    return None if item is None else write_of(item)
 
 
 def taken_over(table: str, namespace: str, epoch: Epoch) -> Put:
@@ -545,20 +517,4 @@ def exists_already(schedule: Schedule) -> ScheduleExists:
     return ScheduleExists(
         f"namespace {schedule.namespace!r} has a schedule ({schedule.describe()}): "
         f"`countledger schedule set {schedule.namespace}` changes it"
-    )
-
-
-def changed_meanwhile(namespace: str) -> ScheduleExists:
-    """The error of a call that finds another schedule, or another revision, than it had read."""
-    return ScheduleExists(
-        f"the schedule of namespace {namespace!r} was changed by another process just now: read "
-        "it, and try again"
-    )
-
-
-def changed_since(namespace: str) -> Unclear:
-    """The error when an attempt got no answer and another call has changed the schedule since."""
-    return Unclear(
-        f"the schedule of namespace {namespace!r} was changed by another call, after an attempt of "
-        "this one that got no answer: read it, and call again"
     )

@@ -1,10 +1,9 @@
 """The schedules of a stack: users create, change, read and delete them.
 
 A schedule has two parts: its item in `counters`, which says how to compact, and its trigger at
-EventBridge Scheduler, which says when. The item decides: each write of it is conditional on the
-revision that was read, and a deletion leaves a tombstone, so no late request brings a schedule
-back. The service of triggers has no conditions. So each revision has a trigger of its own, which is
-created after the item, never changed, and does nothing once the item has another revision.
+EventBridge Scheduler, which says when. The item decides: it is a record (`ledger/records.py`). The
+service of triggers has no conditions. So each revision has a trigger of its own, which is created
+after the item, never changed, and does nothing once the item has another revision.
 
 A crash between item and trigger leaves a new schedule that does not run yet, or a changed one that
 runs at its times before; repeating the call completes it. A trigger that is left over is deleted by
@@ -24,17 +23,13 @@ from countledger.compaction.schedule import (
     ScheduleSpec,
     Triggers,
     age_ms_in,
-    changed_meanwhile,
     changed_schedule,
-    changed_since,
     decode_schedule,
     encode_schedule,
     exists_already,
-    is_still,
     new_schedule,
     no_schedule,
     refuse_region_of,
-    revision_in,
     revision_of,
     schedule_in,
     taken_over,
@@ -45,22 +40,21 @@ from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.attempts import wrote
 from countledger.ledger.attributes import Item, decoded
 from countledger.ledger.errors import (
-    ConditionFailed,
     CountledgerError,
-    TransactionCancelled,
     Unclear,
 )
 from countledger.ledger.operations import Compare, Put, Query
+from countledger.ledger.records import NotRead, Records, Replacement
 from countledger.ledger.settings import SettingChange
-from countledger.ledger.tombstones import present, removal_id, removed_id, tombstone
+from countledger.ledger.tombstones import present
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import NoReturn
 
     from countledger.compaction.lease import Epoch
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.connection import Connection
+    from countledger.ledger.records import Decide, RecordWritten, Seen
 
 
 _CHANGED: Final = "schedules are changed"
@@ -95,19 +89,21 @@ class Schedules:
             BadSetting: a value breaks its rule; a minimum age below the limit with the arithmetic.
             NamespaceUnknown, WrongKind: the namespace cannot be compacted.
             WrongRegion: this is not the home region.
-            ScheduleExists: it has another schedule, or another process changed it just now.
+            ScheduleExists: it has another schedule.
             Unclear: no clear answer came, or another process changed it after an attempt of this
                 call that got no answer.
         """
         wanted = self._checked(new_schedule(namespace, self.connection.home_region, spec))
-        found = self._read(namespace)
-        there = schedule_in(found)
-        if found is None or there is None:
-            return self._write(wanted, found)
-        if there != wanted:
-            raise exists_already(there)
-        self._start(namespace, found)
-        return there
+
+        def decide(there: Item | None) -> Replacement | None:
+            stored = schedule_in(there)
+            if stored is None:
+                return self._replacement(wanted, there)
+            if stored != wanted:
+                raise exists_already(stored)
+            return None
+
+        return self._started(namespace, self._write(namespace, decide))
 
     def set(self, namespace: str, **spec: Unpack[ScheduleSpec]) -> Schedule:
         """Change the schedule of a namespace; values that are not given stay.
@@ -117,9 +113,14 @@ class Schedules:
         Raises:
             As `create`, and NoSuchSchedule if it has none.
         """
-        found = self._existing(namespace)
-        wanted = self._checked(changed_schedule(decode_schedule(found), spec))
-        return self._write(wanted, found)
+
+        def decide(there: Item | None) -> Replacement:
+            if there is None:
+                raise no_schedule(namespace)
+            wanted = self._checked(changed_schedule(decode_schedule(there), spec))
+            return self._replacement(wanted, there)
+
+        return self._started(namespace, self._write(namespace, decide))
 
     def apply(self, specs: Mapping[str, ScheduleSpec]) -> Iterator[tuple[Schedule, SettingChange]]:
         """Make these schedules equal to the given ones; all other schedules stay.
@@ -136,14 +137,19 @@ class Schedules:
             for namespace, spec in specs.items()
         ]
         stored = [self._read(schedule.namespace) for schedule in wanted]
-        before = [schedule_in(found) for found in stored]
-        for schedule, found, there in zip(wanted, stored, before, strict=True):
-            if found is not None and there == schedule:
-                self._start(schedule.namespace, found)
-                yield there, SettingChange.UNCHANGED
-            else:
-                change = SettingChange.CREATED if there is None else SettingChange.CHANGED
-                yield self._write(schedule, found), change
+        for found in stored:
+            schedule_in(found)  # whether it can be read
+        for schedule, found in zip(wanted, stored, strict=True):
+
+            def decide(there: Item | None, wanted: Schedule = schedule) -> Replacement | None:
+                return None if schedule_in(there) == wanted else self._replacement(wanted, there)
+
+            written = self._write(schedule.namespace, decide, seen=found)
+            change = SettingChange.UNCHANGED
+            if written.changed:
+                created = present(written.before) is None
+                change = SettingChange.CREATED if created else SettingChange.CHANGED
+            yield self._started(schedule.namespace, written), change
 
     def take_over(self, namespace: str, item: Item, epoch: Epoch) -> Schedule | None:
         """Make a schedule of the home before one of this home, and sweep its counters.
@@ -162,10 +168,12 @@ class Schedules:
 
         Raises: as `create`, and CorruptItem.
         """
-        found = self._read(namespace)
-        if not self._copy(item, found, taken_over(self.table, namespace, epoch)):
-            raise changed_meanwhile(namespace)
-        return self._follow(namespace, found)
+        mark, copy = taken_over(self.table, namespace, epoch), self._copy_of(item)
+        written = self._write(
+            namespace,
+            lambda there: self._replacement(copy, there, sweep=True)._replace(beside=(mark,)),
+        )
+        return self._follow(namespace, written.before)
 
     def create_once(self, namespace: str, item: Item, mark: Put) -> None:
         """Create a schedule in one transaction with a mark, which shows for ever that it was.
@@ -180,10 +188,17 @@ class Schedules:
 
         Raises: as `create`, and CorruptItem.
         """
-        found = self._read(namespace)
-        if present(found) is not None or not self._copy(item, found, mark):
+        copy = self._copy_of(item)
+
+        def decide(there: Item | None) -> Replacement | None:
+            if there is not None:
+                return None
+            return self._replacement(copy, there, sweep=True)._replace(beside=(mark,))
+
+        written = self._write(namespace, decide)
+        if not (written.changed or written.refused):
             wrote(self.dynamo, mark)  # else a late request creates it, once this one is deleted
-        self._follow(namespace, found)
+        self._follow(namespace, written.before)
 
     def get(self, namespace: str) -> Schedule:
         """The schedule of a namespace. One read unit.
@@ -247,18 +262,16 @@ class Schedules:
 
         Raises:
             WrongRegion: this is not the home region.
-            ScheduleExists: it was changed, or created again, after this call had read it.
             Unclear: no clear answer came, or another process changed it after an attempt of this
                 call that got no answer.
         """
         self.connection.refuse_elsewhere(_CHANGED)
-        found = self._read(namespace)
-        item, revision = present(found), revision_of(found)
-        deleted = item is not None and self._remove(namespace, item)
+        written = self._write(namespace, lambda there: Replacement(None) if there else None)
+        revision = revision_of(written.before)
         if revision is not None:
             with _triggering(namespace):
                 self.triggers.delete(namespace, revision)
-        return deleted
+        return written.changed
 
     def _state_of(self, namespace: str, revision: str | None) -> str:
         return MISSING if revision is None else self.triggers.state(namespace, revision)
@@ -273,64 +286,32 @@ class Schedules:
     def _age_ms(self, schedule: Schedule) -> int:
         return age_ms_in(self.namespaces.get(schedule.namespace), schedule, self.limit)
 
-    def _write(self, wanted: Schedule, found: Item | None) -> Schedule:
-        """Write the item, then its trigger; return it."""
-        put = self._put(wanted, found)
-        try:
-            self.dynamo.put(put)
-        except ConditionFailed as failed:
-            # The own one: an attempt without an answer wrote it; it may be deleted since.
-            if revision_of(failed.item) != revision_of(put.item):
-                self._refuse(wanted.namespace, failed)
-        self._start(wanted.namespace, put.item, revision_of(found))
-        return decode_schedule(put.item)
+    def _write(
+        self, namespace: str, decide: Decide, *, seen: Seen = NotRead.READ_IT
+    ) -> RecordWritten:
+        """Write the item that is decided, and nothing of its trigger."""
+        namespace = keys.check_namespace(namespace)
+        records = Records(self.connection, self.table, "schedule of namespace")
+        key = keys.schedule_key(namespace)
+        return self.connection.run(records.write(namespace, key, decide, seen=seen))
 
-    def _remove(self, namespace: str, item: Item) -> bool:
-        """Leave a tombstone in place of a schedule; whether this call deleted it."""
-        now_ms = self.connection.clock.now_ms()
-        removal = self.connection.ids.new_id(now_ms)
-        removed = revision_in(item)
-        key, skew_ms = keys.schedule_key(namespace), self.connection.clock_skew_ms
-        left = tombstone(key, removed, now_ms, skew_ms, removal=removal)
-        try:
-            self.dynamo.put(Put(self.table, left, is_still(item)))
-        except ConditionFailed as failed:
-            met = failed.item
-            if removal_id(met) == removal:
-                return True
-            if removed_id(met) == removed:
-                return False  # another call deleted this very revision, so no attempt of this one
-            if failed.maybe_applied or present(met) is not None:
-                self._refuse(namespace, failed)
-            return False
-        return True
+    def _started(self, namespace: str, written: RecordWritten) -> Schedule:
+        """The schedule that was written or left, once its trigger exists."""
+        item: Item = written.item or {}
+        self._start(namespace, item, revision_of(written.before) if written.changed else None)
+        return decode_schedule(item)
 
-    @staticmethod
-    def _refuse(namespace: str, failed: ConditionFailed) -> NoReturn:
-        raise (changed_since if failed.maybe_applied else changed_meanwhile)(namespace) from failed
-
-    def _put(self, wanted: Schedule, found: Item | None, *, sweep: bool = False) -> Put:
-        there = present(found)
-        now_ms = self.connection.clock.now_ms()
+    def _replacement(
+        self, wanted: Schedule, there: Item | None, *, sweep: bool = False
+    ) -> Replacement:
         since_ms = None if there is None else unswept_since_ms(there)
         if there is None or sweep or decode_schedule(there).min_entries > wanted.min_entries:
-            since_ms = now_ms
-        age_ms, revision = self._age_ms(wanted), self.connection.ids.new_id(now_ms)
-        item = encode_schedule(wanted, age_ms, revision, since_ms)
-        return Put(self.table, item, is_still(found))
+            since_ms = self.connection.clock.now_ms()
+        return Replacement(encode_schedule(wanted, self._age_ms(wanted), since_ms))
 
-    def _copy(self, item: Item, found: Item | None, mark: Put) -> bool:
-        """Put a schedule of another table and a mark, unless that is there. False: not as found."""
-        wanted = self._checked(replace(decode_schedule(item), region=self.connection.home_region))
-        put = self._put(wanted, found, sweep=True)
-        token = self.connection.ids.new_id(self.connection.clock.now_ms())
-        try:
-            self.dynamo.transact((put, mark), token)
-        except TransactionCancelled as cancelled:
-            if not cancelled.condition_failed:
-                raise
-            return cancelled.reasons[1].condition_failed
-        return True
+    def _copy_of(self, item: Item) -> Schedule:
+        """The schedule of another table, as it is of this home."""
+        return self._checked(replace(decode_schedule(item), region=self.connection.home_region))
 
     def _start(self, namespace: str, item: Item, replaced: str | None = None) -> None:
         """Create the trigger of a stored schedule, then delete that of the revision before.
@@ -339,13 +320,16 @@ class Schedules:
         trigger: then do the same for that revision. If another call has deleted the schedule,
         delete the trigger that this call created.
         """
-        found: Item | None = item
+        revision, found = revision_of(item), present(item)
         with _triggering(namespace):
-            while found is not None and (revision := revision_in(found)) != replaced:
+            while found is not None and revision is not None:
                 self.triggers.put(namespace, revision, decode_schedule(found).expression)
                 if replaced is not None:
                     self.triggers.delete(namespace, replaced)
-                found, replaced = self._stored_now(namespace, revision), revision
+                found = self._stored_now(namespace, revision)
+                replaced, revision = revision, revision_of(found)
+                if revision == replaced:
+                    return
 
     def _stored_now(self, namespace: str, revision: str) -> Item | None:
         """The schedule that is stored now; None: it is gone, and its trigger is deleted."""

@@ -50,7 +50,7 @@ from countledger.ledger.attempts import (
     raise_exhausted,
 )
 from countledger.ledger.errors import ConditionFailed, CountledgerError, TransactionCancelled
-from countledger.ledger.operations import Absent, AllOf, Compare, Get, Put, Transact
+from countledger.ledger.operations import Absent, Get, Put, Transact, all_unchanged
 from countledger.ledger.tombstones import (
     present,
     removal_id,
@@ -103,7 +103,7 @@ class RecordWritten(NamedTuple):
 
     Attributes:
         item: the record afterwards, as this call wrote or left it; None: there is none.
-        before: the record that it replaced, or left; None: there was none.
+        before: what it replaced, or left: a record, a tombstone, or nothing.
         changed: whether this call wrote anything.
         refused: what a write beside the record met, if that was refused: nothing was written.
     """
@@ -171,7 +171,25 @@ class Records:
             return Absent("counter")
         if (removed := removed_id(seen)) is not None:
             return was_removed(removed)
-        return AllOf(*(Compare(name, "=", seen[name]) for name in (INCARNATION, REVISION)))
+        return is_same(seen)
+
+
+def is_same(record: Item) -> Condition:
+    """The record is still the one that was read, and was not written since."""
+    return all_unchanged(record, INCARNATION, REVISION)
+
+
+def write_of(item: Item) -> str:
+    """The write that left a record, or the last one before its tombstone: unique at its key."""
+    removed = removed_id(item)
+    revision = _revision_of(item) - (removed is not None)
+    return f"{removed or item.get(INCARNATION)}.{revision}"
+
+
+def _revision_of(item: Item | None) -> int:
+    """How often it was written; 0: never, or somebody has edited the item."""
+    revision = (item or {}).get(REVISION)
+    return revision if isinstance(revision, int) else 0
 
 
 def is_refused(reasons: Iterable[Reason]) -> bool:
@@ -221,15 +239,16 @@ class Writing:
         """The item that is put: the next revision of the record, a new one, or a tombstone."""
         before = None if isinstance(seen, NotRead) else seen
         there = present(before)
-        revision = (before or {}).get(REVISION, 0) + 1
+        revision = _revision_of(before) + 1
+        # Without an incarnation: somebody has edited the item.
+        incarnation = (there or {}).get(INCARNATION) or self.call
         if item is not None:
-            incarnation = self.call if there is None else there[INCARNATION]
             own = {INCARNATION: incarnation, REVISION: revision, CHANGED_BY: self.call}
             return {**item, **own}
         connection = self.records.connection
         grave = tombstone(
             dict(self.key),
-            (there or {})[INCARNATION],
+            incarnation,
             connection.clock.now_ms(),
             connection.clock_skew_ms,
             connection.request_life_ms + connection.token_life_ms,
@@ -308,7 +327,7 @@ class Writing:
         if before is None:  # an attempt may have made a record, which was removed since
             return not self.records.removable
         follows = removed_id(found) or found.get(INCARNATION), found.get(REVISION)
-        return follows == (before[INCARNATION], before[REVISION] + 1)
+        return follows == (before.get(INCARNATION), _revision_of(before) + 1)
 
     def _decided(self, seen: Seen) -> Recheck[_Plan] | Done[RecordWritten]:
         there = None if isinstance(seen, NotRead) else present(seen)
@@ -318,8 +337,8 @@ class Writing:
         return Recheck(_Plan(seen, replacement))
 
     def _left(self, seen: Seen) -> RecordWritten:
-        there = None if isinstance(seen, NotRead) else present(seen)
-        return RecordWritten(there, there, changed=False)
+        before = None if isinstance(seen, NotRead) else seen
+        return RecordWritten(present(before), before, changed=False)
 
     def _done(self, plan: _Plan) -> RecordWritten:
         before = self._left(plan.seen).before

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction import deletion, deletions, plan, schedule, schedules
+from countledger.compaction import deletion, deletions, plan, schedule
 from countledger.compaction.compactor import Run
 from countledger.compaction.deletion import HeadEmptier
 from countledger.compaction.deletions import LedgerDeleter
@@ -77,43 +77,23 @@ def _any_incarnation(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sequences, "unchanged", lambda *_: Compare("method", "=", "sequence"))
 
 
-def _no_tombstone(patch: pytest.MonkeyPatch) -> None:
-    def is_still(found: Item | None) -> Condition:
-        if present(found) is not None:
-            return schedule.is_still(found)
-        return AnyOf(Absent("part"), Compare("removed_at", ">", 0))
-
-    patch.setattr(schedules, "is_still", is_still)
-
-
-def _any_revision(patch: pytest.MonkeyPatch) -> None:
-    def is_still(found: Item | None) -> Condition:
-        if present(found) is None:
-            return schedule.is_still(found)
-        return Compare("min_entries", ">", 0)
-
-    patch.setattr(schedules, "is_still", is_still)
-
-
 def _any_trigger(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Schedules, "_stored_now", lambda *args: {"revision": args[-1]})
+    patch.setattr(Schedules, "_stored_now", lambda *args: _of_revision(args[-1]))
 
 
 def _own_trigger_alone(patch: pytest.MonkeyPatch) -> None:
     def stored_now(self: Schedules, namespace: str, revision: str) -> Item:
         if schedule.revision_of(self._read(namespace)) != revision:
             self.triggers.delete(namespace, revision)
-        return {"revision": revision}
+        return _of_revision(revision)
 
     patch.setattr(Schedules, "_stored_now", stored_now)
 
 
-def _any_removal(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(schedules, "removal_id", lambda _: None)
-
-
-def _refused_after_no_answer(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(schedules, "changed_since", schedule.changed_meanwhile)
+def _of_revision(written: str) -> Item:
+    """A record that this write has left."""
+    incarnation, _, revision = written.rpartition(".")
+    return {records.INCARNATION: incarnation, records.REVISION: int(revision)}
 
 
 def _no_id_of_a_change(patch: pytest.MonkeyPatch) -> None:
@@ -652,20 +632,6 @@ CANARIES: Final = (
         _any_age,
     ),
     SwitchedOff(
-        "a creation names the tombstone that it has read",
-        "schedules",
-        "none: create hourly | delete",
-        5_000,
-        _no_tombstone,
-    ),
-    SwitchedOff(
-        "a change of a schedule names the revision that it has read",
-        "schedules",
-        "hourly: set | delete, create daily",
-        20_000,
-        _any_revision,
-    ),
-    SwitchedOff(
         "who creates a trigger looks whether its revision is still stored",
         "schedules",
         "hourly: set | delete",
@@ -679,20 +645,6 @@ CANARIES: Final = (
         "hourly: set | set",
         20_000,
         _own_trigger_alone,
-    ),
-    SwitchedOff(
-        "a deletion of a schedule recognises its own tombstone",
-        "schedules",
-        "hourly: delete",
-        5_000,
-        _any_removal,
-    ),
-    SwitchedOff(
-        "a change that was overtaken after no answer is not refused",
-        "schedules",
-        "none: create hourly | set",
-        5_000,
-        _refused_after_no_answer,
     ),
     SwitchedOff(
         "a change of an alert rule recognises itself by its id",

@@ -48,23 +48,17 @@ def _model(expression: str, call: str) -> Iterator[Effect]:
         yield Effect(expression or NoSuchSchedule, expression)
     elif call in _CREATED:
         wanted = _CREATED[call]
-        yield Effect(wanted, wanted) if expression in {"", wanted} else Effect(_exists, expression)
+        yield (
+            Effect(wanted, wanted)
+            if expression in {"", wanted}
+            else Effect(ScheduleExists, expression)
+        )
     elif not expression:
         yield Effect(False if call == "delete" else NoSuchSchedule, "")
     elif call == "delete":
         yield Effect(True, "")
     else:
         yield Effect(_MINUTELY, _MINUTELY)
-    if call not in {"tick", "get"}:
-        yield Effect(_changed_just_now, expression)
-
-
-def _exists(answer: object) -> bool:
-    return isinstance(answer, ScheduleExists) and "has a schedule" in str(answer)
-
-
-def _changed_just_now(answer: object) -> bool:
-    return isinstance(answer, ScheduleExists) and "just now" in str(answer)
 
 
 def _stored(contents: Contents) -> Item | None:

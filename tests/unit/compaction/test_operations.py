@@ -27,6 +27,7 @@ from countledger.compaction.report import (
 from countledger.compaction.worker import WorkBatch
 from countledger.ledger.errors import BadPayload, CorruptItem, ServiceFailed, WrongRegion
 from countledger.ledger.limits import HOUR_MS
+from countledger.ledger.records import write_of
 from tests.unit.compaction.parts import COUNTERS, HOME, Stack, dispatcher_in, scheduled
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault
@@ -42,7 +43,7 @@ def stack() -> Stack:
 
 def _tick(stack: Stack, region: str = HOME, deadline_ms: int | None = None) -> Dispatched:
     """A tick of the trigger of the stored schedule."""
-    revision = stack.schedule.get("revision", "none")
+    revision = write_of(stack.schedule)
     return dispatcher_in(stack, region).dispatch("likes", revision, deadline_ms=deadline_ms)
 
 
