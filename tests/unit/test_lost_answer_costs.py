@@ -321,7 +321,7 @@ SCHEDULES: Final = (
         _hourly,
         lambda ledger, _: ledger.schedules.set("likes", every_ms=DAY_MS),
         lambda ledger, _: ledger.schedules.delete("likes"),
-        (("Schedule", (2, 2)), ("Schedule", (1, 2)), ("Unclear", (1, 1))),
+        (("Schedule", (2, 2)), ("Schedule", (1, 2)), ("NoSuchSchedule", (1, 1))),
     ),
     AfterNoAnswer(
         "`schedules.delete`",
