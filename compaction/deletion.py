@@ -43,7 +43,8 @@ from countledger.ledger.operations import (
     Query,
     Update,
 )
-from countledger.ledger.tombstones import present, put_if_vacant, tombstone
+from countledger.ledger.records import CHANGED_BY, INCARNATION, REVISION
+from countledger.ledger.tombstones import present
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,22 +54,22 @@ if TYPE_CHECKING:
     from countledger.compaction.regions import Regions, Survey
     from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
-    from countledger.ledger.operations import Write
+    from countledger.ledger.operations import Clause, Write
 
 
 # The marks of counters that are being deleted, in the table `ledger`: so every region shows them.
 #
-# A mark has these attributes:
+# A mark is a record (`ledger/records.py`) with these attributes:
 #
-# id           of this deletion alone; every later write of it is conditional on it at
-# when the deletion was requested: everything made by then is deleted deleted_at   when head and
-# total were emptied; written in the same transaction generation   of the empty head emptied
-# the incarnation of the head that the empty one replaced region       whose total was deleted in
-# that transaction tidied       alert states, alert log and memberships are deleted
+# at           when the deletion was requested: everything made by then is deleted
+# deleted_at   when head and total were emptied; written in the same transaction
+# generation   of the empty head
+# emptied      the incarnation of the head that the empty one replaced
+# region       whose total was deleted in that transaction
+# tidied       alert states, alert log and memberships are deleted
 #
-# A cancelled deletion leaves a tombstone in its place, so that a late request of the call that
-# marked the counter does not mark it again. The ledger has no time to live: the tombstone stays
-# until the counter is marked again, which names the tombstone. The mark of a deletion that has
+# Its incarnation is the identity of the deletion. The ledger has no time to live: the tombstone of
+# a cancelled deletion stays until the counter is marked again. The mark of a deletion that has
 # ended leaves none: it is a day and more older than the life of a request.
 
 
@@ -79,6 +80,7 @@ class DeletionMark:
     Attributes:
         counter: its name.
         id: of this deletion; never used again.
+        revision: how often the mark was written.
         at_ms: when the deletion was requested.
         deleted_at_ms: when its head and total were emptied; None: not yet.
         generation: of the empty head that was left in their place.
@@ -90,6 +92,7 @@ class DeletionMark:
 
     counter: str
     id: str
+    revision: int = 1
     at_ms: int
     deleted_at_ms: int | None = None
     generation: int | None = None
@@ -108,7 +111,8 @@ def decode_mark(item: Item) -> DeletionMark:
     check_format(item)
     return DeletionMark(
         counter=require(item, "entry", str),
-        id=require(item, "id", str),
+        id=require(item, INCARNATION, str),
+        revision=require(item, REVISION, int),
         at_ms=require(item, "at", int),
         deleted_at_ms=optional(item, "deleted_at", int),
         generation=optional(item, "generation", int),
@@ -116,6 +120,12 @@ def decode_mark(item: Item) -> DeletionMark:
         region=optional(item, "region", str),
         tidied=item.get("tidied") is True,
     )
+
+
+def mark_in(item: Item | None) -> DeletionMark | None:
+    """The mark in an item that was read; None: there is none, or its deletion was cancelled."""
+    found = present(item)
+    return None if found is None else decode_mark(found)
 
 
 class DeletionMarks:
@@ -127,9 +137,11 @@ class DeletionMarks:
 
     def find(self, counter: str) -> DeletionMark | None:
         """The mark of a counter, or None: one read unit."""
-        found = self.dynamo.get(self.ledger, keys.deletion_key(counter), consistent=True)
-        item = present(found)
-        return None if item is None else decode_mark(item)
+        return mark_in(self.stored(counter))
+
+    def stored(self, counter: str) -> Item | None:
+        """The item of a mark, or the tombstone of a cancelled one: one read unit."""
+        return self.dynamo.get(self.ledger, keys.deletion_key(counter), consistent=True)
 
     def pending(self, namespace: str) -> Iterator[str]:
         """The marked counters of a namespace: half a read unit for each 4 KB."""
@@ -138,18 +150,17 @@ class DeletionMarks:
             yield from (item["entry"] for item in page if present(item))
 
 
-def mark_of(table: str, mark: DeletionMark) -> Put:
-    """Mark a counter, by `put_if_vacant`: one write unit."""
-    return Put(table, {**keys.deletion_key(mark.counter), "id": mark.id, "at": mark.at_ms})
+def new_mark(counter: str, at_ms: int) -> Item:
+    """The own attributes of the mark of a counter."""
+    return {**keys.deletion_key(counter), "at": at_ms}
 
 
-def mark_again(table: str, mark: DeletionMark, at_ms: int) -> Update:
+def mark_again(table: str, mark: DeletionMark, at_ms: int, call: str) -> Update:
     """Begin the wait again for a counter that is still in use: one write unit."""
-    key, clauses = keys.deletion_key(mark.counter), (Assign("at", at_ms),)
-    return Update(table, key, clauses, _pending(mark))
+    return _next(table, mark, (Assign("at", at_ms),), call)
 
 
-def emptied_of(table: str, mark: DeletionMark, after: DeletionMark) -> Update:
+def emptied_of(table: str, mark: DeletionMark, after: DeletionMark, call: str) -> Update:
     """Note that head and total were emptied, in the transaction that does it."""
     clauses = (
         Assign("deleted_at", after.deleted_at_ms),
@@ -157,14 +168,14 @@ def emptied_of(table: str, mark: DeletionMark, after: DeletionMark) -> Update:
         Assign("emptied", after.emptied),
         Assign("region", after.region),
     )
-    return Update(table, keys.deletion_key(mark.counter), clauses, _pending(mark))
+    return _next(table, mark, clauses, call)
 
 
-def reopened_of(table: str, mark: DeletionMark) -> Update:
+def reopened_of(table: str, mark: DeletionMark, call: str) -> Update:
     """Note that nothing was deleted after all, unless it was since: one write unit."""
     noted = ("deleted_at", "generation", "emptied", "region")
-    same = AllOf(_is(mark), Compare("deleted_at", "=", mark.deleted_at_ms), Absent("tidied"))
-    return Update(table, keys.deletion_key(mark.counter), tuple(map(Drop, noted)), same)
+    again = _next(table, mark, tuple(map(Drop, noted)), call)
+    return replace(again, condition=AllOf(again.condition or Absent(""), Absent("tidied")))
 
 
 def tidied_of(table: str, mark: DeletionMark) -> Update:
@@ -178,18 +189,15 @@ def unmark_of(table: str, mark: DeletionMark) -> Delete:
     return Delete(table, keys.deletion_key(mark.counter), _is(mark))
 
 
-def cancel_of(table: str, mark: DeletionMark, now_ms: int, clock_skew_ms: int) -> Put:
-    """Put a tombstone in place of a mark as long as nothing was deleted: one write unit."""
-    gone = tombstone(keys.deletion_key(mark.counter), mark.id, now_ms, clock_skew_ms)
-    return Put(table, gone, _pending(mark))
-
-
 def _is(mark: DeletionMark) -> Compare:
-    return Compare("id", "=", mark.id)
+    return Compare(INCARNATION, "=", mark.id)
 
 
-def _pending(mark: DeletionMark) -> AllOf:
-    return AllOf(_is(mark), Compare("at", "=", mark.at_ms), Absent("deleted_at"))
+def _next(table: str, mark: DeletionMark, clauses: tuple[Clause, ...], call: str) -> Update:
+    """The next revision of a mark."""
+    raised = Assign(REVISION, mark.revision + 1), Assign(CHANGED_BY, call)
+    same = AllOf(_is(mark), Compare(REVISION, "=", mark.revision))
+    return Update(table, keys.deletion_key(mark.counter), (*clauses, *raised), same)
 
 
 # A ledger counter that is being deleted, as the home sees it in every region of its ledger.
@@ -329,21 +337,16 @@ class CounterRegions:
             LeaseEnded: the lease has ended.
             ConditionFailed: the condition of the write failed.
         """
-        with self._under_lease():
+        with self.under_lease():
             write_one(self.regions.home, write)
-
-    def put_if_vacant(self, put: Put, planned_ms: int) -> Item | None:
-        """As `write`, for a put in a vacant place; the item that is there, or None."""
-        with self._under_lease():
-            skew_ms = self.regions.terms.clock_skew_ms
-            return put_if_vacant(self.regions.home, put, planned_ms, skew_ms)
 
     def quietly(self, write: Update | Delete) -> None:
         """As `write`, unless it was done before."""
         with suppress(ConditionFailed):
             self.write(write)
 
-    def _under_lease(self) -> AbstractContextManager[None]:
+    def under_lease(self) -> AbstractContextManager[None]:
+        """Writes to the ledger leave; with replicas only under the lease."""
         others = self.regions.survey().others
         return guarded(self.regions.check_lease if others else lambda: None)
 
@@ -414,6 +417,7 @@ def deleted(mark: DeletionMark, head: Head, now_ms: int, region: str) -> Deletio
     """The mark once this head was emptied, together with the total of a region."""
     return replace(
         mark,
+        revision=mark.revision + 1,
         deleted_at_ms=now_ms,
         generation=head.generation + 1,
         emptied=head.incarnation,
@@ -436,6 +440,7 @@ def deleted_elsewhere(
     before = str((archived or {}).get("incarnation", ""))
     return replace(
         mark,
+        revision=mark.revision + 1,
         deleted_at_ms=now_ms,
         generation=head.generation if is_empty else 0,
         emptied="" if before == mark.id else before,
@@ -496,30 +501,28 @@ def empty_head(mark: DeletionMark, generation: int) -> Head:
 
 def plan_deletion(
     tables: tuple[str, str],
-    mark: DeletionMark,
-    after: DeletionMark,
+    change: tuple[DeletionMark, DeletionMark],
     head: Head,
     total: Item | None,
+    call: str,
 ) -> tuple[Write, ...]:
     """The transaction that empties a counter, if everything is still as it was read.
 
     Args:
         tables: `ledger` and `counters`.
-        mark: of the counter, not deleted yet.
-        after: the mark once it is.
+        change: the mark of the counter, not deleted yet, and the mark once it is.
         head: as it was read; it covers nothing.
         total: its total as it was read, or None.
+        call: the id of the transaction.
     """
-    ledger, counters = tables
+    (ledger, counters), (mark, after) = tables, change
     total_key = keys.total_key(mark.counter)
     empty = empty_head(mark, head.generation + 1)
-    return (
-        Put(ledger, encode_head(mark.counter, empty), plan.is_still(head)),
-        Check(counters, total_key, Absent("part"))
-        if total is None
-        else Delete(counters, total_key, Compare("version", "=", total.get("version"))),
-        emptied_of(ledger, mark, after),
-    )
+    gone: Write = Check(counters, total_key, Absent("part"))
+    if total is not None:
+        gone = Delete(counters, total_key, Compare("version", "=", total.get("version")))
+    put = Put(ledger, encode_head(mark.counter, empty), plan.is_still(head))
+    return put, gone, emptied_of(ledger, mark, after, call)
 
 
 class HeadEmptier:
@@ -540,10 +543,11 @@ class HeadEmptier:
         deleted_ms = self.connection.clock.now_ms()
         after = deleted(mark, head, deleted_ms, self.everywhere.regions.region)
         tables = self.marks.ledger, self.connection.counters
-        writes = plan_deletion(tables, mark, after, head, total)
+        call = self.connection.ids.unique_id()
+        writes = plan_deletion(tables, (mark, after), head, total, call)
         try:
             with guarded(partial(self._refuse_if_late, deleted_ms)):
-                self.marks.dynamo.transact(writes, self.connection.ids.unique_id())
+                self.marks.dynamo.transact(writes, call)
         except TransactionCancelled as refused:
             done = self.marks.find(mark.counter)
             if done is None or done.deleted_at_ms is None:
@@ -565,7 +569,7 @@ class HeadEmptier:
         archived = self.marks.dynamo.get(table, key, consistent=True)
         after = deleted_elsewhere(mark, head, archived, self.connection.clock.now_ms())
         try:
-            self.everywhere.write(emptied_of(table, mark, after))
+            self.everywhere.write(emptied_of(table, mark, after, self.connection.ids.unique_id()))
         except ConditionFailed:
             return skipped(mark.counter, "its mark has just changed; call again")
         return after
@@ -580,7 +584,8 @@ class HeadEmptier:
         """
         if reason := self.everywhere.differing(mark, head):
             raise ServiceFailed(f"{reason}: it is not known yet whether its numbers were deleted")
-        self.everywhere.quietly(reopened_of(self.marks.ledger, mark))
+        call = self.connection.ids.unique_id()
+        self.everywhere.quietly(reopened_of(self.marks.ledger, mark, call))
         found = self.marks.find(mark.counter)
         if found is None or found.id != mark.id:
             raise ServiceFailed("its mark has just changed; call again")

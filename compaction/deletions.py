@@ -78,12 +78,11 @@ from countledger.ledger.errors import (
     NoSuchCounter,
     Refused,
     ServiceFailed,
-    Unclear,
 )
 from countledger.ledger.limits import DAY_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete
-from countledger.ledger.tombstones import removed_id
+from countledger.ledger.records import NotRead, Records, Replacement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -95,11 +94,10 @@ if TYPE_CHECKING:
     from countledger.ledger.connection import Connection
     from countledger.ledger.exact import Head
     from countledger.ledger.namespace import Namespace
+    from countledger.ledger.records import Decide, RecordWritten, Seen
 
 
 EMPTY_HEAD_LIFE_MS: Final = DAY_MS
-# How often the mark may change while it is cancelled.
-_TRIES: Final = 5
 _MERGED: Final = frozenset({RunOutcome.MERGED, RunOutcome.NOTHING})
 
 
@@ -169,40 +167,30 @@ class LedgerDeleter:
 
         Raises:
             ServiceFailed: the ledger has replicas, and this home may write nothing now.
-            Unclear: an attempt got no answer, and the counter was marked again or deleted since.
+            Unclear: an attempt got no answer, and others have changed the mark since.
         """
-        for _ in range(_TRIES):
-            mark = self.mark(counter)
-            if mark is None or mark.deleted_at_ms is not None:
-                return False
-            if reason := self._waits():
-                raise ServiceFailed(f"the mark of {counter!r} stays: {reason}; call again")
-            if self._cancelled(mark):
-                return True
-        raise ServiceFailed(f"the mark of {counter!r} keeps changing; call again")
+        stored = self.marks.stored(counter)
+        mark = deletion.mark_in(stored)
+        if mark is None or mark.deleted_at_ms is not None:
+            return False
+        if reason := self._waits():
+            raise ServiceFailed(f"the mark of {counter!r} stays: {reason}; call again")
+
+        def decide(there: Item | None) -> Replacement | None:
+            pending = there is not None and deletion.decode_mark(there).deleted_at_ms is None
+            return Replacement(None) if pending else None
+
+        return self._write_mark(counter, decide, seen=stored).changed
 
     def mark(self, counter: str) -> DeletionMark | None:
         """The mark of a counter, or None; costs as `DeletionMarks.find`."""
         return self.marks.find(counter)
 
-    def _cancelled(self, mark: DeletionMark) -> bool:
-        """Put a tombstone in place of a mark; False: it has changed since it was read."""
-        now_ms, skew_ms = self.connection.clock.now_ms(), self.connection.clock_skew_ms
-        cancel = deletion.cancel_of(self.regions.table, mark, now_ms, skew_ms)
-        try:
-            self.everywhere.write(cancel)
-        except ConditionFailed as refused:
-            found = refused.item or {}
-            if removed_id(found) == mark.id:
-                return True  # by an attempt of this call without an answer, or by another call
-            if refused.maybe_applied and found.get("id") != mark.id:
-                raise Unclear(
-                    f"the deletion of {mark.counter!r} may have been cancelled; since then the "
-                    "counter was marked again, or deleted: look at it, and cancel again if it is "
-                    "marked"
-                ) from refused
-            return False
-        return True
+    def _write_mark(self, counter: str, decide: Decide, seen: Seen) -> RecordWritten:
+        records = Records(self.connection, self.marks.ledger, "the deletion of counter")
+        steps = records.write(counter, keys.deletion_key(counter), decide, seen=seen)
+        with self.everywhere.under_lease():
+            return self.connection.run(steps)
 
     def _begin(self, counter: str, namespace: Namespace) -> Deletion:
         total = self._total(counter)
@@ -211,12 +199,14 @@ class LedgerDeleter:
             raise NoSuchCounter(
                 f"counter {counter!r} has no entries and no total: nothing to delete"
             )
-        new_id, now_ms = self.connection.ids.unique_id(), self.connection.clock.now_ms()
-        mark = DeletionMark(counter=counter, id=new_id, at_ms=now_ms)
-        put = deletion.mark_of(self.regions.table, mark)
-        found = self.everywhere.put_if_vacant(put, mark.at_ms)
-        if found is not None:  # marked by another process
-            mark = deletion.decode_mark(found)
+        item = deletion.new_mark(counter, self.connection.clock.now_ms())
+        # Another process may have marked it.
+        written = self._write_mark(
+            counter,
+            lambda there: None if there else Replacement(item),
+            seen=NotRead.EXPECT_NOTHING,
+        )
+        mark = deletion.decode_mark(written.item or item)
         ready_ms = self._ready_ms(counter, mark.at_ms, namespace, total)
         return Deletion(counter, DeletionStage.MARKED, ready_ms, "nothing is deleted before then")
 
@@ -253,7 +243,8 @@ class LedgerDeleter:
     def _mark_again(self, mark: DeletionMark, namespace: Namespace) -> Deletion:
         now_ms = self.connection.clock.now_ms()
         try:
-            self.everywhere.write(deletion.mark_again(self.regions.table, mark, now_ms))
+            call = self.connection.ids.unique_id()
+            self.everywhere.write(deletion.mark_again(self.regions.table, mark, now_ms, call))
         except ConditionFailed:
             return deletion.skipped(mark.counter, "its mark has just changed; call again")
         total = self._total(mark.counter)

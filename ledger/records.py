@@ -49,7 +49,12 @@ from countledger.ledger.attempts import (
     otherwise,
     raise_exhausted,
 )
-from countledger.ledger.errors import ConditionFailed, CountledgerError, TransactionCancelled
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CountledgerError,
+    Throttled,
+    TransactionCancelled,
+)
 from countledger.ledger.operations import Absent, Get, Put, Transact, all_unchanged
 from countledger.ledger.tombstones import (
     present,
@@ -120,9 +125,16 @@ Decide: TypeAlias = Callable[["Item | None"], "Replacement | None"]
 
 
 class _Plan(NamedTuple):
-    """What is sent next: of the record that was seen; no replacement: read it."""
+    """What is sent next.
+
+    Attributes:
+        seen: the record.
+        planned_ms: when the plan was made; all requests of which one may be applied name one time.
+        replacement: what takes the place of the record; None: it is read.
+    """
 
     seen: Seen
+    planned_ms: int
     replacement: Replacement | None = None
 
 
@@ -161,7 +173,7 @@ class Records:
             Throttled: nothing was written in any attempt.
             CountledgerError: what `decide` raises; nothing was written, or will be.
         """
-        return Writing(self, name, key, decide, self.connection.clock.now_ms()).steps(seen)
+        return Writing(self, name, key, decide).steps(seen)
 
     def is_seen(self, seen: Item | NotRead | None, planned_ms: int) -> Condition:
         """The record, or what is in its place, is still what was seen."""
@@ -205,35 +217,55 @@ class Writing:
     name: str
     key: Key
     decide: Decide
-    planned_ms: int
     call: str = field(init=False)
 
     def __post_init__(self) -> None:
         """An id of its own."""
-        new_id = self.records.connection.ids.new_id
-        object.__setattr__(self, "call", new_id(self.planned_ms))
+        object.__setattr__(self, "call", self.records.connection.ids.new_id(self._now_ms()))
 
     def steps(self, seen: Seen) -> Steps[RecordWritten]:
         """Read, decide, write; again if another call was faster."""
-        connection = self.records.connection
-        # A tombstone is kept for as long as a request of this call may leave and then arrive.
-        attempts = connection.attempts(self.planned_ms + connection.token_life_ms)
-        first = Recheck(_Plan(seen)) if seen is NotRead.READ_IT else self._decided(seen)
+        now_ms = self._now_ms()
+        read = seen is NotRead.READ_IT
+        first = Recheck(_Plan(seen, now_ms)) if read else self._decided(seen, now_ms)
         if isinstance(first, Done):
             return first.value
+        attempts = self.records.connection.attempts()
         steps = attempt(first.state, self._request, self._interpret, self._give_up, attempts)
         return (yield from steps)
+
+    def _now_ms(self) -> int:
+        return self.records.connection.clock.now_ms()
 
     def _request(self, plan: _Plan) -> Send:
         if plan.replacement is None:
             return Send(Get(self.records.table, self.key))
         item, beside, before_send = plan.replacement
-        condition = self.records.is_seen(plan.seen, self.planned_ms)
+        condition = self.records.is_seen(plan.seen, plan.planned_ms)
         put = Put(self.records.table, self._stamped(plan.seen, item), condition)
+
+        def check() -> None:
+            if isinstance(plan.seen, NotRead) or present(plan.seen) is None:
+                self._refuse_late(plan.planned_ms)
+            before_send()
+
         if not beside:
-            return Send(put, before_send)
-        token = self.records.connection.ids.new_id(self.planned_ms)
-        return Send(Transact((put, *beside), token), before_send)
+            return Send(put, check)
+        token = self.records.connection.ids.new_id(plan.planned_ms)
+        return Send(Transact((put, *beside), token), check)
+
+    def _refuse_late(self, planned_ms: int) -> None:
+        """A tombstone is kept for as long as a creation may leave after its plan, and then arrive.
+
+        Raises:
+            Throttled: this process was suspended, and the tombstone may be gone.
+        """
+        late_ms = self._now_ms() - planned_ms
+        if late_ms > self.records.connection.token_life_ms:
+            raise Throttled(
+                f"this process was suspended for {late_ms} ms before it changed "
+                f"{self.records.kind} {self.name!r}"
+            )
 
     def _stamped(self, seen: Seen, item: Item | None) -> Item:
         """The item that is put: the next revision of the record, a new one, or a tombstone."""
@@ -267,7 +299,7 @@ class Writing:
             case CountledgerError():
                 return self._failed(reply)
         if reply.state.replacement is None:
-            return self._decided(reply.answer)
+            return self._decided(reply.answer, self._now_ms())
         return Done(self._done(reply.state))
 
     def _failed(self, reply: Reply[_Plan]) -> Verdict[_Plan, RecordWritten]:
@@ -304,8 +336,9 @@ class Writing:
     ) -> Verdict[_Plan, RecordWritten]:
         """Decide again, because time has passed, or what is there is another one."""
         may_be_applied = reply.maybe_applied and not resolved
+        planned_ms = reply.state.planned_ms if may_be_applied else self._now_ms()
         try:
-            decided = self._decided(seen)
+            decided = self._decided(seen, planned_ms)
         except CountledgerError as refusal:
             if may_be_applied:
                 return GiveUp(refusal)
@@ -329,12 +362,12 @@ class Writing:
         follows = removed_id(found) or found.get(INCARNATION), found.get(REVISION)
         return follows == (before.get(INCARNATION), _revision_of(before) + 1)
 
-    def _decided(self, seen: Seen) -> Recheck[_Plan] | Done[RecordWritten]:
+    def _decided(self, seen: Seen, planned_ms: int) -> Recheck[_Plan] | Done[RecordWritten]:
         there = None if isinstance(seen, NotRead) else present(seen)
         replacement = self.decide(there)
         if replacement is None:
             return Done(self._left(seen))
-        return Recheck(_Plan(seen, replacement))
+        return Recheck(_Plan(seen, planned_ms, replacement))
 
     def _left(self, seen: Seen) -> RecordWritten:
         before = None if isinstance(seen, NotRead) else seen

@@ -298,28 +298,6 @@ def _any_mark(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(deletion, "emptied_of", lambda *of: replace(emptied(*of), condition=_HOLDS))
 
 
-def _cancels_any_mark(patch: pytest.MonkeyPatch) -> None:
-    cancel = deletion.cancel_of
-    patch.setattr(deletion, "cancel_of", lambda *of: replace(cancel(*of), condition=_HOLDS))
-
-
-def _cancelled_whatever_it_met(patch: pytest.MonkeyPatch) -> None:
-    cancelled = LedgerDeleter._cancelled
-    patch.setattr(LedgerDeleter, "_cancelled", lambda *of: cancelled(*of) or True)
-
-
-def _cancels_the_next_mark(patch: pytest.MonkeyPatch) -> None:
-    cancelled = LedgerDeleter._cancelled
-
-    def again(*of: Any) -> bool:  # noqa: ANN401 - as of the deleter
-        try:
-            return cancelled(*of)
-        except Unclear:
-            return False
-
-    patch.setattr(LedgerDeleter, "_cancelled", again)
-
-
 def _skipped_after_no_answer(patch: pytest.MonkeyPatch) -> None:
     emptied = HeadEmptier.emptied
 
@@ -406,27 +384,11 @@ CANARIES: Final = (
         faults=0,
     ),
     SwitchedOff(
-        "a cancellation takes the mark that it has read, and no other",
-        "deletions",
-        "merged: delete | cancel",
-        20_000,
-        _cancels_any_mark,
-        faults=0,
-    ),
-    SwitchedOff(
-        "a cancellation that meets another mark has cancelled nothing",
-        "deletions",
-        "merged: delete | cancel",
-        20_000,
-        _cancelled_whatever_it_met,
-        faults=0,
-    ),
-    SwitchedOff(
         "a cancellation that meets the next mark after no answer does not cancel that",
         "marks",
         "marked: cancel | cancel, mark",
         20_000,
-        _cancels_the_next_mark,
+        _follows_always,
     ),
     SwitchedOff(
         "a deletion that is refused after no answer is not skipped",

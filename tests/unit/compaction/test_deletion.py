@@ -43,7 +43,8 @@ def test_one_counter_that_cannot_be_read_stops_no_other() -> None:
     names = [f"likes:{n}" for n in "abc"]
     for name in names:
         world.record(name)
-    corrupt = {**keys.deletion_key("likes:b"), "id": "m", "at": "yesterday"}
+    own = {"incarnation": "m", "revision": 1}
+    corrupt = {**keys.deletion_key("likes:b"), **own, "at": "yesterday"}
     world.dynamo.put(Put(LEDGER, corrupt))
 
     made = {one.counter: one for one in world.deletions(world.deleter(), names).delete_all("likes")}
@@ -94,13 +95,18 @@ _HEAD = Head(generation=4, run="run", incarnation="first", sum=5)
 _MARK = DeletionMark(counter=COUNTER, id="mark", at_ms=1)
 
 
+def _put_mark(world: World, mark: DeletionMark) -> None:
+    own = {"incarnation": mark.id, "revision": mark.revision, "changed_by": "call"}
+    world.dynamo.put(Put(LEDGER, {**deletion.new_mark(mark.counter, mark.at_ms), **own}))
+
+
 def _planned(world: World, *, with_total: bool) -> tuple[Write, ...]:
     """A deletion as it is planned, of a counter whose head is stored."""
-    world.dynamo.put(deletion.mark_of(LEDGER, _MARK))
+    _put_mark(world, _MARK)
     world.dynamo.put(Put(LEDGER, encode_head(COUNTER, _HEAD)))
     item = world.stack.total(COUNTER) if with_total else None
     after = deleted(_MARK, _HEAD, 2, HOME)
-    return plan_deletion((LEDGER, COUNTERS), _MARK, after, _HEAD, item)
+    return plan_deletion((LEDGER, COUNTERS), (_MARK, after), _HEAD, item, "call")
 
 
 _SINCE: dict[str, tuple[bool, dict[str, object], dict[str, object]]] = {
@@ -134,12 +140,10 @@ def test_a_mark_that_another_deletion_made_is_not_this_one() -> None:
     """It was taken off and made again in the same millisecond: nothing goes, nothing is undone."""
     world = World()
     writes = _planned(world, with_total=True)
-    world.dynamo.put(deletion.mark_of(LEDGER, replace(_MARK, id="another")))
+    _put_mark(world, replace(_MARK, id="another"))
 
     with pytest.raises(TransactionCancelled):
         world.dynamo.transact(writes, "token")
-    with pytest.raises(ConditionFailed):
-        world.dynamo.put(deletion.cancel_of(LEDGER, _MARK, 2, 1))
     with pytest.raises(ConditionFailed):
         world.dynamo.delete(deletion.unmark_of(LEDGER, _MARK))
     with pytest.raises(ConditionFailed):
@@ -291,10 +295,14 @@ def test_a_deletion_that_was_kept_is_not_one_that_emptied_the_counter(stack: Mem
 
 def test_a_late_note_that_nothing_was_deleted_leaves_what_was_noted_since() -> None:
     world = World()
-    before, since = replace(_MARK, deleted_at_ms=7), replace(_MARK, deleted_at_ms=8)
-    item = deletion.mark_of(LEDGER, before).item
-    late = deletion.reopened_of(LEDGER, before)
-    world.dynamo.put(Put(LEDGER, {**item, "deleted_at": since.deleted_at_ms}))
+    _put_mark(world, _MARK)
+    emptied = deleted(_MARK, _HEAD, 7, HOME)
+    world.dynamo.update(deletion.emptied_of(LEDGER, _MARK, emptied, "first"))
+    late = deletion.reopened_of(LEDGER, emptied, "late")
+    world.dynamo.update(late)
+    pending = replace(_MARK, revision=3)
+    since = deleted(pending, _HEAD, 8, HOME)
+    world.dynamo.update(deletion.emptied_of(LEDGER, pending, since, "second"))
 
     with pytest.raises(ConditionFailed):
         world.dynamo.update(late)
@@ -308,7 +316,7 @@ def test_a_caller_whose_mark_came_second_waits_from_the_one_that_is_there() -> N
     first: list[Deletion] = []
 
     def earlier() -> None:
-        world.clock.at_ms += HOUR_MS
+        world.clock.at_ms += 1_000
         first.append(world.deleter().delete(COUNTER))
 
     world.before_write(earlier)

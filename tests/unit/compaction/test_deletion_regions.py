@@ -6,7 +6,6 @@ from countledger.compaction.deletion import (
     Deletion,
     DeletionMark,
     DeletionStage,
-    cancel_of,
     empty_head,
 )
 from countledger.compaction.lease import Epoch, epoch_of
@@ -16,6 +15,7 @@ from countledger.ledger.errors import ServiceFailed
 from countledger.ledger.exact import Head, encode_head
 from countledger.ledger.limits import HOUR_MS, STREAM_RECORD_MAX_AGE_MS
 from countledger.ledger.operations import Delete, Put
+from countledger.ledger.tombstones import tombstone
 from tests.unit.compaction.parts import HOME, LEDGER, Stack, limit_of
 from tests.unit.compaction.world import COUNTER, World
 from tests.unit.ledger.memory import MemoryClient
@@ -153,7 +153,8 @@ def _deleted_at_home(*arrived: str) -> World:
 def test_a_region_that_shows_the_tombstone_of_an_earlier_mark_has_not_the_mark_yet() -> None:
     world = _about_to_be_deleted()
     there = world.copies[_OTHER]
-    there.put(Put(LEDGER, cancel_of(LEDGER, _mark(world), world.clock.at_ms, 0).item))
+    gone = tombstone(keys.deletion_key(COUNTER), _mark(world).id, world.clock.at_ms, 0)
+    there.put(Put(LEDGER, gone))
 
     waiting = _delete(world)
     _arrive(world)

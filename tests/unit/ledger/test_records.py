@@ -224,10 +224,27 @@ def test_a_suspended_change_does_not_change_the_next_record_of_the_name() -> Non
         assert item["revision"] == 1
 
     kept.stack.before_next_request(another_record, skip=1)
-    with pytest.raises(Throttled):
+    with pytest.raises(Throttled, match="nothing was written"):
         kept.write(add)
 
     assert kept.value() == 7
+
+
+def test_a_call_that_is_suspended_after_an_attempt_without_an_answer_sends_nothing_more() -> None:
+    """What it has made may be removed, and the tombstone of that may be gone."""
+    kept = Kept()
+    kept.stack.lose_next_answer()
+
+    def an_hour_later() -> None:
+        kept.write(remove)
+        kept.stack.advance(hours=1)
+        assert kept.stored() is None
+
+    kept.stack.before_next_request(an_hour_later)
+    with pytest.raises(Unclear):
+        kept.make(5)
+
+    assert kept.value() is None
 
 
 def test_a_write_beside_that_is_refused_leaves_the_record() -> None:
