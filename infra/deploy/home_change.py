@@ -14,16 +14,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from countledger.compaction.schedule import revision_in
 from countledger.compaction.schedules import Schedules
 from countledger.infra.deploy.deployment import Effect, parameters_in
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.template import load_template
 from countledger.ledger import keys
-from countledger.ledger.operations import AllOf, Compare, Put, Query
-from countledger.ledger.tombstones import present, removed_by, tombstone
+from countledger.ledger.operations import Compare, Query
+from countledger.ledger.records import Records, Replacement, write_of
+from countledger.ledger.tombstones import present
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from countledger.infra.deploy.deployment import Deployment
     from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
-
-# A dispatcher changes these of a schedule by itself.
-_CHANGES_ALONE: Final = frozenset({"unswept_since"})
 
 
 class HomeStep(StrEnum):
@@ -191,17 +188,17 @@ class HomeChange:
         """
         home, there = self._in(self.target.region), self._in(region)
         schedules = Schedules(home)
-        dynamo, table = there.dynamo("standard"), there.setting("counters_table")
+        records = Records(there, there.counters, "schedule of namespace")
         for item in self._schedules_in(region):
             namespace = str(item["counter"]).removeprefix(keys.NAMESPACE_PREFIX)
             taken = schedules.take_over(namespace, item, epoch)
-            same = AllOf(
-                *(Compare(name, "=", item[name]) for name in sorted(item.keys() - _CHANGES_ALONE))
-            )
-            now_ms, key = home.clock.now_ms(), keys.schedule_key(namespace)
-            removal, skew_ms = home.ids.new_id(now_ms), home.settings.clock_skew_ms
-            left = tombstone(key, revision_in(item), now_ms, skew_ms, removal=removal)
-            if not removed_by(dynamo, Put(table, left, same), removal):
+
+            def decide(now: Item | None, taken_over: str = write_of(item)) -> Replacement | None:
+                same = now is not None and write_of(now) == taken_over
+                return Replacement(None) if same else None
+
+            removal = records.write(namespace, keys.schedule_key(namespace), decide, seen=item)
+            if not there.run(removal).changed:
                 self.say(f"the schedule of {namespace} was changed in {region} just now")
                 continue
             now = taken.describe() if taken else "it was deleted here since"
